@@ -448,7 +448,7 @@ def _made(receipt: Receipt) -> Did:
 
 
 def _started(pods: Sequence[Pod]) -> str:
-    return f"{', '.join(sorted(pod.key for pod in pods))} started on it"
+    return f"{', '.join(sorted(pod.key for pod in pods))} started there"
 
 
 def _spare(victim: Victim, node: Node, why: str, action: Action, hands: Hands, now: datetime) -> Victim:

@@ -212,8 +212,8 @@ def test_what_people_are_asked_about_a_pool_stands_before_its_counts(url: str, s
 
 
 def test_what_would_change_a_pools_size_is_told_as_the_last_step_knew_it(url: str, store: FakeStore) -> None:
-    keep(store, pools=[a_pool(what_would_change=[{"rule": "within_budget", "text": "raise it by at least $18.76"}])])
-    assert "to change it: raise it by at least $18.76" in explain(url, "l40s").stdout.splitlines()
+    keep(store, pools=[a_pool(what_would_change=[{"rule": "within_budget", "text": "by at least $18.76"}])])
+    assert "to change it: by at least $18.76" in explain(url, "l40s").stdout.splitlines()
 
 
 def test_the_rules_are_those_of_the_last_step_although_an_older_decision_says_the_same(
@@ -230,7 +230,7 @@ def test_the_rules_are_those_of_the_last_step_although_an_older_decision_says_th
 KNOWN = {
     "pool": {"name": "l40s-before", "size": "an.g1.l40s.kube.x1", "price_usd_per_hour": "1.29"},
     "bounds": {"min_nodes": 0, "max_nodes": 8},
-    "because": "3 GPUs wait for ml/train: 3 more nodes; within_limits: at most 1",
+    "because": "ml/train waits for 3 GPUs: 3 more nodes; within_limits: at most 1",
     "what_would_change": [
         {"rule": "within_limits", "text": "a higher limit", "at": None},
         {"rule": "cooled_down", "text": "by itself at 14:30", "at": "2026-03-10T14:30:00+00:00"},
@@ -279,7 +279,7 @@ def test_a_decision_is_explained_from_what_was_stored_with_it(url: str, store: F
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         f"decision 42 of GPU pool l40s-before ({L40S}): grow, 3 -> 4 nodes",
-        "because: 3 GPUs wait for ml/train: 3 more nodes; within_limits: at most 1",
+        "because: ml/train waits for 3 GPUs: 3 more nodes; within_limits: at most 1",
         "made: 2026-03-10 14:27:00 UTC (3 min ago), by version 0.0.9 in mode act",
         "what would change it: within_limits: a higher limit",
         "                      cooled_down: by itself at 14:30",

@@ -61,7 +61,7 @@ def test_everything_is_on_one_screen(url: str) -> None:
         "2 pods waiting, 1 of them fits no pool: gpu-autoscaler explain pod NAMESPACE/NAME says why",
         "latest decisions (gpu-autoscaler explain decision ID):",
         (
-            "  42  3 min ago    l40s 3 -> 4  3 GPUs are waited for.; the limits over all pools are reached"
+            "  42  3 min ago    l40s 3 -> 4  3 GPUs are waited for.; a cluster-wide limit is reached"
             " (1 of 3 fits the hourly limit.)"
         ),
         "  41  3 min ago    a100 stays 1  its price is unknown (Its price is unknown.)",
@@ -100,7 +100,7 @@ def test_a_pool_says_who_holds_it_and_until_when(url: str, store: FakeStore) -> 
 def test_rights_that_are_missing_are_named_with_what_stops(url: str, store: FakeStore) -> None:
     assert "remove nodes" not in status(url).stdout
     keep(store, rights=a_right_to_remove("patch nodes"))
-    assert "Kubernetes does not let us patch nodes: no nodes are bought" in status(url).stdout.splitlines()
+    assert "missing RBAC permissions: patch nodes: no nodes are bought" in status(url).stdout.splitlines()
 
 
 def test_a_refused_file_and_keys_that_need_a_restart_are_named(url: str, store: FakeStore) -> None:

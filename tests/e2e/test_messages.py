@@ -31,7 +31,7 @@ def test_a_message_reaches_its_destination_though_another_one_hangs(
     [(request, _)] = httpserver.log
     message = json.loads(request.get_data())
     assert (message["title"], message["type"]) == ("GPU pool l40s: 0 -> 1 nodes", "success")
-    assert "1 GPU waits for ml/train-0" in message["message"]
+    assert "ml/train-0 waits for 1 GPU" in message["message"]
     [failed] = receiver.log("notice not delivered")
     assert failed["errors"][0].startswith("destination 1 (json): ")
     assert "SECRET" not in receiver.said() + receiver.get("/metrics").text

@@ -219,7 +219,7 @@ def test_work_that_started_spares_its_node() -> None:
     outside = Outside()
     progress = goes_on(removal(victim()), ours(pods=(POD, a_pod("a"))), outside=outside)
     assert outside.writes == ["uncordon n1"]
-    assert one(progress).why == "ml/a, ml/late started on it"
+    assert one(progress).why == "ml/a, ml/late started there"
 
 
 def test_work_that_only_the_last_look_shows_spares_its_node() -> None:
@@ -228,7 +228,7 @@ def test_work_that_only_the_last_look_shows_spares_its_node() -> None:
     assert outside.writes == ["look n1", "uncordon n1"]
     outside = Outside(pods=[POD])
     spared = one(goes_on(removal(victim(because=Because.EVICTED)), ours(pods=(POD,)), outside=outside))
-    assert (spared.stage, spared.why) == (VictimStage.SPARED, "ml/late started on it")
+    assert (spared.stage, spared.why) == (VictimStage.SPARED, "ml/late started there")
     assert outside.writes == ["drain n1 evicting", "look n1", "uncordon n1"]
 
 

@@ -44,7 +44,7 @@ def test_a_growth_is_told_with_whose_work_it_is_for_and_what_is_left_of_the_budg
     life.step()
     notice = the(life, Cause.GREW)
     said = lines(notice)
-    assert said["Why"] == "2 GPUs wait for ml/train-0, ml/train-1: 2 more nodes."
+    assert said["Why"] == "ml/train-0, ml/train-1 wait for 2 GPUs: 2 more nodes."
     assert said["For"].endswith(" of team vision (2 pods, 2 GPUs).")
     assert said["Cost"] == "$2.58 an hour (before: $0.00); budget left: $100.00 of $100.00 for 2026-11."
     assert said["Next"] == "usable by 12:20 UTC; if not, a message follows."

@@ -34,7 +34,7 @@ def test_each_pod_of_a_refused_gang_is_told_what_is_short(store: Store) -> None:
     found = told(life)
     assert set(found) == {f"gang-{n}" for n in range(8)}
     assert {len(messages) for messages in found.values()} == {1}
-    assert "gang ml/gang needs 8 new nodes at once or none, and within_maximum leaves fewer" in found["gang-0"][0]
+    assert "gang ml/gang needs 8 new nodes at once, but guardrail within_maximum allows fewer" in found["gang-0"][0]
 
 
 def test_each_pod_of_an_incomplete_gang_is_told_how_many_are_missing(store: Store) -> None:

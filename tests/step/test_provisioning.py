@@ -103,7 +103,7 @@ def test_a_request_beyond_the_maximum_fails_and_buys_nothing(begin: Begin) -> No
         stage.run(MINUTE)
         status, message = conditions(stage)["Failed"]
         assert status == "True"
-        assert message.startswith("gang ml/train needs 3 new nodes at once or none, and within_maximum leaves fewer")
+        assert message.startswith("gang ml/train needs 3 new nodes at once, but guardrail within_maximum allows fewer")
         assert nodes(stage) == 1
 
 

@@ -51,7 +51,9 @@ def test_low_with_every_node_busy_holds_for_hours_and_the_decision_lists_the_pod
     assert life.writes() == []
     [decision] = life.step().decisions.values()
     assert decision.deciding.rule == "nothing_wanted"
-    assert decision.deciding.detail.startswith("GpuPoolUnderutilized fires (scale_down), and every node runs a GPU pod")
+    assert decision.deciding.detail.startswith(
+        "alert GpuPoolUnderutilized is firing (action: scale_down), and every node runs a GPU pod"
+    )
     for node, vm in enumerate(life.world.lives):
         assert f"ml/on-{node} on {vm.hostname}" in decision.deciding.detail
 

@@ -83,11 +83,15 @@ def deleted_by_somebody(life: Life, node: str) -> None:
             OutcomeKind.WITHDRAWN,
             f"NODE: {HELD}; then its next paid hour began; it can be removed at 13:55:01 UTC",
         ),
-        (taken_by_a_pod, OutcomeKind.WITHDRAWN, "NODE: ml/bold started on it"),
+        (taken_by_a_pod, OutcomeKind.WITHDRAWN, "NODE: ml/bold started there"),
         (wanted_by_a_pod, OutcomeKind.WITHDRAWN, "NODE: waiting work fits on it: ml/next-0"),
         (protected, OutcomeKind.WITHDRAWN, "NODE: it is protected by an annotation"),
         (opened, OutcomeKind.FAILED, "NODE was uncordoned by someone else"),
-        (frozen, OutcomeKind.WITHDRAWN, "NODE: an alert stops every change (Maintenance fires: freeze)"),
+        (
+            frozen,
+            OutcomeKind.WITHDRAWN,
+            "NODE: an alert stops every change (alert Maintenance is firing (action: freeze))",
+        ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -137,7 +141,7 @@ def test_of_several_nodes_each_has_its_own_reason(store: Store) -> None:
     outcome = ended(life)
     assert outcome.kind is OutcomeKind.CONFIRMED
     said = set(outcome.detail.split("; ")[1:])
-    assert said == {f"{first}: ml/bold started on it", f"{second}: it is protected by an annotation"}
+    assert said == {f"{first}: ml/bold started there", f"{second}: it is protected by an annotation"}
     assert third not in outcome.detail
 
 

@@ -141,8 +141,8 @@ def test_what_is_told_is_the_evidence_of_then(told: Told) -> None:
     assert "ml/train" in grown.page
     assert any("GpuPodsPending (scale_up), ab12cd34" in line and "delivery 1" in line for line in grown.lines)
     silenced = next(d for d in told[1].values() if held_by(d, "not_silenced"))
-    assert any("the end of the silence of night shift at" in line for line in silenced.lines)
-    assert any("raise it by at least $" in line for d in told[1].values() for line in d.lines)
+    assert any("wait until the silence of night shift ends at" in line for line in silenced.lines)
+    assert any("by at least $" in line for d in told[1].values() for line in d.lines)
 
 
 def held_by(one: Shown, rule: str) -> bool:

@@ -157,7 +157,7 @@ def growing(**pool: Any) -> Bench:
     job = {"workload": "ml/train-0", "owner": "Job/train", "team": "vision", "pods": 2, "gpus": 4}
     bench.store.kept_decisions = [a_decision(evidence={"workloads": [job]})]
     picture = a_picture()
-    reasons = [{"rule": "demand", "detail": "4 GPUs wait for ml/train-0: 4 more nodes"}]
+    reasons = [{"rule": "demand", "detail": "ml/train-0 waits for 4 GPUs: 4 more nodes"}]
     picture["pools"][0] |= {"decision": 42, "reasons": reasons, **pool}
     bench.store.picture = (picture, NOW)
     return bench
@@ -166,7 +166,7 @@ def growing(**pool: Any) -> Bench:
 def test_growth_is_shown_with_why_for_whom_what_it_costs_and_the_decision() -> None:
     html = Person.at(growing()).get(LINK).text
     said = words(html)
-    assert "Why 4 GPUs wait for ml/train-0: 4 more nodes." in said
+    assert "Why ml/train-0 waits for 4 GPUs: 4 more nodes." in said
     assert "For Job ml/train of team vision (2 pods, 4 GPUs)" in said
     assert "Costs $7.74 an hour (an approval is needed above $5.00)" in said
     assert 'href="/decisions/42"' in html

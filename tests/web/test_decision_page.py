@@ -49,7 +49,7 @@ def test_what_was_decided_why_for_whom_and_what_would_change_it_stand_first_in_t
     text = unfolded(shown())
     stands = [
         "blocked by within_budget : 3 nodes",
-        "3 GPUs wait for ml/train: 3 more nodes",
+        "ml/train waits for 3 GPUs: 3 more nodes",
         "Made 3 min ago",
         "Requested by ml/train",
         "What would change this decision",

@@ -165,7 +165,7 @@ def _blocks(node: Node, case: Case) -> tuple[Sequence[str], datetime | None]:
     if at is None or at <= case.now:
         return [why] if at is None else (), at
     reason = f": {why}" if why else ", shortly before its next paid hour" if case.policy.billing.by_the_hour else ""
-    return [f"it may go at {clock(at, case.now)}{reason}"], at
+    return [f"it can be removed at {clock(at, case.now)}{reason}"], at
 
 
 def _own_blocks(node: Node, case: Case) -> Iterator[str]:
@@ -193,12 +193,12 @@ def _busy_blocks(node: Node, case: Case) -> Iterator[str]:
     if stays:
         yield f"it runs pods without consent to be moved: {listed(stays, PODS_NAMED)}"
     elif node.instance in case.wanted.repairs:
-        return  # a sick node is emptied wherever its pods may go
+        return  # a sick node is drained wherever its pods may go
     elif node.instance not in case.wanted.movable:
         yield "its pods consent to be moved, and fit on no other node that runs work"
     elif (held := case.firing(SignalAction.HOLD)) is not None:
-        yield f"{held.alertname} fires: busy nodes are not emptied"
+        yield f"alert {held.alertname} is firing (action: hold): busy nodes are not drained"
     elif not case.policy.billing.by_the_hour and case.firing(SignalAction.SCALE_DOWN) is None:
         yield "the pool's utilization has not been low for long enough"
     elif case.wanted.waiting_gpus:
-        yield "GPUs are waited for in this pool, so busy nodes are not emptied"
+        yield "pods are waiting for GPUs in this pool, so busy nodes are not drained"

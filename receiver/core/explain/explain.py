@@ -112,7 +112,7 @@ class Place:
             reasons = self.decision.reasons  # the first that left nothing of it, else the first that left a part
             held = [r for verdict in (Verdict.HOLDS, Verdict.LIMITS) for r in reasons if r.verdict is verdict]
             reason = held[0] if held else self.decision.deciding
-            how_far = f"grows to {some(after, 'node')} only" if after > before else "does not grow"
+            how_far = f"grows only to {some(after, 'node')}" if after > before else "does not grow"
             # Only a cooldown ends for certain, and nothing but the start of the node comes after it.
             cools = reason.rule == cooled_down.__name__ and not self._observing
             promise = self._promises.of(workload) if cools else Promise(until=reason.until)

@@ -145,11 +145,11 @@ def why_kept(case: Case, say: Say) -> str:
         first = min(movable, key=lambda n: (unit_ends_soon(n, case), n.name))
         at, why = first_removal(movable, case, say)
         if at is None:
-            return f"{first.name} is not emptied: {why}"
-        return f"{first.name} is emptied at {clock(at, case.now)}{_because(why)}"
+            return f"{first.name} is not drained: {why}"
+        return f"{first.name} is drained at {clock(at, case.now)}{_because(why)}"
     held = case.firing(SignalAction.HOLD)
     pods = [f"{pod.key} on {node.name}" for node in usable for pod in node.pods]
-    why = (
-        f"{held.alertname} fires (hold)" if held else "none may be emptied without its pods' consent and room elsewhere"
-    )
+    why = "none may be drained without its pods' consent and room elsewhere"
+    if held:
+        why = f"alert {held.alertname} is firing (action: hold)"
     return f"every node runs a GPU pod, and {why}: {listed(pods, PODS_NAMED)}"

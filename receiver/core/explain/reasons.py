@@ -12,7 +12,7 @@ from receiver.core.model.overrides import Override, why_waiting
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import dollars, lasting, listed, some
 from receiver.core.model.windows import next_change
-from receiver.core.money.budget import BudgetStage, Refusal, month_of
+from receiver.core.money.budget import BudgetStage, BudgetView, Refusal, month_of
 from receiver.core.money.cost import HOUR, unit_price
 from receiver.core.scaling.guardrails import Case, FewerRequested, StuckNodes, Uncounted
 from receiver.core.scaling.market import goes_early
@@ -25,7 +25,7 @@ Said = tuple[str, Changes]
 NOTED = {
     SignalAction.SCALE_UP: "look for growth",
     SignalAction.SCALE_DOWN: "look for nodes to remove",
-    SignalAction.HOLD: "busy nodes are not emptied",
+    SignalAction.HOLD: "busy nodes are not drained",
     SignalAction.FALLBACK: "activity is unknown: pod counts decide",
 }
 CENT = Decimal("0.01")
@@ -43,7 +43,7 @@ def answer_of(source: Source, state: SourceState | None) -> str:
 
 def _ends(override: Override) -> tuple[str, datetime | None]:
     by = f"the {override.kind} of {override.who}"
-    said = f"the end of {by} at {moment(override.until)}, or gpu-autoscaler override end {override.id}"
+    said = f"wait until {by} ends at {moment(override.until)}, or end it: gpu-autoscaler override end {override.id}"
     return said, override.until
 
 
@@ -51,14 +51,17 @@ def _window(case: Case) -> tuple[str, datetime | None]:
     at = next_change(case.pool.windows, case.now) if case.pool.windows else None
     changes = moment(at) if at else "an unknown time"
     names = ", ".join(case.wanted.bounds.names)
-    return f"window {names} is open; a window of the pool next opens or closes at {changes}", at
+    return f"window {names} is open; the next window change is at {changes}", at
 
 
 def _bound_ends(override: Override | None, case: Case) -> list[tuple[str, datetime | None]]:
     """What ends a bound that *override* (None: a window, or the pool itself) sets."""
     if override is not None:
         return [_ends(override)]
-    return [_window(case)] if case.wanted.bounds.names else []
+    if not case.wanted.bounds.names:
+        return []
+    window, at = _window(case)
+    return [(f"wait for the next window change: {window}", at)]
 
 
 def sources_answer(reason: Reason, case: Case) -> Said:
@@ -68,12 +71,12 @@ def sources_answer(reason: Reason, case: Case) -> Said:
         sentence = "no growth while neither Kubernetes nor Prometheus reports the demand"
     elif silent.direction is Direction.GROW:
         sentence = f"no growth while {answer} (fallback: kubernetes would allow it)"
-        without = ["with fallback: kubernetes in the configuration it would grow without Prometheus"]
+        without = ["set fallback: kubernetes in the configuration to let it grow without Prometheus"]
     else:
         sentence = f"no {'removal' if silent.direction is Direction.SHRINK else 'change'} while {answer}"
     found = [s for s in case.facts.sources.values() if not s.up and s.configured and s.source is not Source.DCGM]
     names = ", ".join(f"{s.source.value} ({s.detail or 'no answer'})" for s in found)
-    answers = f"the first step in which it answers again: {names or sentence}"
+    answers = f"wait until it answers again: {names or sentence}"
     return sentence, [(text, None) for text in (answers, *without)]
 
 
@@ -81,22 +84,26 @@ def nodes_may_be_removed(reason: Reason, _case: Case) -> Said:
     rights = reason.because
     if rights.holds_until is not None:
         return f"{rights}; growth waits until {rights.holds_until:%H:%M:%S} UTC at most", ()
-    return f"{rights}, and a removal needs that: {BIND}", ()
+    return f"{rights} (needed to remove nodes): {BIND}", ()
 
 
 def price_is_known(reason: Reason, _case: Case) -> Said:
     size, price = reason.because.size, "price_usd_per_hour of the pool, or a prices_file that has it"
     sentence = f"size {size} has no price: add price_usd_per_hour to the pool"
-    return sentence, [(f"a price for size {size}: {price}", None)]
+    return sentence, [(f"set a price for size {size}: {price}", None)]
 
 
 def spend_is_known(reason: Reason, _case: Case) -> Said:
     if isinstance(reason.because, str):
         why = f"the cost of the month before this store existed is unknown: {reason.because}"
-        known = "Civo's charges of the month, once they can be read; or budget.spent_usd_stated"
+        known = "wait until Civo's charges of the month can be read, or set budget.spent_usd_stated"
         return f"{why}; budget.spent_usd_stated can state it", [(known, None)]
-    changes = [(f"{r.view.title}: its spend must be known again: {r.view.unknown}", None) for r in reason.because]
+    changes = [(_known_again(refusal.view), None) for refusal in reason.because]
     return "; ".join(refusal.why for refusal in reason.because), changes
+
+
+def _known_again(view: BudgetView) -> str:
+    return f"wait until the spend of the {view.title} is known again: {view.unknown}"
 
 
 def within_budget(reason: Reason, case: Case) -> Said:
@@ -104,17 +111,18 @@ def within_budget(reason: Reason, case: Case) -> Said:
     for refusal in reason.because:
         view, title = refusal.view, refusal.view.title
         if view.unpriced:
-            changes.append((f"{title}: a price for {', '.join(view.unpriced)}", None))
+            changes.append((f"{title}: set a price for size {', '.join(view.unpriced)}", None))
         elif view.unknown:
-            changes.append((f"{title}: its spend must be known again: {view.unknown}", None))
+            changes.append((_known_again(view), None))
         elif case.pool.price_usd_per_hour is not None:
-            raise_by = f"raise it by at least {dollars(lacking(refusal, case))} for this month"
-            changes.append((f"{title}: {raise_by} (it is {dollars(view.monthly)}): gpu-autoscaler budget set", None))
+            lacks = lacking(refusal, case)
+            to, command = dollars(view.monthly + lacks), view.setting(f"{view.monthly + lacks:f}")
+            changes.append((f"raise the {title} by at least {dollars(lacks)} to {to} ({command})", None))
         if view.stage is BudgetStage.HOLD and not (refusal.passing or view.unpriced or view.unknown):
-            passing = "work of a passing priority class (budget.passing) would be bought for up to the stop"
-            changes.append((f"{title}: {passing}", None))
+            passing = "give the work a priority class in budget.passing_priority_classes"
+            changes.append((f"{title}: {passing}, for which nodes are bought up to the stop line", None))
     month_ends = month_of(case.now, case.policy.timezone).end
-    changes.append((f"the next month, which starts at {moment(month_ends)}", month_ends))
+    changes.append((f"wait for the next month ({moment(month_ends)})", month_ends))
     return "; ".join(refusal.why for refusal in reason.because), changes
 
 
@@ -136,36 +144,43 @@ def within_maximum(reason: Reason, case: Case) -> Said:
     bounds, most = reason.because, case.pool.max_nodes
     changes = _bound_ends(bounds.overrides.most, case)
     if bounds.max_nodes == most or bounds.overrides.most is None:
-        changes.append((f"a higher max_nodes of the pool (it is {most})", None))
-    changes.append(("a free GPU of the pool, as far as the work fits", None))
+        changes.append((f"raise max_nodes of the pool (now {most})", None))
+    changes.append(("wait for a free GPU in the pool", None))
     return f"at most {some(bounds.max_nodes, 'node')}{bounds.why_most}", changes
 
 
 def within_limits(reason: Reason, _case: Case) -> Said:
-    limits, hour = reason.because, "time: at most an hour"
+    limits, hour = reason.because, "wait at most an hour, or raise limits"
     removals, growth, gpus = limits.max_removals_per_hour, limits.max_growth_per_hour, limits.max_gpus
     if removals is not None:
-        higher = f"{hour}; or a higher max_removals_per_hour ({removals})"
-        return f"at most {removals} removals an hour", [(higher, None)]
+        higher = f"{hour}.max_removals_per_hour (now {removals})"
+        return f"limits.max_removals_per_hour ({some(removals, 'node')} per hour) is used up", [(higher, None)]
     changes: list[tuple[str, datetime | None]] = []
-    if growth is not None:
-        changes.append((f"{hour}, if max_growth_per_hour ({growth}) is used up; or a higher one", None))
+    either = growth is not None and gpus is not None
+    said = []
     if gpus is not None:
-        changes.append((f"if max_gpus ({gpus}) is used up: a higher one, or the removal of nodes of any pool", None))
-    said = (("max_gpus", gpus), ("max_growth_per_hour", growth))
-    return "limits: " + ", ".join(f"{name} {most}" for name, most in said if most is not None), changes
+        said.append(f"limits.max_gpus ({some(gpus, 'GPU')})")
+    if growth is not None:
+        said.append(f"limits.max_growth_per_hour ({some(growth, 'node')} per hour)")
+        raised = f"{hour}.max_growth_per_hour (now {growth})"
+        changes.append((f"if max_growth_per_hour is used up: {raised}" if either else raised, None))
+    if gpus is not None:
+        raised = f"raise limits.max_gpus (now {gpus}), or remove nodes of any pool"
+        changes.append((f"if max_gpus is used up: {raised}" if either else raised, None))
+    return f"{' or '.join(said)} is used up", changes
 
 
 def alert_holds(reason: Reason, _case: Case) -> Said:
     alert = reason.because
-    end = f"the end of {alert.alertname} ({alert.fingerprint}), firing since {moment(alert.starts_at)}"
-    return f"{alert.alertname} fires: {alert.action.value}", [(end, None)]
+    end = f"wait until alert {alert.alertname} resolves (firing since {moment(alert.starts_at)})"
+    said = f"alert {alert.alertname} is firing (action: {alert.action.value})"
+    return said, [(f"{end}, or silence it in Alertmanager", None)]
 
 
 def not_silenced(reason: Reason, _case: Case) -> Said:
     silence = reason.because
-    end = f"the end of the silence of {silence.by} at {moment(silence.until)}"
-    sooner = f"sooner, if it is expired: amtool silence expire {silence.id}"
+    end = f"wait until the silence of {silence.by} ends at {moment(silence.until)}"
+    sooner = f"expire the silence: amtool silence expire {silence.id}"
     return str(silence), [(end, silence.until), (sooner, None)]
 
 
@@ -175,7 +190,7 @@ def override_holds(reason: Reason, _case: Case) -> Said:
 
 def above_the_floor(_reason: Reason, case: Case) -> Said:
     bounds = case.wanted.bounds
-    lower = f"a lower min_nodes of the pool (it is {case.pool.min_nodes})"
+    lower = f"lower min_nodes of the pool (now {case.pool.min_nodes})"
     changes = [*_bound_ends(bounds.overrides.least, case), (lower, None)]
     return f"at least {some(bounds.min_nodes, 'node')}{bounds.why_least}", changes
 
@@ -194,15 +209,16 @@ def not_backing_off(reason: Reason, _case: Case) -> Said:
     if isinstance(wait, FewerRequested):
         sentence = f"Civo has just refused {some(wait.refused, 'node')}, so fewer are requested: {wait.reason}"
     else:
-        sentence = f"backing off until {moment(until)} after {wait.failures} failures: {wait.reason}"
-    return sentence, [(f"the next try at {moment(until)}; the last error: {wait.reason}", until)]
+        failures = some(wait.failures, "failure")
+        sentence = f"backing off until {moment(until)} after {failures}: {wait.reason}"
+    return sentence, [(f"wait for the next attempt at {moment(until)}; the last error: {wait.reason}", until)]
 
 
 def not_undone_by_others(reason: Reason, _case: Case) -> Said:
     wait: Wait = reason.because
     change, way = ("growth", "lowered") if wait.direction is Direction.GROW else ("removals", "raised")
     until = f"none before {wait.until:%Y-%m-%d %H:%M} UTC"
-    end = f"the end of this pause at {moment(wait.until)}, if the count at Civo is left alone until then"
+    end = f"wait until {moment(wait.until)}, and let only the autoscaler change the count at Civo"
     return f"another system {way} the count repeatedly after our {change}: {until}", [(end, wait.until)]
 
 
@@ -211,24 +227,24 @@ def provisioning_works(reason: Reason, case: Case) -> Said:
     changes: list[tuple[str, datetime | None]] = []
     if isinstance(failed, StuckNodes):
         nodes = ", ".join(failed.nodes)
-        sentence = f"{nodes}: not usable within {lasting(failed.within)}"
-        changes.append((f"once it becomes usable or is gone: {nodes}", None))
+        sentence = f"not usable after {lasting(failed.within)}: {nodes}"
+        changes.append((f"wait until this is usable or gone: {nodes}", None))
         failed = case.wait(WaitKind.PROVISIONING, case.present + 1)
     said = f"{failed.reason} ({some(failed.failures, 'failure')} in a row)" if failed is not None else ""
     if isinstance(failed, Wait):
         at = moment(failed.until)
         ill = case.state.sickened is not None and case.state.trial == case.state.sickened
         another = "one that stays well for 30 minutes" if ill else "any node of the pool that becomes usable"
-        changes.append((f"one node on trial at {at}, or {another}", failed.until))
+        changes.append((f"wait until {at}, when the next single node is tried, or for {another}", failed.until))
         return sentence or f"{said}: no other node before {at}", changes
     if failed is not None:
-        changes.append(("the node on trial, once it is usable: then all wanted nodes are bought", None))
-    return sentence or f"{said}: one node on trial until one becomes usable", changes
+        changes.append(("wait for the test node: once it is usable, all wanted nodes are bought", None))
+    return sentence or f"{said}: one node at a time is tried until one becomes usable", changes
 
 
 def cooled_down(reason: Reason, _case: Case) -> Said:
     wait: Wait = reason.because
-    end = f"the end of the cooldown at {moment(wait.until)}"
+    end = f"wait until the cooldown ends at {moment(wait.until)}"
     return f"cooldown.{wait.direction} until {wait.until:%H:%M:%S} UTC", [(end, wait.until)]
 
 
@@ -238,24 +254,25 @@ def approved(reason: Reason, case: Case) -> Said:
     changes: list[tuple[str, datetime | None]] = []
     for question in (q for q in case.questions if q.answer is None):
         answer = f"gpu-autoscaler answer {question.id} approve"
-        changes.append((f"an approval, from the message or with {answer}", None))
+        changes.append((f"approve it, from the message or with {answer}", None))
         if question.proceeds_at:
-            changes.append((f"no answer until {moment(question.proceeds_at)}", question.proceeds_at))
+            said = f"wait until {moment(question.proceeds_at)}: without an answer it proceeds then"
+            changes.append((said, question.proceeds_at))
     changes += [
-        (f"a new request, sent at {moment(question.expires_at)} at the earliest", question.expires_at)
+        (f"wait for a new request, sent at {moment(question.expires_at)} at the earliest", question.expires_at)
         for question in case.questions
         if question.is_rejected(asked.at)
     ]
-    return sentence, changes or [(f"an approval, once it is requested: {sentence}", None)]
+    return sentence, changes or [(f"approve it once the approval is requested: {sentence}", None)]
 
 
 def one_change_at_a_time(reason: Reason, _case: Case) -> Said:
     action = reason.because
     if isinstance(action, Uncounted):
         sentence = f"Civo still counts {some(action.nodes, 'removed node')}: {action.target} would lower its count"
-        return sentence, [("Civo's count, once it no longer has the removed nodes", None)]
+        return sentence, [("wait until Civo no longer counts the removed nodes", None)]
     failed = f"; its last error: {action.last_error}" if action.last_error else ""
-    end = f"the end of action {action.id}, open since {moment(action.opened_at)}{failed}"
+    end = f"wait until action {action.id} ends, open since {moment(action.opened_at)}{failed}"
     return f"action {action.id} is open", [(end, None)]
 
 
@@ -263,8 +280,8 @@ def demand(_reason: Reason, case: Case) -> Said:
     wanted = case.wanted
     names = [w.key for w in wanted.asking]
     gpus = sum(w.gpus for w in wanted.asking)
-    wait = "GPU waits" if gpus == 1 else "GPUs wait"
-    return f"{gpus} {wait} for {listed(names)}: {some(wanted.for_demand, 'more node')}", ()
+    wait = "waits" if len(names) == 1 else "wait"
+    return f"{listed(names)} {wait} for {some(gpus, 'GPU')}: {some(wanted.for_demand, 'more node')}", ()
 
 
 def standby(_reason: Reason, case: Case) -> Said:
@@ -361,5 +378,5 @@ def nothing_wanted(case: Case, say: Say) -> str:
         return f"{some(len(kept), 'idle node')}, kept because workloads asked for it"
     low = case.firing(SignalAction.SCALE_DOWN)
     if low is not None and (held := why_kept(case, say)):
-        return f"{low.alertname} fires (scale_down), and {held}"
+        return f"alert {low.alertname} is firing (action: scale_down), and {held}"
     return "no pods waiting, no idle nodes"

@@ -14,10 +14,10 @@ from receiver.core.scaling.guardrails import Case
 
 # What a source of size says before its own sentence.
 WANTED = {
-    "standby": "to keep ready: ",
-    "headroom": "for what comes next: ",
-    "buffer": "to keep free: ",
-    "floor": "the pool's least size: ",
+    "standby": "standby: ",
+    "headroom": "headroom for expected demand: ",
+    "buffer": "CapacityBuffer: ",
+    "floor": "minimum size: ",
 }
 SPEAKS_UP = (Verdict.HOLDS, Verdict.LIMITS)
 
@@ -129,17 +129,17 @@ RULES: Mapping[str, Rule] = {
         advice="bring back the source that the reason names; the Sources page shows what each one answered",
     ),
     "nodes_may_be_removed": Rule(
-        meaning="No node is bought that the cluster would not let us remove again.",
+        meaning="A pool grows only while RBAC allows removing its nodes.",
         says=says.nodes_may_be_removed,
-        plain="no node could be removed again",
+        plain="RBAC does not allow the autoscaler to remove nodes",
         advice=(
             "bind the ClusterRole gpu-autoscaler-act (chart: mode=act; else k8s/install/act-rights.yaml); "
             "no restart is needed"
         ),
         changes=(
             (
-                "the ClusterRole gpu-autoscaler-act, bound to our service account "
-                "(chart: mode=act; else k8s/install/act-rights.yaml), and no restart"
+                "bind the ClusterRole gpu-autoscaler-act to the autoscaler's service account "
+                "(chart: mode=act; else k8s/install/act-rights.yaml); no restart is needed"
             ),
         ),
     ),
@@ -178,9 +178,9 @@ RULES: Mapping[str, Rule] = {
         uncounted=True,
     ),
     "within_limits": Rule(
-        meaning="All pools together stay within the limits on GPUs, purchases and removals an hour.",
+        meaning="All pools together stay within the limits on GPUs, and on purchases and removals per hour.",
         says=says.within_limits,
-        plain="the limits over all pools are reached",
+        plain="a cluster-wide limit is reached",
         advice="wait, or raise limits.max_gpus or limits.max_growth_per_hour",
         told=True,
         uncounted=True,
@@ -316,15 +316,15 @@ RULES: Mapping[str, Rule] = {
     ),
     "gang_is_complete": Rule(
         meaning="Pods of a gang do not exist yet, so no node would help it.",
-        plain="pods that start together do not all exist yet",
-        changes=("the missing pods of the gang must exist: its controller, its queue or a quota keeps them back",),
+        plain="not all pods of a gang exist yet",
+        changes=("the missing pods of the gang must be created: check its controller, its queue and quotas",),
         noted=True,
     ),
     "gangs_whole": Rule(
         meaning="A gang gets all the nodes it needs at once, or none.",
-        plain="pods that start together do not all get room",
+        plain="a gang does not fit as a whole",
         advice="make room for all of it at once (the reason names what is short), or make the gang smaller",
-        says=lambda r, _: (r.detail, [(f"room for all of the gang at once: {r.detail}", None)]),
+        says=lambda r, _: (r.detail, [(f"make room for the whole gang at once: {r.detail}", None)]),
         noted=True,
     ),
     "nothing_wanted": Rule(

@@ -41,7 +41,7 @@ def _why(node: Node, because: Because, decision: Decision, case: Case) -> str:
         held = [r for r in decision.reasons if r.verdict in SPEAKS_UP]
         return f"{plainly(held[-1].rule)} ({held[-1].detail})" if held else _decided(decision)
     if node.busy and because not in EMPTIED:
-        return f"{listed([pod.key for pod in node.pods])} started on it"
+        return f"{listed([pod.key for pod in node.pods])} started there"
     if claimed := _claimed(node, case):
         return claimed
     if node.instance in case.wanted.needed:
@@ -80,7 +80,7 @@ def _not_due(node: Node, because: Because, case: Case) -> str:
         return "no window evicts it any more"
     if because is Because.CONSOLIDATED and node.busy:
         if hold is not None:
-            return f"{hold.alertname} fires (hold)"
+            return f"alert {hold.alertname} is firing (action: hold)"
         if node.instance not in case.wanted.movable:
             return "its pods may not be moved, or no longer fit on other nodes"
     if node.stage is not Stage.USABLE:

@@ -74,9 +74,9 @@ class Rights:
 
     def __str__(self) -> str:
         if self.lacking is None:
-            return f"it is not known whether nodes may be removed: {self.detail or 'not answered yet'}"
+            return f"cannot check the RBAC permissions to remove nodes: {self.detail or 'not answered yet'}"
         refused = ", ".join(self.lacking)
-        return f"Kubernetes does not let us {refused}" if refused else "Kubernetes lets us remove nodes"
+        return f"missing RBAC permissions: {refused}" if refused else "RBAC allows removing nodes"
 
 
 def never_asked(now: datetime) -> Rights:

@@ -291,7 +291,7 @@ def about(question: Question) -> str:
     """What is requested: ``remove n1 and n2``, ``grow the pool from 2 to 8 nodes``."""
     if question.asks is Asks.GROWTH:
         return f"grow the pool from {question.from_count} to {question.to_count} nodes"
-    verb = "remove" if question.asks is Asks.REMOVAL else "empty and remove"
+    verb = "remove" if question.asks is Asks.REMOVAL else "drain and remove"
     return f"{verb} {named(question.nodes)}"
 
 
@@ -421,7 +421,7 @@ def _does(answer: Answer, question: Question, policy: Policy, now: datetime, pre
     if until is None and question.asks is Asks.GROWTH:
         return f"The pool may grow to {question.to_count} nodes at once."
     if until is None:
-        does, idle = ("removed", ", if still idle") if question.asks is Asks.REMOVAL else ("emptied and removed", "")
+        does, idle = ("removed", ", if still idle") if question.asks is Asks.REMOVAL else ("drained and removed", "")
         return f"{named(question.nodes)} may be {does} from {_moment(max(now, question.due_at), now)} on{idle}."
     end = _moment(until, now)
     kind = _kind(answer, question)

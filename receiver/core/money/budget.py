@@ -117,6 +117,11 @@ class BudgetView:
         """Its title: ``cluster budget``, ``budget of team research``."""
         return title_of(self.scope, self.shown or self.name)
 
+    def setting(self, amount: str = "USD") -> str:
+        """The command that sets this month's allowance to *amount*."""
+        option = option_of(self.scope, self.shown or self.name)
+        return f"gpu-autoscaler budget set {amount}{option} --why REASON"
+
     @property
     def ratio(self) -> Decimal:
         """Spent over the month's allowance (0 when the allowance is 0 and nothing was spent)."""
@@ -207,6 +212,11 @@ class Budgets:
 def title_of(scope: Scope, shown: str = "") -> str:
     """The title of the budget of *scope* and of the pool or team *shown*."""
     return f"budget of {scope} {shown}" if shown else f"{scope} budget"
+
+
+def option_of(scope: Scope, shown: str = "") -> str:
+    """The option of ``gpu-autoscaler budget`` for the budget of *scope* and of the pool or team *shown*."""
+    return {Scope.CLUSTER: "", Scope.ACCOUNT: " --account"}.get(scope, f" --{scope} {shown}")
 
 
 def month_of(now: datetime, timezone: str) -> Month:
@@ -324,7 +334,7 @@ class _Views:
         lost = (p.size for p in policy.pools if p.price_usd_per_hour is None and nodes_of(facts.pool(p.id)))
         more: dict[str, Any] = {"unpriced": tuple(sorted({*facts.spend.unpriced, *lost}))}
         account = spend.account_at_least if spend.account is None else spend.account
-        unknown = "" if spend.account is not None else "Civo's charges were not read yet"
+        unknown = "" if spend.account is not None else "Civo's charges have not been read yet"
         beside = max(NOTHING, account - spend.usd)
         of_account = {**more, "uncounted": spend.account_unpriced}
         yield self._view(

@@ -8,7 +8,7 @@ from receiver.core.model.charges import EXPLAINED, WORTH_TELLING
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import BudgetChange, Policy, Pool, Scope
 from receiver.core.model.text import dollars, listed, some, span
-from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, Intent, Key
+from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, Intent, Key, option_of
 from receiver.core.notices import wording
 from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.report.lines import PaidFor, Subtotal
@@ -55,7 +55,7 @@ def budget_changed(change: BudgetChange, title: str) -> Notice:
     said, reset = f"The {title} is back to the configured amount", ""
     if change.monthly_usd is not None:
         said = f"The {title} of {change.month} was set to {dollars(change.monthly_usd)}"
-        reset = f"To reset it: gpu-autoscaler budget reset{_option(change.scope, change.name)} --why REASON"
+        reset = f"To reset it: gpu-autoscaler budget reset{option_of(change.scope, change.name)} --why REASON"
     return Notice(
         cause=Cause.BUDGET_CHANGED,
         topic=f"budget-change:{change.scope}:{change.name}",
@@ -78,8 +78,7 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, refuses: bool, 
         ratio = {BudgetStage.WARN: view.warn_at, BudgetStage.HOLD: view.hold_at}.get(view.stage, view.stop_at)
         title = f"{view.month} has reached its {view.stage} line ({ratio:.0%})"
         severity = Severity.FAILURE if refuses else Severity.WARNING
-        option = _option(view.scope, view.shown or view.name)
-        do = f"To raise it: gpu-autoscaler budget set USD{option} --why REASON"
+        do = f"To raise it: {view.setting()}"
         if view.stage is BudgetStage.WARN:
             after = REFUSES if refuses else f"growth goes on; at {_line_ahead(view, view.hold_at, now)} it stops"
         else:
@@ -107,11 +106,6 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, refuses: bool, 
         pool=view.name if view.scope is Scope.POOL else None,
         all_clear=view.stage is BudgetStage.OK,
     )
-
-
-def _option(scope: Scope, name: str) -> str:
-    """The option of ``gpu-autoscaler budget`` that names the budget of *scope*."""
-    return {Scope.CLUSTER: "", Scope.ACCOUNT: " --account"}.get(scope, f" --{scope} {name}")
 
 
 def _line_ahead(view: BudgetView, ratio: Decimal, now: datetime) -> str:

@@ -51,7 +51,7 @@ def in_short(question: Question) -> str:
     """The question itself: ``remove n1 at 14:55 UTC?``."""
     if question.asks is Asks.GROWTH:
         return f"grow from {question.from_count} to {question.to_count} nodes?"
-    what = "remove" if question.asks is Asks.REMOVAL else "empty and remove"
+    what = "remove" if question.asks is Asks.REMOVAL else "drain and remove"
     if len(question.nodes) == 1:
         return f"{what} {question.nodes[0]} at {question.due_at:%H:%M} UTC?"
     return f"{what} {some(len(question.nodes), 'node')} from {question.due_at:%H:%M} UTC on?"

@@ -205,13 +205,14 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     asking = wording.asked_by([p for w in waiting for p in w.pods], seen.policy)
     why, met = reason.detail, next((h.met for h in wanted.held if h.met and h.detail == reason.detail), None)
     if met is not None:  # the rule that leaves a gang too few nodes
-        why = f"{why.partition(f', and {met} leaves fewer')[0]}; fewer are left, because {plainly(met)}"
+        needs = why.partition(f", but guardrail {met} allows fewer")[0]
+        why = f"{needs}, but the pool cannot grow by that many: {plainly(met)}"
     remedies = decision.evidence.get("what_would_change", ())
     helps = [remedy["text"] for remedy in remedies if remedy["rule"] == reason.rule]
     ways = dict.fromkeys([*helps[:1], *helps[-1:]])  # what a person can do, and what happens by itself
-    doing = f"it waits. What would change that: {'; or '.join(ways)}" if ways else "it waits"
+    doing = f"the work waits. To unblock it: {'; or '.join(ways)}" if ways else "the work waits"
     if reason.rule == "gangs_whole":
-        doing = "it waits until there is room for all of them at once"
+        doing = "the gang waits until there is room for all of its pods at once"
     stopped = reason.rule == "within_budget" and any(r.view.stage is BudgetStage.STOP for r in wanted.uncovered)
     how_far = _how_far(decision)
     yield Concern(
@@ -233,7 +234,7 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
 
 def _how_far(decision: Decision) -> str:
     grows = decision.target > decision.present
-    return f"grows to {some(decision.target, 'node')} only" if grows else "does not grow"
+    return f"grows only to {some(decision.target, 'node')}" if grows else "does not grow"
 
 
 def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:

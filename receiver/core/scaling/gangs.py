@@ -5,6 +5,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from receiver.core.model.pods import Pod, Workload
+from receiver.core.model.text import some
 from receiver.core.scaling.capacity import COMING, RULES, Allowance, Bin, Given, HeldWorkload, Requests, Tally
 from receiver.core.scaling.demand import preference, take
 from receiver.core.scaling.market import Matching, gang_kind, requests_of
@@ -41,14 +42,14 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     opened = len(trial) - begun
     passed = allowance.passes(tally, opened, workload)
     met = RULES[min(passed, len(RULES) - 1)]
-    leaves = f"{met} leaves fewer"
+    allows = f"guardrail {met} allows fewer"
     if passed == len(RULES) and not tally.holds_gang(opened):
-        met, leaves = "", f"Civo has just refused {tally.state.refused} nodes in all for pool {tally.pool.name}"
+        met, allows = "", f"Civo has just refused {tally.state.refused} nodes in all for pool {tally.pool.name}"
     priced = tally.pool.price_usd_per_hour is not None
     short = allowance.refusing(tally, opened, workload) if priced and passed == 0 else None
     if short is not None:
-        met, leaves = short.rule, f"{short.rule} leaves fewer ({short.why})"
-    detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {leaves}"
+        met, allows = short.rule, f"guardrail {short.rule} allows fewer ({short.why})"
+    detail = f"gang {workload.key} needs {some(opened, 'new node')} at once, but {allows}"
     leave_waiting(workload, tally, "gangs_whole", detail, uncovered=short is not None, met=met)
     return False
 
@@ -130,7 +131,7 @@ def place_parts(
             for pool, tally in tallies.items():
                 tally.return_to(before[pool])
             allowance.return_to(shared)
-            detail = f"the parts of gang {workload.key} fit different pools, and not all of those have room for it"
+            detail = f"the parts of gang {workload.key} fit different pools, and not all of these have room"
             leave_waiting(workload, ordered[0], "gangs_whole", detail)
             return False
     return True

@@ -85,7 +85,7 @@ def test_half_of_a_paid_hour_is_not_used() -> None:
 def test_an_idle_node_goes_when_its_hour_ends() -> None:
     left = gone(facts(a_state(a_node(created_at=NOW - HOUR / 2))))
     assert left.at == NOW + 25 * MINUTE
-    assert left.blocks == ("it may go at 12:25:00 UTC, shortly before its next paid hour",)
+    assert left.blocks == ("it can be removed at 12:25:00 UTC, shortly before its next paid hour",)
     due = gone(facts(a_state(a_due_node())))
     assert (due.at, due.blocks) == (NOW, ())
 
@@ -118,7 +118,7 @@ def test_an_alert_that_holds_busy_nodes_is_named() -> None:
     work = a_worker(a_job(evictable=True))
     other = a_worker(a_job("other", 1, node="n2"), name="n2", allocatable={"nvidia.com/gpu": 2})
     found = facts(a_state(work, other), signals=(a_signal(SignalAction.HOLD),))
-    assert gone(found).blocks[0].endswith(" fires: busy nodes are not emptied")
+    assert gone(found).blocks[0].endswith(" is firing (action: hold): busy nodes are not drained")
 
 
 def test_a_guardrail_is_said_beside_what_keeps_the_node() -> None:

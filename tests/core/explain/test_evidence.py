@@ -113,5 +113,5 @@ def test_a_flood_of_alerts_of_one_name_is_one_note_and_no_other_decision_than_on
 
 def test_the_sentences_are_stored_as_they_were_said() -> None:
     decision = run(facts(a_state(), waiting=[a_pod()]), a_policy())[1]["l40s"]
-    assert decision.evidence["because"] == "1 GPU waits for ml/train: 1 more node"
+    assert decision.evidence["because"] == "ml/train waits for 1 GPU: 1 more node"
     assert decision.evidence["what_would_change"][0]["rule"] == "demand"

@@ -174,7 +174,7 @@ def test_where_a_limit_leaves_a_part_those_served_first_are_bought_for_and_the_o
     found = explained(facts(a_state(), waiting=waiting), policy)
     assert [found[f"p{i}"].fate.state for i in (3, 2, 1, 0)] == [State.BUYING, State.BUYING, State.HELD, State.HELD]
     assert found["p0"].fate.rule == "within_limits"
-    assert found["p0"].fate.detail.startswith("GPU pool l40s grows to 2 nodes only: within_limits: ")
+    assert found["p0"].fate.detail.startswith("GPU pool l40s grows only to 2 nodes: within_limits: ")
 
 
 def test_where_a_limit_leaves_a_part_pods_that_share_a_bought_node_are_not_held() -> None:

@@ -88,7 +88,9 @@ def test_a_silence_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        pytest.param({"signals": (a_signal(SignalAction.FREEZE),)}, "Gpu-freeze fires: freeze", id="freeze"),
+        pytest.param(
+            {"signals": (a_signal(SignalAction.FREEZE),)}, "alert Gpu-freeze is firing (action: freeze)", id="freeze"
+        ),
         pytest.param({"sources": all_up(Source.ALERTMANAGER)}, "no removal while alertmanager: down", id="silent"),
     ],
 )
@@ -111,8 +113,13 @@ def test_a_window_that_raises_the_floor_is_waited_for() -> None:
 def test_removals_per_hour_are_waited_for() -> None:
     found = {"removed_last_hour": 1, "first_changed_at": NOW - 10 * MINUTE}
     text = said(policy=a_policy(limits=Limits(max_removals_per_hour=1)), found=found)
-    assert "the first can be removed at 12:50:00 UTC (at most 1 removals an hour)" not in text
-    assert "the first can be removed at 13:35:00 UTC (at most 1 removals an hour)" in text
+    assert (
+        "the first can be removed at 12:50:00 UTC (limits.max_removals_per_hour (1 node per hour) is used up)"
+        not in text
+    )
+    assert (
+        "the first can be removed at 13:35:00 UTC (limits.max_removals_per_hour (1 node per hour) is used up)" in text
+    )
 
 
 def test_by_the_second_it_is_when_the_node_has_been_idle_for_long_enough() -> None:

@@ -105,7 +105,7 @@ def test_while_the_accounts_charges_are_not_known_nothing_grows() -> None:
     assert decisions["l40s"].target == 0
     assert (decisions["l40s"].deciding.rule, decisions["l40s"].deciding.detail) == (
         "spend_is_known",
-        "account budget: the spend is not known: Civo's charges were not read yet",
+        "account budget: the spend is not known: Civo's charges have not been read yet",
     )
 
 
@@ -302,7 +302,7 @@ def test_a_passing_class_that_the_reservation_does_not_cover_is_told_of_the_rese
     [uncovered] = decisions["l40s"].evidence["uncovered"]
     assert uncovered["raise_usd"] == "1.08"
     assert not any(
-        "passing priority class" in remedy["text"] for remedy in decisions["l40s"].evidence["what_would_change"]
+        "passing_priority_classes" in remedy["text"] for remedy in decisions["l40s"].evidence["what_would_change"]
     )
 
 

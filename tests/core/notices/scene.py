@@ -118,7 +118,7 @@ def _numbered(action: Action, gone: bool, stages: Sequence[VictimStage]) -> Acti
     """*action* with a decision's number; its victims went, or are at *stages*."""
     stages = stages or [VictimStage.GONE if gone else VictimStage.CORDONED] * len(action.victims)
     victims: tuple[Victim, ...] = tuple(replace(v, stage=s) for v, s in zip(action.victims, stages, strict=True))
-    why = {VictimStage.SPARED: "ml/train-3 started on it"}
+    why = {VictimStage.SPARED: "ml/train-3 started there"}
     victims = tuple(replace(v, why=why.get(v.stage, "")) for v in victims)
     return replace(action, decision=NUMBER, victims=victims)
 

@@ -473,7 +473,7 @@ def test_every_choice_says_what_it_does() -> None:
     assert offered[Answer.SNOOZE_TODAY] == "No removal in this pool before 2026-11-21 00:00 UTC."
     assert offered[Answer.REJECT] == "n1 stays until 13:00 UTC."
     emptying = {c.answer: c.does for c in choices(a_question("i-n1", asks=Asks.EMPTYING), asking(), NOW, 2)}
-    assert emptying[Answer.APPROVE] == "n1 may be emptied and removed from 12:00 UTC on."
+    assert emptying[Answer.APPROVE] == "n1 may be drained and removed from 12:00 UTC on."
     growing = {c.answer: c.does for c in choices(a_question(), asking(), NOW, 2)}
     assert growing[Answer.APPROVE] == "The pool may grow to 8 nodes at once."
     assert growing[Answer.SNOOZE_1H] == "At most 2 nodes until 13:00 UTC."

@@ -341,14 +341,14 @@ def test_a_gang_that_gets_no_room_is_told_how_many_nodes_it_needs_and_what_leave
     assert wanted.for_demand == 0
     [held] = wanted.held
     assert (held.rule, held.met) == ("gangs_whole", met)
-    assert held.detail.startswith(f"gang ml/g needs {why} at once or none, and ")
+    assert held.detail.startswith(f"gang ml/g needs {why} at once, but ")
     if not met:
         assert held.detail.endswith("Civo has just refused 3 nodes in all for pool l40s")
     elif met == "within_budget" and policy.pools[0].price_usd_per_hour is not None:
-        assert held.detail.endswith("spent in 2026-11)") or "within_budget leaves fewer (" in held.detail
+        assert held.detail.endswith("spent in 2026-11)") or "within_budget allows fewer (" in held.detail
         assert held.uncovered is not None
     else:
-        assert held.detail.endswith(f"{met} leaves fewer")
+        assert held.detail.endswith(f"guardrail {met} allows fewer")
         assert held.uncovered is None
 
 

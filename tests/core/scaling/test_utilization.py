@@ -126,7 +126,8 @@ def test_low_utilization_with_every_node_busy_holds_and_names_the_alert_and_the_
     decision = decided(second_node("busy", created=30 * MINUTE, idle=MINUTE), "low")
     assert decision.target == 2
     assert decision.deciding.detail == (
-        "GpuPoolUnderutilized fires (scale_down), and every node runs a GPU pod, and none may be emptied"
+        "alert GpuPoolUnderutilized is firing (action: scale_down), and every node runs a GPU pod, and none"
+        " may be drained"
         " without its pods' consent and room elsewhere: ml/on-n1 on n1, ml/on-n2 on n2"
     )
 
@@ -139,7 +140,10 @@ def test_of_many_pods_a_few_are_named_and_the_rest_counted() -> None:
 
 def test_a_node_that_will_be_emptied_is_named_with_the_moment() -> None:
     decision = decided(second_node("may be emptied", created=30 * MINUTE, idle=MINUTE), "low")
-    assert decision.deciding.detail == "GpuPoolUnderutilized fires (scale_down), and n2 is emptied at 12:25:00 UTC"
+    assert (
+        decision.deciding.detail
+        == "alert GpuPoolUnderutilized is firing (action: scale_down), and n2 is drained at 12:25:00 UTC"
+    )
 
 
 def test_low_utilization_and_hold_together_say_that_hold_keeps_the_nodes() -> None:
@@ -147,7 +151,10 @@ def test_low_utilization_and_hold_together_say_that_hold_keeps_the_nodes() -> No
     state = a_state(a_busy_node("n1", pods=(a_guest("n1"),), allocatable={GPU: 2}), node)
     decision = run(facts(state, signals=(LOW, HIGH)), a_policy(a_pool(resources={GPU: 2})))[1]["l40s"]
     assert decision.target == 2
-    assert "every node runs a GPU pod, and GpuPoolBusy fires (hold): ml/on-n1 on n1" in decision.deciding.detail
+    assert (
+        "every node runs a GPU pod, and alert GpuPoolBusy is firing (action: hold): ml/on-n1 on n1"
+        in decision.deciding.detail
+    )
 
 
 def test_a_pool_whose_nodes_are_on_their_way_is_not_called_busy() -> None:

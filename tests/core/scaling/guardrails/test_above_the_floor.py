@@ -32,10 +32,10 @@ from tests.core.worlds import LAWS
 
 RULE = "above_the_floor"
 DAY = Window(name="day", times=((11 * 60, 13 * 60),), min_nodes=1)
-LOWER = "a lower min_nodes of the pool (it is {})"
-CLOSES = "window day is open; a window of the pool next opens or closes at 2026-11-20 13:00:00 UTC"
+LOWER = "lower min_nodes of the pool (now {})"
+CLOSES = "wait for the next window change: window day is open; the next window change is at 2026-11-20 13:00:00 UTC"
 BY_ALICE = "floor of 1 node by alice until 2026-11-20 13:00 UTC: load test"
-ENDS = "the end of the floor of alice at 2026-11-20 13:00:00 UTC, or gpu-autoscaler override end floor-1"
+ENDS = "wait until the floor of alice ends at 2026-11-20 13:00:00 UTC, or end it: gpu-autoscaler override end floor-1"
 
 
 def idle(name: str) -> Node:

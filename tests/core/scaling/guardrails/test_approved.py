@@ -35,14 +35,14 @@ def test_an_idle_node_at_its_moment_waits_for_an_answer_and_the_reason_says_unti
         "approval requested until 2026-11-20 12:10:00 UTC: remove n1; without an answer it is removed"
     )
     assert remedies(decision, RULE) == {
-        "an approval, from the message or with gpu-autoscaler answer q1 approve": None,
-        "no answer until 2026-11-20 12:10:00 UTC": NOW + 10 * MINUTE,
+        "approve it, from the message or with gpu-autoscaler answer q1 approve": None,
+        "wait until 2026-11-20 12:10:00 UTC: without an answer it proceeds then": NOW + 10 * MINUTE,
     }
 
 
 def test_where_an_answer_is_needed_its_absence_lets_nothing_go() -> None:
     decision = shrinking(REMOVALS, questions=(a_question("i-n1", unanswered=HOLD),))
-    assert remedies(decision, RULE) == {"an approval, from the message or with gpu-autoscaler answer q1 approve": None}
+    assert remedies(decision, RULE) == {"approve it, from the message or with gpu-autoscaler answer q1 approve": None}
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_growth_waits_when_its_new_nodes_cost_more_an_hour_than_the_policy_says(
     decision = growing(GROWTH, pods=4)  # USD 5.16
     detail = "growth of this cost: an approval is needed and not requested yet"
     assert held(decision, RULE).detail == detail
-    assert remedies(decision, RULE) == {f"an approval, once it is requested: {detail}": None}
+    assert remedies(decision, RULE) == {f"approve it once the approval is requested: {detail}": None}
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_growth_waits_for_its_cooldown_and_is_decided_again_at_its_very_second()
     said = held(decision, RULE)
     assert said.detail == "cooldown.grow until 12:00:20 UTC"
     assert said.until == decision.reconsider_at == end
-    assert remedies(decision, RULE) == {"the end of the cooldown at 2026-11-20 12:00:20 UTC": end}
+    assert remedies(decision, RULE) == {"wait until the cooldown ends at 2026-11-20 12:00:20 UTC": end}
     assert growing(state=GROWN, at=end - AN_INSTANT).target == 0
     assert growing(state=GROWN, at=end).target == 1
 

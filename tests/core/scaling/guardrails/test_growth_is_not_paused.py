@@ -13,8 +13,11 @@ RULE = "growth_is_not_paused"
 def test_growth_stops_until_the_alert_ends(pool: str | None) -> None:
     decision = growing(signals=(a_signal(SignalAction.PAUSE_SCALE_UP, pool),))
     said = held(decision, RULE)
-    assert (said.detail, said.until) == ("Gpu-pause_scale_up fires: pause_scale_up", None)
-    end = "the end of Gpu-pause_scale_up (f-pause_scale_up), firing since 2026-11-20 12:00:00 UTC"
+    assert (said.detail, said.until) == ("alert Gpu-pause_scale_up is firing (action: pause_scale_up)", None)
+    end = (
+        "wait until alert Gpu-pause_scale_up resolves (firing since 2026-11-20 12:00:00 UTC),"
+        " or silence it in Alertmanager"
+    )
     assert remedies(decision, RULE) == {end: None}
 
 

@@ -16,10 +16,13 @@ BIND = "bind the ClusterRole gpu-autoscaler-act (chart: mode=act; else k8s/insta
 @pytest.mark.parametrize(
     ("rights", "detail"),
     [
-        (REFUSED, f"Kubernetes does not let us patch nodes, and a removal needs that: {BIND}"),
+        (REFUSED, f"missing RBAC permissions: patch nodes (needed to remove nodes): {BIND}"),
         (
             UNKNOWN,
-            "it is not known whether nodes may be removed: not answered yet; growth waits until 12:05:00 UTC at most",
+            (
+                "cannot check the RBAC permissions to remove nodes: not answered"
+                " yet; growth waits until 12:05:00 UTC at most"
+            ),
         ),
     ],
 )
@@ -27,8 +30,8 @@ def test_growth_waits_for_the_rights_of_a_removal(rights: Rights, detail: str) -
     decision = growing(rights=rights)
     assert held(decision, RULE).detail == detail
     bound = (
-        "the ClusterRole gpu-autoscaler-act, bound to our service account "
-        "(chart: mode=act; else k8s/install/act-rights.yaml), and no restart"
+        "bind the ClusterRole gpu-autoscaler-act to the autoscaler's service account "
+        "(chart: mode=act; else k8s/install/act-rights.yaml); no restart is needed"
     )
     assert remedies(decision, RULE) == {bound: None}
 

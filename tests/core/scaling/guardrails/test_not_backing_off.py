@@ -18,7 +18,7 @@ def test_what_failed_waits_and_the_reason_has_the_error_and_the_next_try() -> No
         said = held(decision, RULE)
         assert said.detail == "backing off until 2026-11-20 12:01:00 UTC after 2 failures: Civo is out of stock"
         assert said.until == NOW + MINUTE
-        tried = "the next try at 2026-11-20 12:01:00 UTC; the last error: Civo is out of stock"
+        tried = "wait for the next attempt at 2026-11-20 12:01:00 UTC; the last error: Civo is out of stock"
         assert remedies(decision, RULE) == {tried: NOW + MINUTE}
 
 

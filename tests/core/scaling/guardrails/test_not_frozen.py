@@ -14,9 +14,12 @@ def test_a_freeze_stops_growth_and_removal_until_its_alert_ends(pool: str | None
     freeze = (a_signal(SignalAction.FREEZE, pool),)
     for decision in (growing(signals=freeze), shrinking(signals=freeze)):
         said = held(decision, RULE)
-        assert (said.detail, said.until) == ("Gpu-freeze fires: freeze", None)
+        assert (said.detail, said.until) == ("alert Gpu-freeze is firing (action: freeze)", None)
         assert remedies(decision, RULE) == {
-            "the end of Gpu-freeze (f-freeze), firing since 2026-11-20 12:00:00 UTC": None
+            (
+                "wait until alert Gpu-freeze resolves (firing since 2026-11-20"
+                " 12:00:00 UTC), or silence it in Alertmanager"
+            ): None
         }
 
 

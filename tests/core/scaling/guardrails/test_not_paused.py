@@ -35,7 +35,10 @@ def test_a_pause_stops_growth_and_removal_until_it_ends_and_the_reason_says_who_
     for decision in (growing(overrides=(PAUSE,)), shrinking(overrides=(PAUSE,))):
         said = held(decision, RULE)
         assert (said.detail, said.until) == ("pause by alice until 2026-11-20 13:00 UTC: load test", NOW + HOUR)
-        end = "the end of the pause of alice at 2026-11-20 13:00:00 UTC, or gpu-autoscaler override end pause-1"
+        end = (
+            "wait until the pause of alice ends at 2026-11-20 13:00:00 UTC,"
+            " or end it: gpu-autoscaler override end pause-1"
+        )
         assert remedies(decision, RULE) == {end: NOW + HOUR}
 
 

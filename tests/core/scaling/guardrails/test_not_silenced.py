@@ -16,8 +16,8 @@ def test_a_silence_pauses_growth_until_it_ends_and_the_reason_says_whose_it_is()
     assert said.detail == "silenced in Alertmanager by ops until 2026-11-20 14:00 UTC: new driver"
     assert said.until == decision.reconsider_at == end
     assert remedies(decision, RULE) == {
-        "the end of the silence of ops at 2026-11-20 14:00:00 UTC": end,
-        "sooner, if it is expired: amtool silence expire s-1": None,
+        "wait until the silence of ops ends at 2026-11-20 14:00:00 UTC": end,
+        "expire the silence: amtool silence expire s-1": None,
     }
     assert growing().target == 1
 

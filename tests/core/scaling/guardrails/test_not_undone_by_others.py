@@ -40,7 +40,7 @@ def test_a_pool_does_not_change_the_way_that_another_system_keeps_reverting() ->
         said = held(decision, RULE)
         assert said.detail == f"another system {what}: none before 2026-11-21 11:00 UTC"
         assert said.until == NOW + 23 * HOUR
-        alone = "the end of this pause at 2026-11-21 11:00:00 UTC, if the count at Civo is left alone until then"
+        alone = "wait until 2026-11-21 11:00:00 UTC, and let only the autoscaler change the count at Civo"
         assert remedies(decision, RULE) == {alone: NOW + 23 * HOUR}
 
 

@@ -17,13 +17,13 @@ def test_an_open_removal_holds_growth_and_an_open_growth_removal() -> None:
     for decision, name in ((growth, "retire-1"), (removal, "grow-1")):
         said = held(decision, RULE)
         assert (said.detail, said.until) == (f"action {name} is open", None)
-        assert remedies(decision, RULE) == {f"the end of action {name}, {SINCE}": None}
+        assert remedies(decision, RULE) == {f"wait until action {name} ends, {SINCE}": None}
 
 
 def test_an_action_that_fails_is_named_with_its_last_error() -> None:
     failing = replace(RETIRES, last_error="http_500")
     said = remedies(growing(state=a_state(open_action=failing)), RULE)
-    assert said == {f"the end of action retire-1, {SINCE}; its last error: http_500": None}
+    assert said == {f"wait until action retire-1 ends, {SINCE}; its last error: http_500": None}
 
 
 def test_more_of_the_same_goes_on() -> None:
@@ -38,7 +38,7 @@ def test_growth_never_asks_for_a_count_below_the_one_that_civo_shows(pods: int, 
     assert decision.target == target
     if not target:
         assert held(decision, RULE).detail == "Civo still counts 2 removed nodes: 1 would lower its count"
-        assert remedies(decision, RULE) == {"Civo's count, once it no longer has the removed nodes": None}
+        assert remedies(decision, RULE) == {"wait until Civo no longer counts the removed nodes": None}
 
 
 def test_a_removal_goes_on_while_civo_counts_removed_nodes() -> None:

@@ -15,7 +15,7 @@ def test_a_pool_without_a_price_does_not_grow_and_the_reason_says_what_to_config
     assert said.detail == "size an.g1.l40s.kube.x1 has no price: add price_usd_per_hour to the pool"
     assert (said.until, decision.reconsider_at) == (None, None)  # only the configuration changes it
     assert remedies(decision, RULE) == {
-        "a price for size an.g1.l40s.kube.x1: price_usd_per_hour of the pool, or a prices_file that has it": None
+        "set a price for size an.g1.l40s.kube.x1: price_usd_per_hour of the pool, or a prices_file that has it": None
     }
     assert growing().target == 1
 

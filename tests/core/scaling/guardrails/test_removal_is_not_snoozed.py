@@ -40,7 +40,10 @@ def test_a_snooze_keeps_idle_nodes_until_it_ends_and_the_reason_says_who_and_why
     decision = shrinking(overrides=(SNOOZE,))
     said = held(decision, RULE)
     assert (said.detail, said.until) == ("snooze by alice until 2026-11-20 13:00 UTC: load test", NOW + HOUR)
-    end = "the end of the snooze of alice at 2026-11-20 13:00:00 UTC, or gpu-autoscaler override end snooze-1"
+    end = (
+        "wait until the snooze of alice ends at 2026-11-20 13:00:00 UTC,"
+        " or end it: gpu-autoscaler override end snooze-1"
+    )
     assert remedies(decision, RULE) == {end: NOW + HOUR}
 
 

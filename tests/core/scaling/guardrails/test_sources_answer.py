@@ -66,6 +66,6 @@ def test_growth_goes_on_when_the_source_answers_or_with_the_fallback() -> None:
     decision = growing(sources=all_up(Source.PROMETHEUS))
     assert held(decision, RULE).detail == "no growth while prometheus: down (fallback: kubernetes would allow it)"
     assert remedies(decision, RULE) == {
-        "the first step in which it answers again: prometheus (down)": None,
-        "with fallback: kubernetes in the configuration it would grow without Prometheus": None,
+        "wait until it answers again: prometheus (down)": None,
+        "set fallback: kubernetes in the configuration to let it grow without Prometheus": None,
     }

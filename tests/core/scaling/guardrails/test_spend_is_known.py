@@ -22,16 +22,16 @@ def test_nothing_is_bought_while_the_months_spend_is_unknown_and_the_reason_says
     )
     assert said.until is None  # when Civo's charges can be read again is not known
     assert remedies(decision, RULE) == {
-        "Civo's charges of the month, once they can be read; or budget.spent_usd_stated": None
+        "wait until Civo's charges of the month can be read, or set budget.spent_usd_stated": None
     }
 
 
 def test_growth_under_an_account_waits_for_the_accounts_charges() -> None:
     policy = a_policy(budget=Budget(monthly_usd=Decimal(1000), account_usd=Decimal(1000)))
     decision = growing(policy, spend=replace(UNKNOWN, unknown="", account=None))
-    unread = "Civo's charges were not read yet"
+    unread = "Civo's charges have not been read yet"
     assert held(decision, RULE).detail == f"account budget: the spend is not known: {unread}"
-    assert remedies(decision, RULE) == {f"account budget: its spend must be known again: {unread}": None}
+    assert remedies(decision, RULE) == {f"wait until the spend of the account budget is known again: {unread}": None}
     assert growing(policy, spend=replace(UNKNOWN, unknown="", account=Decimal(0))).target == 1
 
 

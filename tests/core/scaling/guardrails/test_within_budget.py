@@ -23,7 +23,7 @@ from tests.core.scaling.guardrails.cases import cut, held
 
 RULE = "within_budget"
 DECEMBER = datetime(2026, 12, 1, tzinfo=UTC)
-NEXT_MONTH = "the next month, which starts at 2026-12-01 00:00:00 UTC"
+NEXT_MONTH = "wait for the next month (2026-12-01 00:00:00 UTC)"
 
 
 def budget(usd: str) -> Policy:
@@ -57,8 +57,11 @@ def test_the_next_hour_of_every_running_node_is_reserved() -> None:
 def test_at_the_hold_the_reason_says_what_was_spent_and_what_would_let_it_grow() -> None:
     decision = growing(budget("100"), spend=spent("80"))
     assert held(decision, RULE).detail == "cluster budget hold at 80%: $80.00 of $100.00 spent in 2026-11"
-    raised = "cluster budget: raise it by at least $0.01 for this month (it is $100.00): gpu-autoscaler budget set"
-    passing = "work of a passing priority class (budget.passing) would be bought for up to the stop"
+    raised = "raise the cluster budget by at least $0.01 to $100.01 (gpu-autoscaler budget set 100.01 --why REASON)"
+    passing = (
+        "give the work a priority class in budget.passing_priority_classes,"
+        " for which nodes are bought up to the stop line"
+    )
     assert remedies(decision, RULE) == {
         raised: None,
         f"cluster budget: {passing}": None,
@@ -70,7 +73,7 @@ def test_of_a_part_the_reason_says_what_is_left_and_how_much_more_all_of_it_take
     decision = growing(budget("4"), pods=5)
     left = "$0.00 of $4.00 spent in 2026-11 and $0.00 reserved; the $4.00 left is not enough"
     assert cut(decision, RULE).detail == f"cluster budget: {left}"
-    raised = "cluster budget: raise it by at least $2.45 for this month (it is $4.00): gpu-autoscaler budget set"
+    raised = "raise the cluster budget by at least $2.45 to $6.45 (gpu-autoscaler budget set 6.45 --why REASON)"
     assert remedies(decision, RULE) == {raised: None, NEXT_MONTH: DECEMBER}
     assert growing(budget("6.45"), pods=5).target == 5
 
@@ -88,7 +91,7 @@ def test_an_open_growth_is_covered_once_and_not_twice() -> None:
 def test_a_size_without_a_price_makes_the_spend_unknown_and_stops_growth() -> None:
     decision = growing(budget("1000"), spend=replace(spent("0"), unpriced=("an.g1.b200.kube.x8",)))
     assert held(decision, RULE).detail == "cluster budget: the spend is unknown: no price for an.g1.b200.kube.x8"
-    priced = "cluster budget: a price for an.g1.b200.kube.x8"
+    priced = "cluster budget: set a price for size an.g1.b200.kube.x8"
     assert remedies(decision, RULE) == {priced: None, NEXT_MONTH: DECEMBER}
 
 
@@ -106,5 +109,5 @@ def test_a_teams_budget_is_to_be_raised_by_what_all_its_work_takes_and_not_by_wh
     work = [*(a_pod(f"v{n}", labels={"team": "vision"}) for n in range(3)), a_pod("other")]
     decision = decision_on(a_state(), policy, waiting=work, spend=replace(spent("0"), teams={}))
     assert decision.target == 2
-    raised = "raise it by at least $1.87 for this month (it is $2.00): gpu-autoscaler budget set"
-    assert remedies(decision, RULE) == {f"budget of team vision: {raised}": None, NEXT_MONTH: DECEMBER}
+    raised = "by at least $1.87 to $3.87 (gpu-autoscaler budget set 3.87 --team vision --why REASON)"
+    assert remedies(decision, RULE) == {f"raise the budget of team vision {raised}": None, NEXT_MONTH: DECEMBER}

@@ -35,8 +35,8 @@ def limited(**limits: int) -> Policy:
 def test_growth_ends_at_max_gpus_and_only_a_removal_or_a_higher_one_helps() -> None:
     decision = growing(limited(max_gpus=2), pods=3)
     said = cut(decision, RULE)
-    assert (decision.target, said.detail, said.until) == (2, "limits: max_gpus 2", None)
-    removal = "if max_gpus (2) is used up: a higher one, or the removal of nodes of any pool"
+    assert (decision.target, said.detail, said.until) == (2, "limits.max_gpus (2 GPUs) is used up", None)
+    removal = "raise limits.max_gpus (now 2), or remove nodes of any pool"
     assert remedies(decision, RULE) == {removal: None}
     held(growing(limited(max_gpus=2), a_state(a_busy_node("n1"), a_busy_node("n2"))), RULE)
     assert growing(limited(max_gpus=3), pods=3).target == 3
@@ -52,16 +52,22 @@ def test_max_gpus_counts_all_pools_together() -> None:
 
 def test_growth_per_hour_counts_what_was_bought_before() -> None:
     decision = growing(limited(max_growth_per_hour=5), pods=5, grown_last_hour=3)
-    assert (decision.target, cut(decision, RULE).detail) == (2, "limits: max_growth_per_hour 5")
-    hour = "time: at most an hour, if max_growth_per_hour (5) is used up; or a higher one"
+    assert (decision.target, cut(decision, RULE).detail) == (
+        2,
+        "limits.max_growth_per_hour (5 nodes per hour) is used up",
+    )
+    hour = "wait at most an hour, or raise limits.max_growth_per_hour (now 5)"
     assert remedies(decision, RULE) == {hour: None}
     held(growing(limited(max_growth_per_hour=5), grown_last_hour=5), RULE)
 
 
 def test_removals_per_hour_count_what_was_removed_before() -> None:
     decision = shrinking(limited(max_removals_per_hour=3), FOUR_IDLE, removed_last_hour=1)
-    assert (decision.target, cut(decision, RULE).detail) == (2, "at most 3 removals an hour")
-    assert remedies(decision, RULE) == {"time: at most an hour; or a higher max_removals_per_hour (3)": None}
+    assert (decision.target, cut(decision, RULE).detail) == (
+        2,
+        "limits.max_removals_per_hour (3 nodes per hour) is used up",
+    )
+    assert remedies(decision, RULE) == {"wait at most an hour, or raise limits.max_removals_per_hour (now 3)": None}
     held(shrinking(limited(max_removals_per_hour=3), FOUR_IDLE, removed_last_hour=3), RULE)
     assert shrinking(limited(max_removals_per_hour=4), FOUR_IDLE).target == 0
 

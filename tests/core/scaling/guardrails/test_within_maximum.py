@@ -21,12 +21,12 @@ from tests.core.builders import (
 from tests.core.scaling.guardrails.cases import cut, held
 
 RULE = "within_maximum"
-FREE = "a free GPU of the pool, as far as the work fits"
-HIGHER = "a higher max_nodes of the pool (it is {})"
+FREE = "wait for a free GPU in the pool"
+HIGHER = "raise max_nodes of the pool (now {})"
 NIGHT = Window(name="night", times=((11 * 60, 13 * 60),), max_nodes=1)
-ENDS = "the end of the {} of alice at 2026-11-20 13:00:00 UTC, or gpu-autoscaler override end {}-1"
+ENDS = "wait until the {} of alice ends at 2026-11-20 13:00:00 UTC, or end it: gpu-autoscaler override end {}-1"
 BY_ALICE = "{} of 1 node by alice until 2026-11-20 13:00 UTC: load test"
-CLOSES = "window night is open; a window of the pool next opens or closes at 2026-11-20 13:00:00 UTC"
+CLOSES = "wait for the next window change: window night is open; the next window change is at 2026-11-20 13:00:00 UTC"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_pool_above_its_maximum_is_not_shrunk_by_a_wish_to_grow() -> None:
 def test_a_window_without_an_end_within_its_horizon_is_named_all_the_same() -> None:
     always = Window(name="night", max_nodes=0)
     said = remedies(growing(a_policy(a_pool(windows=(always,)))), RULE)
-    assert "window night is open; a window of the pool next opens or closes at an unknown time" in said
+    assert "wait for the next window change: window night is open; the next window change is at an unknown time" in said
 
 
 def test_no_maximum_stops_a_removal() -> None:
