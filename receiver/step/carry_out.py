@@ -13,7 +13,7 @@ from receiver.core.explain.staying import UNKNOWN, why_spared
 from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import REPAIR, Backoff, CordonedBy, LateCount, Node, PoolState, Stage
 from receiver.core.model.pods import Pod
-from receiver.core.model.text import some
+from receiver.core.model.text import lasting, some
 from receiver.core.notices.workload_notices import ToldPods
 from receiver.core.promises.calibration import OpenPromises
 from receiver.core.scaling.removal import LOOK_AGAIN_AFTER
@@ -250,7 +250,7 @@ def _retire(
     listed = {n.instance for n in state.nodes if not n.leaving}
     deleted = [v for v in victims if v.stage is VictimStage.DELETED and v.instance in listed]
     if there := [v.node for v in deleted if now - (v.since or now) > MUST_GO_WITHIN]:
-        detail = f"Civo accepted the DELETE of {', '.join(there)} and still lists it after {MUST_GO_WITHIN}"
+        detail = f"Civo accepted the DELETE of {', '.join(there)} and still lists it after {lasting(MUST_GO_WITHIN)}"
         stopped = _give_up(moved, state, detail, now)
         return replace(stopped, backoff=removals_stopped(detail, now))
     again = _look_again_at(moved, now)
@@ -414,7 +414,7 @@ def _drain(victim: Victim, node: Node, action: Action, hands: Hands, now: dateti
     except TryLater as error:
         if now - (victim.since or now) <= DRAIN_WITHIN:
             raise
-        detail = f"not drained within {DRAIN_WITHIN}: {error}"
+        detail = f"node {node.name} was not drained within {lasting(DRAIN_WITHIN)}: {error}"
         _spare(victim, node, detail, action, hands, now)
         raise _RefusedError(detail) from error
 
@@ -425,7 +425,7 @@ def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datet
     if victim.because is Because.EVICTED and node.unknown_since is not None:
         if now - (victim.since or now) <= DRAIN_WITHIN:
             raise TryLater(f"the GPUs of {node.name} are in use, and no GPU pod holds them", code="gpus_in_use")
-        refused = f"the GPUs of {node.name} are in use after {DRAIN_WITHIN}, and no GPU pod holds them"
+        refused = f"the GPUs of {node.name} are still in use after {lasting(DRAIN_WITHIN)}, and no GPU pod holds them"
         _spare(victim, node, refused, action, hands, now)
         raise _RefusedError(refused)
     if pods := hands.cluster.gpu_pods_on(node.name):

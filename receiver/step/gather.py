@@ -453,7 +453,7 @@ def _why_unknown(charged: Charged | None, *, nodes_seen: bool) -> str:
         return "Civo does not list the nodes"
     if charged is not None and charged.unreadable and not charged.failure:
         return f"{some(len(charged.unreadable), 'charge')} cannot be read ({charged.unreadable[0]})"
-    return f"Civo's charges do not answer ({charged.failure if charged and charged.failure else 'not asked yet'})"
+    return f"Civo's charges cannot be read ({charged.failure if charged and charged.failure else 'not asked yet'})"
 
 
 def _without_price(compared: Comparison | None, unpriced_sizes: Sequence[str]) -> tuple[str, ...]:

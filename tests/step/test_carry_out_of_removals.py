@@ -301,7 +301,7 @@ def test_a_node_that_does_not_become_empty_within_a_quarter_of_an_hour_is_spared
     assert (outside.writes[-1] == "uncordon n1") is ends
     if ends:
         assert refused(progress) == ("i-n1",)
-        assert one(progress).why == "not drained within 0:15:00: the budget of ml/web allows none"
+        assert one(progress).why == "node n1 was not drained within 15m: the budget of ml/web allows none"
     else:
         assert progress.outcome is None
         assert one(progress).stage is VictimStage.CORDONED
@@ -317,7 +317,7 @@ def test_an_emptied_node_whose_gpus_are_still_in_use_is_not_deleted(ago: timedel
     assert outside.writes == ["drain n1 evicting", *(["uncordon n1"] if ends else [])]
     if ends:
         assert refused(progress) == ("i-n1",)
-        assert one(progress).why == "the GPUs of n1 are in use after 0:15:00, and no GPU pod holds them"
+        assert one(progress).why == "the GPUs of n1 are still in use after 15m, and no GPU pod holds them"
     else:
         assert one(progress).why == "the GPUs of n1 are in use, and no GPU pod holds them"
         assert progress.action.last_error.startswith("gpus_in_use: ")
@@ -567,7 +567,7 @@ def test_a_node_that_civo_still_lists_a_quarter_of_an_hour_after_its_delete_stop
     deleted = victim(stage=VictimStage.DELETED, since=None if ago is None else NOW - ago)
     progress = goes_on(removal(deleted), ours())
     if fails:
-        detail = "Civo accepted the DELETE of n1 and still lists it after 0:15:00"
+        detail = "Civo accepted the DELETE of n1 and still lists it after 15m"
         assert ended(progress) == (OutcomeKind.FAILED, detail)
         assert progress.backoff == Backoff(failures=1, until=NOW + timedelta(hours=24), reason=detail)
     else:

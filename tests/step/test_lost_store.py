@@ -210,7 +210,7 @@ def test_a_pod_that_waits_for_a_lost_store_is_told_about_the_spend_and_not_to_ra
     assert kept is not None
     [entry] = kept[0]["waiting"]
     assert entry["rule"] == "spend_is_known"
-    assert "Civo's charges do not answer" in entry["detail"]
+    assert "Civo's charges cannot be read" in entry["detail"]
 
 
 def test_nodes_of_other_clusters_with_our_size_are_in_the_seed(store: Store) -> None:
@@ -295,12 +295,12 @@ def test_charges_older_than_a_day_say_nothing_of_the_account(store: Store) -> No
     life.pass_time(HOUR)
     life.step()
     assert life.steps[-1].facts.spend.account is None
-    assert "Civo's charges do not answer" in life.notices()
+    assert "Cannot read Civo's charges" in life.notices()
     life.accounts.fail_always(None)
     life.pass_time(HOUR)
     life.step()
     assert life.steps[-1].facts.spend.account == 0
-    assert "Civo's charges answer again" in life.notices()
+    assert "Civo's charges can be read again" in life.notices()
 
 
 def test_an_account_at_its_stop_stays_there_while_the_charges_are_silent(store: Store) -> None:

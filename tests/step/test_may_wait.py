@@ -168,10 +168,10 @@ def test_a_gate_that_may_not_be_removed_is_a_message(store: Store) -> None:
     life = a_life(store)
 
     def refused(pod: Pod) -> Receipt:
-        raise WontWork('Kubernetes did not patch pods: 403: grant the verb "patch" on "pods"', code="http_403")
+        raise WontWork('Kubernetes API: patch pods failed: 403: grant the verb "patch" on "pods"', code="http_403")
 
     life.cluster.admit = refused  # type: ignore[method-assign]
     life.submit(patient(annotations={MAY_WAIT: "1m"}))
     life.run(10 * MINUTE)
     (said,) = [title for title in life.notices() if "gate" in title]
-    assert said == "1 pod cannot start: the scheduling gate stays"
+    assert said == "1 pod cannot start: its scheduling gate cannot be removed"

@@ -136,7 +136,7 @@ def test_a_disruption_budget_is_respected_and_its_node_is_given_back(store: Stor
     life.world.pdbs.append(Pdb(namespace="ml", selector={}, min_available=3))
     life.run(ENDS - life.now + 17 * MINUTE, tick=TICK)
     assert (len(living(life)), len(gpu_nodes(life) - {None})) == (3, 3)
-    assert titles(life, "not drained within")
+    assert titles(life, "was not drained within")
     assert not any(n.unschedulable for n in life.world.nodes.values())
     assert life.world.kills == []
 

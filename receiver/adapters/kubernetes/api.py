@@ -215,9 +215,11 @@ class ClusterWire:
             raise self._refusal(error, verb, resource) from error
         except (HTTPError, OSError) as error:
             code, phrase = wire_failure(error)
-            raise TryLater(f"Kubernetes at {self.url} was asked to {verb} {resource}: {phrase}", code=code) from error
+            raise TryLater(
+                f"request to Kubernetes at {self.url} failed ({verb} {resource}): {phrase}", code=code
+            ) from error
         except (ValueError, RecursionError) as error:  # no JSON, or brackets without end
-            detail = f"Kubernetes at {self.url} was asked to {verb} {resource} and answered without readable JSON"
+            detail = f"Kubernetes at {self.url} returned invalid JSON ({verb} {resource})"
             raise TryLater(detail, code="malformed") from error
 
     def _blotted(self, answer: bytes) -> bytes:
@@ -232,7 +234,7 @@ class ClusterWire:
     def _refusal(self, error: ApiException, verb: str, resource: str) -> TryLater | WontWork:
         status = error.status or 0
         said = self._blotted(_explanation(error).encode()).decode()[:WORDS]
-        detail = f"Kubernetes did not {verb} {resource}: {status} {said}".rstrip()
+        detail = f"Kubernetes API: {verb} {resource} failed: {status} {said}".rstrip()
         delay = retry_after(error.headers, self._clock.now())
         if status == 401:
             remedy = "put a valid token or certificate into KUBECONFIG, or mount the service account's token"

@@ -265,7 +265,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         status = section(self._wire.ask("create", api.REVIEW, api.REVIEWS, body), "status")
         allowed, failed = status.get("allowed"), status.get("evaluationError")
         if not isinstance(allowed, bool):
-            raise TryLater(f"Kubernetes did not say whether we may {right}", code="malformed")
+            raise TryLater(f"Kubernetes did not answer whether the autoscaler may {right}", code="malformed")
         if failed and not allowed and status.get("denied") is not True:
             why = harmless(str(failed))[:MOST]
             raise TryLater(f"Kubernetes could not work out whether we may {right}: {why}", code="evaluation")

@@ -306,5 +306,5 @@ class Drain(NodeMarks):
 def _kept_by_a_budget(held: Mapping[str, TryLater], node: str, more: str = "") -> TryLater:
     names = sorted({name for error in held.values() for name in BUDGET_NAMED.findall(str(error))})
     budget = f"PodDisruptionBudget {', '.join(names)}" if names else "a PodDisruptionBudget"
-    detail = f"{budget} keeps {', '.join(sorted(held))} on node {node}{more}"
+    detail = f"{budget} blocks the eviction of {', '.join(sorted(held))} from node {node}{more}"
     return TryLater(detail, code="pdb", delay=max(BUDGET_DELAY, *(e.delay or BUDGET_DELAY for e in held.values())))

@@ -53,7 +53,7 @@ def test_each_right_that_is_refused_is_named(httpserver: HTTPServer, cluster: Ku
 
 @pytest.mark.parametrize(
     ("said", "words"),
-    [({"allowed": False, "evaluationError": "webhook is down"}, "webhook is down"), ({}, "did not say")],
+    [({"allowed": False, "evaluationError": "webhook is down"}, "webhook is down"), ({}, "did not answer")],
     ids=["an authorizer failed", "no verdict"],
 )
 def test_what_could_not_be_worked_out_is_no_refusal(

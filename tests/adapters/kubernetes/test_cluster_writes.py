@@ -207,7 +207,7 @@ def test_the_disruption_budget_is_named(httpserver: HTTPServer, cluster: Kuberne
     cause = {"reason": "DisruptionBudget", "message": message}
     status = {"kind": "Status", "message": "Cannot evict pod.", "details": {"causes": [cause]}}
     httpserver.expect_request(EVICTION.format("held"), method="POST").respond_with_json(status, status=429)
-    with pytest.raises(TryLater, match="PodDisruptionBudget web keeps ml/held on node gpu-1"):
+    with pytest.raises(TryLater, match="PodDisruptionBudget web blocks the eviction of ml/held from node gpu-1"):
         cluster.drain("gpu-1")
 
 
