@@ -191,7 +191,7 @@ def test_the_overview_shows_every_pool_as_it_is(browser: Browser, scene: LiveSta
         "window closed",  # notebooks
         "ml/quantum-0",  # fits nowhere
         "budget of team language",
-        "Heartbeat does not answer",
+        "The heartbeat alert no longer arrives",
     ):
         assert what in said
 

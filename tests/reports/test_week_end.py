@@ -41,7 +41,7 @@ def titles(store: SqlStore) -> list[str]:
 def test_a_week_is_told_once_also_after_a_restart(store: SqlStore) -> None:
     for hours in range(24):
         week_end(store).look(DUE + hours * HOUR)
-    assert [title.partition(": ")[0] for title in titles(store)] == ["GPU costs of the week to 2026-10-12"]
+    assert [title.partition(": ")[0] for title in titles(store)] == ["GPU costs for the week ending 2026-10-12"]
 
 
 def test_nothing_is_sent_before_monday_at_eight(store: SqlStore) -> None:

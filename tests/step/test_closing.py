@@ -112,7 +112,7 @@ def test_when_the_stop_ends_the_nodes_are_open_again_and_it_is_told(store: Store
     life.step()
     with_budget(life, usd).step()
     assert [(n.unschedulable, STOP_ANNOTATION in n.annotations) for n in nodes(life)] == [(False, False)] * 2
-    assert "GPU pool l40s takes new work again" in life.notices()
+    assert "GPU pool l40s: nodes are uncordoned" in life.notices()
 
 
 def test_an_allowance_set_at_run_time_opens_the_nodes(store: Store) -> None:
@@ -150,7 +150,7 @@ def test_nobody_is_told_that_a_pod_is_ignored_in_the_moment_in_which_its_node_op
     life.submit(a_job("waits"))
     life.run(5 * MINUTE)
     with_budget(life, "1000").step()
-    assert not any("waits beside a usable node" in title for title in life.notices())
+    assert not any("is pending although" in title for title in life.notices())
 
 
 def test_a_cordon_of_somebody_else_is_neither_taken_over_nor_undone(store: Store) -> None:
@@ -246,14 +246,14 @@ def test_observe_mode_writes_nothing_and_says_what_would_be_closed(store: Store)
     life = at_the_stop(store, mode="observe", wrap_cloud=ObservedCloud, wrap_cluster=ObservedCluster)
     life.step()
     assert life.writes() == []
-    assert "GPU pool l40s: 2 nodes would be closed to new work (observing)" in life.notices()
+    assert "GPU pool l40s: 2 nodes would be cordoned (observing)" in life.notices()
 
 
 def test_what_nobody_may_do_is_told_and_holds_up_nothing(store: Store) -> None:
     life = at_the_stop(store)
     life.cluster.fail_next(WontWork("forbidden", code="http_403"), "cordon_for_budget")
     life.step()
-    assert "GPU pool l40s: nodes could not be closed to new work" in life.notices()
+    assert "GPU pool l40s: could not cordon nodes" in life.notices()
     life.step()
     assert closed(life) == [True, True]
 
@@ -279,4 +279,4 @@ def test_the_stops_message_says_that_no_new_work_begins(store: Store) -> None:
     life = at_the_stop(store)
     life.step()
     bodies = [n.notice.body for n in store.notices_due(life.now + timedelta(days=1), limit=1000)]
-    assert any("Until the stop ends all nodes are cordoned, so no new work begins on them" in b for b in bodies)
+    assert any("Until the stop ends all nodes are cordoned, so no new work starts on them" in b for b in bodies)

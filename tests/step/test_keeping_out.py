@@ -62,8 +62,8 @@ def test_the_hold_keeps_new_work_out_by_the_configured_means_and_says_so(store: 
     assert life.world.quotas["ml"] == HoldQuota(spec={"resources": [GPU], "passing": ["production"]})
     queue = life.world.cluster_queues["gpus"]
     assert (queue.stop_policy, queue.annotations) == ("Hold", {STOP_POLICY_ANNOTATION: "None"})
-    assert [t for t in life.notices() if "kept out" in t] == [
-        f"New GPU work is kept out of {p}" for p in ("ml", "batch", "ClusterQueue gpus")
+    assert [t for t in life.notices() if "blocked" in t] == [
+        f"New GPU pods are blocked in {p}" for p in ("ml", "batch", "ClusterQueue gpus")
     ]
 
 
@@ -120,7 +120,7 @@ def test_when_the_hold_ends_everything_is_as_it_was(store: Store) -> None:
     assert life.world.quotas == {}
     assert life.world.cluster_queues == {"gpus": ClusterQueue(stop_policy="None")}
     assert kept_out(life) == ()
-    assert "New GPU work is let into ml" in life.notices()
+    assert "New GPU pods are allowed again in ml" in life.notices()
 
 
 def test_a_queue_that_had_no_stop_policy_has_none_again(store: Store) -> None:
@@ -137,7 +137,7 @@ def test_a_queue_that_somebody_else_stopped_is_left_alone_and_told(store: Store)
     raised(life).step()
     assert life.world.cluster_queues == {"gpus": ClusterQueue(stop_policy="HoldAndDrain")}
     assert life.writes("hold_queue", "release_queue") == []
-    assert "New GPU work is not kept out of ClusterQueue gpus" in life.notices()
+    assert "Could not block new GPU pods in ClusterQueue gpus: they might still start" in life.notices()
 
 
 def test_a_queue_that_somebody_drained_meanwhile_stays_drained(store: Store) -> None:
@@ -153,7 +153,7 @@ def test_a_quota_of_that_name_that_is_not_ours_is_left_alone_and_told(store: Sto
     beyond_the_hold(life)
     raised(life).step()
     assert life.world.quotas == {"ml": theirs}
-    assert "New GPU work is not kept out of ml" in life.notices()
+    assert "Could not block new GPU pods in ml: they might still start" in life.notices()
 
 
 def test_what_somebody_undoes_is_done_again_without_more_news(store: Store) -> None:
@@ -230,7 +230,7 @@ def test_what_fails_is_told_when_a_person_must_act_and_tried_again(store: Store)
     life.world.quotas.clear()
     life.cluster.fail_next(WontWork("forbidden", code="http_403"), "hold_namespace")
     life.step()
-    assert "New GPU work is not kept out of ml" in life.notices()
+    assert "Could not block new GPU pods in ml: they might still start" in life.notices()
     life.step()
     assert set(life.world.quotas) == {"ml", "batch"}
 
@@ -259,7 +259,7 @@ def without_kueue(cluster: Any) -> Any:
 def test_quotas_are_placed_and_deleted_while_kueue_cannot_be_asked(store: Store) -> None:
     life = beyond_the_hold(a_life(store, wrap_cluster=without_kueue))
     assert kept_out(life) == ("batch", "ml")
-    assert "New GPU work is not kept out of ClusterQueues" in life.notices()
+    assert "Could not block new GPU pods in ClusterQueues: they might still start" in life.notices()
     raised(life).step()
     assert life.world.quotas == {}
 
@@ -281,7 +281,7 @@ def test_observe_mode_writes_nothing_and_says_what_would_be_done(store: Store) -
     life.run(3 * MINUTE)
     assert life.writes() == []
     assert life.world.quotas == {}
-    assert "New GPU work would be kept out of ml (observing)" in life.notices()
+    assert "New GPU pods would be blocked in ml (observing)" in life.notices()
     assert kept_out(life) == ()
 
 

@@ -71,7 +71,7 @@ def test_a_full_cloud_is_told_with_the_pool_that_takes_the_work_and_until_when_i
     life.cloud.fail_next(WontWork("none left", code="gpu_count_exceeded"), "resize")
     life.step()
     said = lines(the(life, Cause.OUT_OF_STOCK))
-    assert said["Next"] == "it is not tried again before 12:01 UTC (in 1 min). Until then big can take the work."
+    assert said["Next"] == "the next attempt is at 12:01 UTC (in 1 min). Until then big can take the work."
 
 
 def test_what_is_told_of_a_pool_leads_to_its_decision(store: Store) -> None:

@@ -10,8 +10,8 @@ from receiver.replay.world.objects import PodSpec
 from tests.step.harness import SIZE, Life, Wrapped, a_policy, a_world
 from tests.step.test_closing import MINUTE, WHY, at_the_stop, closed, nodes, with_budget
 
-REFUSED = "GPU pool l40s: nodes could not be closed to new work"
-AGAIN = "GPU pool l40s is closed to new work again"
+REFUSED = "GPU pool l40s: could not cordon nodes"
+AGAIN = "GPU pool l40s: nodes are cordoned again"
 
 
 def refusing(life: Life, *bad: str, error: Exception | None = None) -> Life:
@@ -44,8 +44,8 @@ def test_one_node_that_refuses_to_be_opened_keeps_no_other_closed(store: Store) 
     life.step()
     with_budget(refusing(life, nodes(life)[0].name), "1000").step()
     assert closed(life) == [True, False]
-    assert "GPU pool l40s takes new work again" in life.notices()
-    assert "GPU pool l40s: nodes could not be opened to new work" in life.notices()
+    assert "GPU pool l40s: nodes are uncordoned" in life.notices()
+    assert "GPU pool l40s: could not uncordon nodes" in life.notices()
 
 
 def test_nodes_that_refuse_are_told_once_in_one_message(store: Store) -> None:
@@ -82,7 +82,7 @@ def test_a_node_that_comes_to_host_us_is_opened_again(store: Store) -> None:
     host_us(life, host)
     life.step()
     assert not life.world.nodes[host].unschedulable
-    assert "GPU pool l40s takes new work again" not in life.notices()
+    assert "GPU pool l40s: nodes are uncordoned" not in life.notices()
 
 
 def host_us(life: Life, node: str) -> None:
@@ -122,5 +122,5 @@ def test_nodes_that_stay_closed_for_want_of_a_price_are_told_and_no_all_clear_is
     without_a_price(life).run(5 * MINUTE)
     assert closed(life) == [True, True]
     assert not any("below its lines again" in title for title in life.notices())
-    [body] = [n.notice.body for n in store.notices_due(life.now, limit=1000) if "stay closed" in n.notice.title]
+    [body] = [n.notice.body for n in store.notices_due(life.now, limit=1000) if "stay cordoned" in n.notice.title]
     assert SIZE in body

@@ -37,7 +37,7 @@ def test_the_event_on_a_growth_says_when_the_pod_starts_and_no_step_repeats_it(s
     life.run(5 * MINUTE)
     ((reason, message),) = [e for e in told(life, "late-0") if e[0] in ("TriggeredScaleUp", "WaitsForNode")]
     assert reason == "TriggeredScaleUp"
-    assert message.startswith("GPU pool l40s grows from 6 to 7 nodes for waiting GPU pods, starts in ")
+    assert message.startswith("GPU pool l40s grows from 6 to 7 nodes for pending GPU pods. This pod starts in ")
 
 
 def test_a_pod_that_a_growth_does_not_reach_is_promised_nothing(store: Store) -> None:

@@ -33,7 +33,9 @@ def test_nothing_is_bought_while_nodes_could_not_be_removed_and_people_are_told_
     assert life.required() == 0
     assert decision.deciding.rule == "nodes_may_be_removed"
     assert "patch nodes, create pods/eviction" in decision.deciding.detail
-    assert [n for n in life.notices() if "removed" in n] == ["GPU pools do not grow: no node could be removed again"]
+    assert [n for n in life.notices() if "GPU pools" in n] == [
+        "GPU pools do not grow: RBAC does not allow the autoscaler to remove nodes"
+    ]
 
 
 def test_a_grant_is_seen_within_a_minute_without_a_restart_and_told(store: Store) -> None:
@@ -42,7 +44,7 @@ def test_a_grant_is_seen_within_a_minute_without_a_restart_and_told(store: Store
     life.cluster.refused = ()
     life.run(timedelta(minutes=1))
     assert life.required() == 1
-    assert "GPU nodes can be removed: pools grow again" in life.notices()
+    assert "RBAC permissions restored: GPU pools can grow again" in life.notices()
 
 
 def test_what_is_granted_is_asked_again_after_minutes_and_its_loss_stops_growth(store: Store) -> None:
@@ -71,7 +73,7 @@ def test_what_nobody_can_tell_holds_growth_for_some_minutes_and_not_for_ever(
     assert life.required() == 0
     life.run(timedelta(seconds=20))
     assert life.required() == 1
-    assert "It is unknown whether GPU nodes can be removed" in life.notices()
+    assert "Cannot check the RBAC permissions to remove GPU nodes" in life.notices()
 
 
 def test_a_question_that_is_lost_is_asked_again_soon_and_the_last_answer_counts_meanwhile(store: Store) -> None:

@@ -279,7 +279,7 @@ def test_without_a_heartbeat_nothing_is_removed_and_people_are_told(life: Life) 
     life.heartbeats = False
     life.run(HOUR)  # beyond the end of its paid hour
     assert life.writes("retire", "cordon") == []
-    assert "Heartbeat does not answer: no GPU node is removed; growth goes on" in life.notices()
+    assert "The heartbeat alert no longer arrives: no GPU node is removed; growth continues" in life.notices()
 
 
 def test_a_civo_that_is_silent_for_a_while_changes_nothing_that_was_under_way(life: Life) -> None:

@@ -81,7 +81,7 @@ def test_a_snooze_is_told_with_the_nodes_that_idle_and_go_when_it_ends() -> None
     bench.store.picture = (picture, NOW)
     post(but(kind="snooze", nodes=None), bench=bench)
     [notice] = bench.store.notices
-    assert "After that idle nodes are removed, each before its next paid hour (idle now: l40s-1)." in notice.body
+    assert "When it ends, idle nodes are removed, each before its next paid hour (idle now: l40s-1)." in notice.body
 
 
 def test_setting_one_is_told_with_who_why_until_and_how_to_end_it() -> None:

@@ -167,14 +167,14 @@ def test_no_page_shows_an_id_where_a_name_is_known(path: str) -> None:
 
 def test_the_worst_comes_first() -> None:
     found = concerns(concerned(a_concern(), a_concern("note", what="is paused"), a_concern("bad", what="is stuck")))
-    assert [text.split()[0] for text in found] == ["Wrong", "Look", "Note"]
+    assert [text.split()[0] for text in found] == ["Problem", "Warning", "Note"]
 
 
 def test_what_is_wrong_in_one_pool_is_not_hidden_behind_the_same_in_another_where_no_work_waits() -> None:
     shared = {"kind": "out_of_stock", "what": "cannot grow: Civo has no GPU of its kind free"}
     store = concerned(a_concern(**shared), a_concern("bad", pool=A100, **shared))
     assert headline(store) == "1 problem, 1 warning."
-    assert [text.split(" cannot")[0] for text in concerns(store)] == ["Wrong : a100", "Look at : l40s"]
+    assert [text.split(" cannot")[0] for text in concerns(store)] == ["Problem : a100", "Warning : l40s"]
 
 
 def test_each_request_for_an_approval_stands_alone_with_its_own_answer() -> None:
@@ -214,7 +214,7 @@ def test_what_another_system_wrote_is_not_shown_at_any_length() -> None:
 def test_a_picture_of_an_older_version_or_with_an_unknown_level_is_shown_all_the_same() -> None:
     assert concerns(showing(well())) == []
     (found,) = concerns(concerned(a_concern("terrible")))
-    assert found.startswith("Look at")
+    assert found.startswith("Warning")
 
 
 def test_pools_with_the_same_trouble_share_one_entry_without_the_reasons_of_one_of_them() -> None:

@@ -89,7 +89,7 @@ EXPLAINED: dict[DifferenceCause, str] = {
     DifferenceCause.NOT_CHARGED_YET: "not in the charges yet, or only in part: they lag",
     DifferenceCause.NOT_CHARGED: "it is not in the charges",
     DifferenceCause.SEEN_LATE: "its end was observed late: this process did not run when it was deleted",
-    DifferenceCause.STILL_CHARGED: "Civo charges it beyond its observed end: check whether it is really gone",
+    DifferenceCause.STILL_CHARGED: "Civo still bills it after its deletion was seen: check that the instance is gone",
     DifferenceCause.HOURS_DIFFER: "the hours of the same node differ, and its times do not show why",
     DifferenceCause.BEFORE_LEDGER: "it was gone before this ledger began; the seed includes it",
     DifferenceCause.ELSEWHERE: "it runs and is in no configured pool: of another cluster or another pool",

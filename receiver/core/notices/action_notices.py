@@ -91,7 +91,7 @@ def removals_stop(state: PoolState, backoff: Backoff, policy: Policy, now: datet
         body=wording.worded(
             why=backoff.reason,
             cost=f"{wording.an_hour(pool, len(state.living))}, idle nodes included",
-            after=f"no node is removed before {wording.moment(backoff.until, now)}; growth goes on",
+            after=f"no node is removed before {wording.moment(backoff.until, now)}; growth continues",
             do="Look at: the pool and its instances at Civo",
         ),
         severity=Severity.WARNING,
@@ -114,7 +114,9 @@ def _news(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -
         case OutcomeKind.CONFIRMED:
             change = f"{action.from_count} -> {action.from_count - len(_gone(action))} nodes"
             if {v.because for v in action.victims} == {Because.STUCK}:
-                return Cause.REMOVED_STUCK, f"{change}, never usable", Severity.WARNING, _next_node(around, outcome.at)
+                never = "a node that never became" if len(_gone(action)) == 1 else "nodes that never became"
+                title = f"{change}: removed {never} usable"
+                return Cause.REMOVED_STUCK, title, Severity.WARNING, _next_node(around, outcome.at)
             return Cause.SHRANK, change, Severity.SUCCESS, "it grows again when GPU work waits"
         case OutcomeKind.OBSERVED:
             title = f"would go {change} (observing, nothing was changed)"
@@ -140,7 +142,7 @@ def _news(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -
                 Cause.WITHDRAWN,
                 f"{what} called off",
                 Severity.INFO,
-                "the next decision starts from what is found then",
+                "the next step decides again from the current state",
             )
 
 
@@ -149,7 +151,7 @@ def _next_node(around: Around, now: datetime) -> str:
     failed = around.state.trial if around.state is not None else None
     if failed is None or not now < failed.until:
         return "one node at a time is tried until one works"
-    return f"the next node is tried at {wording.moment(failed.until, now)}"
+    return f"the next single node is tried at {wording.moment(failed.until, now)}"
 
 
 def _why(action: Action, outcome: Outcome, decision: Decision | None) -> str:
@@ -166,7 +168,7 @@ def _why(action: Action, outcome: Outcome, decision: Decision | None) -> str:
     if not since:
         return said
     latest = wording.moment(datetime.fromisoformat(max(since)), outcome.at)
-    return f"{said}; idle since {latest}" + (" or longer" if len(since) > 1 else "")
+    return f"{said}; idle since {latest}" + (" or earlier" if len(since) > 1 else "")
 
 
 def _cost(action: Action, outcome: Outcome, pool: Pool | None, around: Around, teams: Collection[str]) -> str:
@@ -189,18 +191,19 @@ def _usable(pool: Pool, state: PoolState | None, now: datetime) -> str:
 
 
 def _tried_again(action: Action, outcome: Outcome, around: Around) -> str:
-    backoff, again = around.backoff, "it is tried again"
+    backoff, again, when = around.backoff, "it is retried", ""
     if backoff is not None:
-        what = "these nodes are" if backoff.instances else "it is"
         lasts = span((backoff.until - outcome.at).total_seconds())
-        again = f"{what} not tried again before {wording.moment(backoff.until, outcome.at)} (in {lasts})"
+        when = f"{wording.moment(backoff.until, outcome.at)} (in {lasts})"
+        again = f"the next attempt{' on these nodes' if backoff.instances else ''} is at {when}"
     if action.kind is not ActionKind.GROW:
         return f"{again}; the nodes stay and cost money"
     asking = _asking(around)
     gang_alone = len(asking) == 1 and asking[0]["pods"] > 1
     refused = refused_counts([(action, outcome)], outcome.at).get(action.pool, 0)
     if not gang_alone and smaller_request(action.from_count, refused) is not None:
-        again = f"fewer nodes are requested at once, and a message follows if any come. After that {again}"
+        smaller = "a smaller request is sent immediately; a message follows if it succeeds"
+        again = f"{smaller}. The full request is retried{f' after {when}' if when else ''}"
     if around.instead:
         return f"{again}. Until then {listed(around.instead)} can take the work"
     return f"{again}. No other pool can take the work now, so it waits" if asking else again

@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.model.model import BIND, Facts, Source
+from receiver.core.model.model import BIND, UNKNOWN_HOLDS_FOR, Facts, Source
 from receiver.core.model.policy import Fallback, Policy, Scope
 from receiver.core.model.signals import SignalAction
-from receiver.core.model.text import dollars
+from receiver.core.model.text import dollars, lasting
 from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import configuration_notices, wording
-from receiver.core.notices.money_notices import REFUSES
+from receiver.core.notices.money_notices import REFUSES, effect_of
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Notice, Seen
 from receiver.core.notices.pool_concerns import of_pool
 from receiver.core.scaling.assign import Misfit
@@ -35,12 +35,13 @@ def concerns(seen: Seen) -> Iterator[Concern]:
     for signal in seen.facts.signals:
         if signal.action in LOUD:
             pool = seen.policy.pool(signal.pool) if signal.pool else None
+            where = f"GPU pool {pool.name}" if pool else "all GPU pools"
             yield Concern(
                 kind="signal",
                 level=Level.BAD if signal.action is SignalAction.FREEZE else seen.level("growth_is_not_paused"),
-                what=f"{signal.alertname} fires: {LOUD[signal.action]}{f' in {pool.name}' if pool else ''}",
+                what=f"alert {signal.alertname} is firing: {LOUD[signal.action]} in {where}",
                 since=signal.starts_at,
-                doing="this ends when the alert does",
+                doing="this ends when the alert resolves",
                 todo="To end it: fix what the alert reports, or silence it by its name:"
                 f" amtool silence add alertname={signal.alertname}",
                 guide=f"runbooks/{signal.alertname}.md",
@@ -82,18 +83,18 @@ def good_news(facts: Facts) -> Iterator[Notice]:
     found: list[tuple[Cause, str, str, datetime]] = []
     for state in facts.sources.values():
         if state.configured and state.since is not None and state.up and facts.at - state.since < NEWS_FOR:
-            title = f"{SOURCES[state.source].title} answers again"
+            title = SOURCES[state.source].back
             found.append((Cause.SOURCE_BACK, f"source:{state.source}", title, state.since))
     rights = facts.rights
     if rights is not None and rights.lacking == () and facts.at - rights.since < NEWS_FOR:
-        title = "GPU nodes can be removed: pools grow again"
+        title = "RBAC permissions restored: GPU pools can grow again"
         found.append((Cause.RIGHTS_BACK, "rights", title, rights.since))
     for cause, topic, title, since in found:
-        body = wording.worded(f"since {wording.moment(since, facts.at)}", after="what waited for it goes on")
+        body = wording.worded(f"since {wording.moment(since, facts.at)}", after="changes that waited for it resume")
         yield Notice(cause=cause, topic=topic, key=CLEAR, title=title, body=body, all_clear=True)
 
 
-NO_CHANGE, NO_REMOVAL = "no GPU pool changes", "no GPU node is removed; growth goes on"
+NO_CHANGE, NO_REMOVAL = "no GPU pool changes", "no GPU node is removed; growth continues"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +109,22 @@ class SourceGuide:
     guide: str = GUIDES[Cause.SOURCE_SILENT]
 
     @property
+    def silent(self) -> str:
+        """That nothing is heard of it: a heartbeat is an alert, which arrives and does not answer."""
+        return "The heartbeat alert no longer arrives" if self.title == HEARTBEAT else f"{self.title} does not answer"
+
+    @property
+    def back(self) -> str:
+        """That it is heard of again."""
+        return "The heartbeat alert arrives again" if self.title == HEARTBEAT else f"{self.title} answers again"
+
+    @property
     def level(self) -> Level:
         """BAD for a source without which no pool grows; a late removal costs money alone."""
         return Level.BAD if self.stops == NO_CHANGE else Level.WARN
 
 
-UTILIZATION = "utilization, and demand where Kubernetes is silent"
+HEARTBEAT, UTILIZATION = "Heartbeat", "utilization, and demand where Kubernetes is silent"
 SOURCES = {
     Source.CIVO: SourceGuide("Civo", "which nodes there are; pools are changed there"),
     Source.KUBERNETES: SourceGuide(
@@ -136,8 +147,8 @@ SOURCES = {
         "alerts that were delivered count meanwhile; silences are not seen",
     ),
     Source.HEARTBEAT: SourceGuide(
-        "Heartbeat",
-        "that alerts get from Prometheus through Alertmanager to here",
+        HEARTBEAT,
+        "that alerts reach the autoscaler",
         NO_REMOVAL,
         guide="runbooks/GpuAutoscalerHeartbeat.md",
     ),
@@ -176,13 +187,13 @@ def _sources(seen: Seen) -> Iterator[Concern]:
         yield Concern(
             kind=Cause.SOURCE_SILENT,
             level=known.level,
-            what=f"{known.title} does not answer: {known.stops}",
+            what=f"{known.silent}: {known.stops}",
             since=state.since,
             why=state.detail or "no answer",
             whose=waiting if known.level is Level.BAD else "",
             cost=f"all pools together {dollars(sum(priced, Decimal(0)))} an hour",
             doing="; ".join(part for part in (known.goes_on, "running nodes stay") if part)
-            + ". A message follows when it answers again",
+            + f". A message follows when it {'arrives' if state.source is Source.HEARTBEAT else 'answers'} again",
             todo="To see every source: gpu-autoscaler status",
             guide=known.guide,
             page="sources",
@@ -201,7 +212,7 @@ def _rights(seen: Seen) -> Iterator[Concern]:
         yield Concern(
             kind=Cause.RIGHTS_MISSING,
             level=Level.BAD,
-            what="GPU pools do not grow: no node could be removed again",
+            what="GPU pools do not grow: RBAC does not allow the autoscaler to remove nodes",
             since=rights.since,
             why=str(rights),
             cost="nodes that run now cost money until they can be removed",
@@ -211,28 +222,25 @@ def _rights(seen: Seen) -> Iterator[Concern]:
             key=key,
         )
         return
-    waits, goes_on = "GPU pools wait for the answer", "GPU pools grow anyway; a message follows if a removal is refused"
+    waits = f"GPU pools wait for the answer, for at most {lasting(UNKNOWN_HOLDS_FOR)}"
+    goes_on = "GPU pools grow anyway; a message follows if a removal is refused"
     waits_for_them = rights.holds_growth(seen.now)
     yield Concern(
         kind=Cause.RIGHTS_MISSING,
         level=seen.level("nodes_may_be_removed"),
-        what="It is unknown whether GPU nodes can be removed",
+        what="Cannot check the RBAC permissions to remove GPU nodes",
         since=rights.since,
         why=rights.detail or "no answer",
         doing=waits if waits_for_them else goes_on,
-        todo=f"To see each right: {DOCTOR}",
+        todo=f"To see each permission: {DOCTOR}",
         # That Kubernetes is silent is a message of its own.
         topic="rights" if not waits_for_them and seen.facts.up(Source.KUBERNETES) else "",
         key=key,
     )
 
 
-LOUD = {SignalAction.FREEZE: "nothing changes", SignalAction.PAUSE_SCALE_UP: "nothing grows"}
-BUDGETS = {
-    BudgetStage.WARN: "growth goes on",
-    BudgetStage.HOLD: "nothing grows except for passing priority classes; running work goes on",
-    BudgetStage.STOP: "nothing grows, and no empty node enters another paid hour; running work goes on",
-}
+LOUD = {SignalAction.FREEZE: "no growth and no removals", SignalAction.PAUSE_SCALE_UP: "no growth"}
+PAST_A_LINE = (BudgetStage.WARN, BudgetStage.HOLD, BudgetStage.STOP)
 
 
 def _budgets(seen: Seen) -> Iterator[Concern]:
@@ -240,9 +248,8 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
     refusing = seen.refusing()
     for view in seen.assignment.budgets.views:
         level = Level.BAD if view.key in refusing else Level.WARN
-        doing, calm = BUDGETS.get(view.stage, ""), view.stage is BudgetStage.WARN and level is Level.WARN
-        if view.stage is BudgetStage.WARN and not calm:
-            doing = REFUSES
+        calm = view.stage is BudgetStage.WARN and level is Level.WARN
+        doing = "growth continues" if calm else REFUSES if view.stage is BudgetStage.WARN else effect_of(view)
         fault = Level.BAD if view.scope in (Scope.ACCOUNT, Scope.CLUSTER) else level  # nothing grows without it
         if view.unknown:
             yield Concern(
@@ -253,20 +260,21 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
                 doing="what it pays for does not grow",
                 guide="runbooks/GpuSpendUnknown.md",
             )
-        elif view.stage in BUDGETS:
+        elif view.stage in PAST_A_LINE:
             yield Concern(
                 kind=f"budget_{view.stage}",
                 level=level,
                 what=f"{wording.capital(view.title)} is past its {view.stage} line",
                 why=f"{dollars(view.spent)} of {dollars(view.monthly)} spent ({view.ratio:.0%})",
                 doing=doing,
-                todo="" if calm else "To raise it: gpu-autoscaler budget set",
+                todo="" if calm else f"To raise it: {view.setting()}",
             )
         if view.unpriced:
+            sizes = ", ".join(view.unpriced)
             yield Concern(
                 kind="unpriced",
                 level=fault,
-                what=f"{wording.capital(view.title)} counts too little: no price for {', '.join(view.unpriced)}",
+                what=f"{wording.capital(view.title)}: its spend is too low: nodes of size {sizes} have no price",
                 todo="set price_usd_per_hour of the pool, or a prices_file that has its size",
             )
 
@@ -286,7 +294,7 @@ def _misfits(seen: Seen) -> Iterator[Concern]:
             what=f"No GPU pool can hold {first.workload.key}{more}",
             why=first.detail.partition(". ")[2] or first.detail,
             whose=wording.whose(wording.asked_by([p for m in group for p in m.workload.pods], seen.policy)),
-            doing="it waits until the pod is changed, or a pool offers this; nothing is bought for it",
+            doing="the work waits until the pod is changed or a pool offers this; nothing is bought for it",
             todo=f"To see more: gpu-autoscaler explain pod {pod.key}",
             topic=f"misfit:{namespace}/{owner}:{hashlib.sha256(reason.encode()).hexdigest()[:8]}",
             key=f"{first.workload.since.isoformat()}:{reason}",

@@ -45,7 +45,7 @@ def news_of(file: ConfigurationFile, told: Mapping[str, tuple[str, datetime]] | 
     if not file.changes:
         title, body = "Configuration file valid again", "Nothing changes: the configuration in force is the same."
         if file.at is None:
-            body = "It is in force since this server started."
+            body = "It has been in force since this server started."
         key = f"valid:{file.digest}"
         return (Notice(cause=Cause.CONFIGURATION_BACK, topic=TOPIC, key=key, title=title, body=body, all_clear=True),)
     lines = ["In force from the next step on."]

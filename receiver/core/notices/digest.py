@@ -73,14 +73,14 @@ def digest(found: WeekFound, policy: Policy) -> Notice:
     ]
     unpriced = sorted({life.size for life, count in paid if count and life.price_usd_per_hour is None})
     hours = sum(count * life.gpus for life, count in paid) * (billing.granularity / _HOUR)
-    lines = [f"Too low: nodes of {', '.join(unpriced)} have no price."] if unpriced else []
+    lines = [f"This total is too low: nodes of size {', '.join(unpriced)} have no price."] if unpriced else []
     lines += [*_hours(hours, found), _waits(found), _nodes(found), *_idlest(found, policy)]
     lines += _budget(found.outlook)
     return Notice(
         cause=Cause.DIGEST,
         topic=DIGEST_TOPIC,
         key=week.name,
-        title=f"GPU costs of the week to {week.name}: {dollars(sum(priced, Decimal(0)))}",
+        title=f"GPU costs for the week ending {week.name}: {dollars(sum(priced, Decimal(0)))}",
         body="\n".join(lines),
     )
 
@@ -109,8 +109,8 @@ def _waits(found: WeekFound) -> str:
     if waits.p50 is None or waits.p95 is None or waits.longest is None:
         return f"No workload started{still}."
     half, most, longest = (span(wait.total_seconds()) for wait in (waits.p50, waits.p95, waits.longest))
-    started = f"{some(waits.started, 'workload')} started: half waited at most {half}, 95% at most {most}"
-    return f"{started}, the longest {longest}{still}."
+    started = f"{some(waits.started, 'workload')} started: median wait {half}, p95 {most}"
+    return f"{started}, longest {longest}{still}."
 
 
 def _nodes(found: WeekFound) -> str:

@@ -79,7 +79,7 @@ class Bundle:
         *others, newest = self.parts
         said = [_more(others, newest, now)] if others else []
         if now - newest.at >= OLD_AFTER:
-            said.append(f"This is of {moment(newest.at, now)}.")
+            said.append(f"This message was created at {moment(newest.at, now)}.")
         room = LONGEST_BODY - sum(len(line) + 1 for line in said)  # the lines are never what is cut
         body = [cut(newest.notice.body, room)] if newest.notice.body else []
         return replace(newest.notice, body="\n".join([*body, *said]))

@@ -22,7 +22,7 @@ _BUDGET_CAUSES = {
     BudgetStage.HOLD: Cause.BUDGET_HOLD,
     BudgetStage.STOP: Cause.BUDGET_STOP,
 }
-REFUSES = "it covers no further node for the work that waits; running work goes on"
+REFUSES = "the budget does not cover another node, so pending work waits; running work continues"
 Told = Mapping[str, tuple[str, datetime]]  # by topic: the key of what was told last, and when
 
 
@@ -52,9 +52,10 @@ def budget_lines(
 
 def budget_changed(change: BudgetChange, title: str) -> Notice:
     """The notice of an amount that an operator set or reset; *title* is what people call the budget."""
-    said, reset = f"The {title} is back to the configured amount", ""
+    said, after, reset = f"The {title} is back to the configured amount", "takes effect in the next step", ""
     if change.monthly_usd is not None:
         said = f"The {title} of {change.month} was set to {dollars(change.monthly_usd)}"
+        after += f", for {change.month} only; from the next month on the configured amount applies"
         reset = f"To reset it: gpu-autoscaler budget reset{option_of(change.scope, change.name)} --why REASON"
     return Notice(
         cause=Cause.BUDGET_CHANGED,
@@ -63,7 +64,7 @@ def budget_changed(change: BudgetChange, title: str) -> Notice:
         title=said,
         body=wording.worded(
             why=f"{change.who}: {change.why}",
-            after=f"it applies to {change.month} only, from the next step on; then the configured amount is back",
+            after=after,
             do=reset,
         ),
         severity=Severity.WARNING,
@@ -80,9 +81,9 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, refuses: bool, 
         severity = Severity.FAILURE if refuses else Severity.WARNING
         do = f"To raise it: {view.setting()}"
         if view.stage is BudgetStage.WARN:
-            after = REFUSES if refuses else f"growth goes on; at {_line_ahead(view, view.hold_at, now)} it stops"
+            after = REFUSES if refuses else f"growth continues; at {_line_ahead(view, view.hold_at, now)} it stops"
         else:
-            effect = _effect(view, closes=closes)
+            effect = effect_of(view, closes=closes)
             until = f"the month ends ({wording.moment(view.ends_at, now)})" if view.ends_at else "the month ends"
             after = f"this lasts until {until} or the budget is raised"
     left = view.monthly - view.spent
@@ -119,21 +120,22 @@ def _line_ahead(view: BudgetView, ratio: Decimal, now: datetime) -> str:
     return f"{line}, reached at the month's average rate at {wording.moment(at, now)}," if within else line
 
 
-def _effect(view: BudgetView, *, closes: bool) -> str:
+def effect_of(view: BudgetView, *, closes: bool = False) -> str:
+    """What *view* does at its hold or stop line; *closes*: nodes are cordoned at the stop."""
+    whose = {Scope.POOL: "the pool does not grow", Scope.TEAM: "no nodes are bought for the team"}
+    said, runs = whose.get(view.scope, "no pool grows"), "running work continues"
     if view.stage is BudgetStage.HOLD:
-        whose = {Scope.POOL: "The pool no longer grows", Scope.TEAM: "No node is bought for the team"}
-        said = whose.get(view.scope, "Pools no longer grow")
-        return f"{said}, except for passing priority classes; running work goes on"
+        return f"{said}, except for priority classes in budget.passing_priority_classes; {runs}"
     if view.scope is Scope.TEAM:
-        return "No node is bought for the team; running work goes on"
-    what, whose_nodes = ("The pool does not grow", "its") if view.scope is Scope.POOL else ("Nothing grows", "all")
-    closed = f". Until the stop ends {whose_nodes} nodes are cordoned, so no new work begins on them" if closes else ""
-    return f"{what} and no empty node enters another paid hour; running work goes on{closed}"
+        return f"{said}; {runs}"
+    own = "its " if view.scope is Scope.POOL else ""
+    closed = f". Until the stop ends {own or 'all '}nodes are cordoned, so no new work starts on them" if closes else ""
+    return f"{said}, and {own}idle nodes are removed before their next paid hour; {runs}{closed}"
 
 
 CLOSED_TOPIC = "closed:"
 NODES_IN_KEY = 5  # further nodes at the end are no news
-NO_STOP = "no budget for this pool is at its stop any more"
+NO_STOP = "no budget for this pool is at its limit any more"
 REOPENED = "reopened:"
 
 
@@ -147,17 +149,19 @@ def _closing(
 
 def reopened(pool: Pool, nodes: int, now: datetime) -> Notice:
     """The notice that new work may start again on *nodes* nodes of *pool*."""
-    after = f"{some(nodes, 'node')} made schedulable; the pool grows again when GPU work waits"
+    after = f"{some(nodes, 'node')} uncordoned; the pool grows again when GPU work waits"
     body, key = wording.worded(why=NO_STOP, after=after), f"{REOPENED}{now:%Y-%m-%dT%H:%M}"
-    return _closing(pool, key, " takes new work again", body, cause=Cause.REOPENED, severity=Severity.SUCCESS)
+    return _closing(pool, key, ": nodes are uncordoned", body, cause=Cause.REOPENED, severity=Severity.SUCCESS)
 
 
-def closed_again(pool: Pool, why: str) -> Notice:
-    """The notice that nodes of *pool* take no new work again, after a notice that they do."""
-    after = "its nodes stay cordoned until the stop is over; running work goes on"
-    do = "To raise the budget: gpu-autoscaler budget set USD --why REASON"
+def closed_again(pool: Pool, why: str, budgets: Budgets) -> Notice:
+    """The notice that nodes of *pool* take no new work again, after a notice that they do. Those of *budgets* that are
+    at their stop are to be raised."""
+    after = "its nodes stay cordoned until the stop is over; running work continues"
+    stopped = [view.setting() for view in budgets.touched(pool.id) if view.stage is BudgetStage.STOP]
+    do = f"To raise the budget: {' and '.join(stopped)}" if stopped else ""
     body = wording.worded(why=why, after=after, do=do)
-    return _closing(pool, f"again:{why}", " is closed to new work again", body)
+    return _closing(pool, f"again:{why}", ": nodes are cordoned again", body)
 
 
 def stay_closed(pool: Pool, unpriced: Sequence[str]) -> Notice:
@@ -165,10 +169,10 @@ def stay_closed(pool: Pool, unpriced: Sequence[str]) -> Notice:
     unknown."""
     sizes = ", ".join(unpriced)
     body = wording.worded(
-        why=f"it is unknown whether a budget is still at its stop: {sizes} has no price",
-        after="they open once the size has a price (price_usd_per_hour or prices_file) and the stop is over",
+        why=f"it is unknown whether a budget is still at its limit: size {sizes} has no price",
+        after="they are uncordoned once the size has a price (price_usd_per_hour or prices_file) and the stop is over",
     )
-    return _closing(pool, f"unpriced:{','.join(unpriced)}", ": nodes stay closed to new work", body)
+    return _closing(pool, f"unpriced:{','.join(unpriced)}", ": nodes stay cordoned", body)
 
 
 def not_closed(pool: Pool, refused: Mapping[str, Exception], why: str) -> Notice:
@@ -179,14 +183,14 @@ def not_closed(pool: Pool, refused: Mapping[str, Exception], why: str) -> Notice
         by_answer.setdefault(str(refused[node]), []).append(node)
     said = "; ".join(f"{listed(nodes)}: {answer}" for answer, nodes in by_answer.items())
     after = "each step tries again" + ("; until then new work may start on them" if why else "")
-    title = f": nodes could not be {'closed to' if why else 'opened to'} new work"
+    title = f": could not {'cordon' if why else 'uncordon'} nodes"
     key = f"{why}:{','.join(sorted(refused)[:NODES_IN_KEY])}"
     return _closing(pool, key, title, wording.worded(said, why=why or NO_STOP, after=after), cause=Cause.NOT_CLOSED)
 
 
 def would_be_closed(pool: Pool, nodes: int, why: str) -> Notice:
     """The notice of what would be closed, or opened where *why* is empty, in observe mode."""
-    title = f": {some(nodes, 'node')} would be {'closed to' if why else 'opened to'} new work (observing)"
+    title = f": {some(nodes, 'node')} would be {'cordoned' if why else 'uncordoned'} (observing)"
     body = wording.worded(why=why or NO_STOP, after="nothing while mode is observe")
     cause = Cause.CLOSED if why else Cause.REOPENED
     return _closing(pool, f"observed:{why}", title, body, cause=cause, severity=Severity.INFO)
@@ -199,14 +203,16 @@ def when_reopened(told: Mapping[str, tuple[str, datetime]]) -> Mapping[str, date
 
 def kept_out(place: str, did: str, sentence: str, wanted: Intent, *, over: bool = False) -> Notice:
     """The notice of what was done at *place*; *did* is a word of `receiver.ports.Did` or ``failed``."""
-    way = "let into" if over else "kept out of"
-    after = "new GPU work may start there" if over else "running work goes on; new work may start when the hold is over"
-    title = f"New GPU work is {way} {place}"
+    way = "allowed again in" if over else "blocked in"
+    after = "new GPU pods may start there" if over else "running work continues; new work may start after the hold"
+    title = f"New GPU pods are {way} {place}"
     if did == "observed":
-        title, after = f"New GPU work would be {way} {place} (observing)", "nothing while mode is observe"
+        title, after = f"New GPU pods would be {way} {place} (observing)", "nothing while mode is observe"
     elif did != "done":
-        title = f"New GPU work is not {way} {place}"
-        after = "temporary errors are tried again; the others need a person"
+        title = f"Could not block new GPU pods in {place}: they might still start"
+        if over:
+            title = f"Could not unblock new GPU pods in {place}: they might still be blocked"
+        after = "temporary errors are retried automatically; for any other error, fix the cause above"
     return Notice(
         cause=Cause.KEPT_OUT,
         topic=f"kept-out:{place}",
@@ -232,18 +238,18 @@ def of_charges(facts: Facts, policy: Policy) -> Iterable[Notice]:
             cause=Cause.CHARGES_SILENT,
             topic="charges",
             key=f"silent since {charged.failing_since.isoformat()}",
-            title="Civo's charges do not answer",
+            title="Cannot read Civo's charges",
             body=wording.worded(
                 f"since {wording.moment(charged.failing_since, facts.at)}",
                 why=charged.failure,
-                after="pools go on as before. Until the charges answer, our ledger is not checked against them, and the"
-                " account's other costs are those of the last answer",
+                after="no pool is affected. Until the charges can be read again, our ledger is not checked against"
+                " them, and the account's other costs are those of the last answer",
             ),
             severity=Severity.WARNING,
         )
     elif charged.answered_at == facts.at:  # once per answer, not with every step
         body = wording.worded(after="our ledger is checked against Civo's charges again")
-        title = "Civo's charges answer again"
+        title = "Civo's charges can be read again"
         yield Notice(cause=Cause.CHARGES_BACK, topic="charges", key="clear", title=title, body=body, all_clear=True)
     for size in compared.sizes:
         lines = [d for d in compared.differences if d.size == size.size and d.cause in WORTH_TELLING]
@@ -256,8 +262,8 @@ def of_charges(facts: Facts, policy: Policy) -> Iterable[Notice]:
             ours = f"our ledger has {d.ledger_hours.normalize():f} h; {EXPLAINED[d.cause]}"
             named.append(f"{d.name}: Civo charges {d.charged_hours.normalize():f} h, {ours}")
         if len(lines) > DIFFERENCES_NAMED:
-            named.append(f"and {some(len(lines) - DIFFERENCES_NAMED, 'node')} more")
-        after = "this changes nothing; this message comes once a month"
+            named.append(f"and {some(len(lines) - DIFFERENCES_NAMED, 'more node')}")
+        after = "no pool is affected; this message is sent at most once a month"
         yield Notice(
             cause=Cause.CHARGES_DIFFER,
             topic=f"charges:{size.size}",
@@ -293,7 +299,7 @@ def report_notice(found: Report) -> Notice:
 
 def _report_lines(found: Report) -> Iterator[str]:
     if found.unpriced:
-        yield f"Too low: nodes of {', '.join(found.unpriced)} have no price."
+        yield f"This total is too low: nodes of size {', '.join(found.unpriced)} have no price."
     if found.budget is not None and found.budget.ratio is not None:
         yield f"Budget: {found.budget.ratio:.0%} of {dollars(found.budget.monthly_usd)}."
     whole = found.everything

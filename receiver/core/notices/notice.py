@@ -142,7 +142,7 @@ class Level(StrEnum):
     @property
     def word(self) -> str:
         """The word in front of it, so that its colour is not its only sign."""
-        return {"bad": "Wrong", "warn": "Look at", "note": "Note"}[self.value]
+        return {"bad": "Problem", "warn": "Warning", "note": "Note"}[self.value]
 
     @property
     def severity(self) -> Severity:
@@ -229,5 +229,8 @@ def behind(fates: Iterable[Fate], assignment: Assignment) -> Collection[tuple[st
 def scale_up_event(decision: Decision, policy: Policy, promise: Promise, now: datetime) -> str:
     """The Kubernetes Event text for a pod that a growth is for, with the *promise* to it."""
     pool = policy.pool(decision.pool)
-    name, when = pool.name if pool else decision.pool, promise.sentence(now) or "on their way"
-    return f"GPU pool {name} grows from {decision.present} to {decision.target} nodes for waiting GPU pods, {when}"
+    name, when = pool.name if pool else decision.pool, promise.sentence(now)
+    said = f"GPU pool {name} grows from {decision.present} to {decision.target} nodes for pending GPU pods"
+    if when.startswith("starts "):
+        return f"{said}. This pod {when}"
+    return f"{said}. {when[:1].upper()}{when[1:]}" if when else said

@@ -131,11 +131,11 @@ MEANING = {
     OverrideKind.SNOOZE: "snoozed (no removals)",
 }
 EFFECT = {
-    OverrideKind.PIN: "the pool goes to this size and stays there",
+    OverrideKind.PIN: "the pool is resized to this size now and stays there",
     OverrideKind.FLOOR: "the pool grows to this size now and does not shrink below it",
-    OverrideKind.CEILING: "idle nodes beyond it are removed now, and the pool does not grow above it",
+    OverrideKind.CEILING: "idle nodes above it are removed now; the pool does not grow above it",
     OverrideKind.PAUSE: "nothing grows and nothing is removed",
-    OverrideKind.SNOOZE: "only dead nodes are removed; growth goes on",
+    OverrideKind.SNOOZE: "only dead nodes are removed; growth continues",
 }
 AFTERWARDS = {
     OverrideKind.PAUSE: "waiting work gets nodes again, and idle nodes are removed",
@@ -145,15 +145,14 @@ AFTERWARDS = {
 
 def was_set(override: Override, policy: Policy, idle: Sequence[str] = ()) -> Notice:
     """The notice of a new override; *idle* are the nodes of its pools that are idle now."""
-    after = f"until then {EFFECT[override.kind]}. After that {_afterwards(override, idle)}"
+    after = f"{EFFECT[override.kind]}. When it ends, {_afterwards(override, idle)}"
     return _set(override, policy, "set", "", f"{override.who}: {override.why}", after)
 
 
 def goes_on(override: Override, policy: Policy) -> Notice:
     """The notice that an override is in force again, which a step under a clock that was ahead had ended."""
-    ended = f"our clock was ahead for a moment and had ended the {override.kind} set by {override.who}"
-    why = f"{ended} (reason: {override.why})"
-    return _set(override, policy, "goes on", "again ", why, f"until then {EFFECT[override.kind]}")
+    why = f"a clock jump ended {override.who}'s {override.kind} too early (reason: {override.why})"
+    return _set(override, policy, "goes on", " again", why, EFFECT[override.kind])
 
 
 def was_ended(override: Override, by: str, policy: Policy) -> Notice:
@@ -185,7 +184,7 @@ def _afterwards(override: Override, idle: Sequence[str] = ()) -> str:
 
 
 def _set(override: Override, policy: Policy, key: str, again: str, why: str, after: str) -> Notice:
-    title = f"{again}{_meaning(override)} until {override.until:%Y-%m-%d %H:%M} UTC"
+    title = f"{_meaning(override)}{again} until {override.until:%Y-%m-%d %H:%M} UTC"
     do = f"To end it earlier: gpu-autoscaler override end {override.id}"
     notice = _notice(override, policy, key, title, wording.worded(why=why, after=after, do=do))
     return replace(notice, cause=Cause.OVERRIDE_SET, severity=Severity.WARNING)

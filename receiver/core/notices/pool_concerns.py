@@ -67,10 +67,11 @@ def _drifted(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
         grew = drift.to_count > drift.from_count
         undone = undone_by_others(state, seen.now, grows=not grew)
         what = f"node count changed outside the autoscaler, {drift.from_count} -> {drift.to_count}"
-        doing += "; idle nodes go in their time" if grew else "; the pool grows when GPU work waits"
+        doing += "; idle nodes are removed in their time" if grew else "; the pool grows when GPU work waits"
         if undone is not None:
             until = wording.moment(undone, seen.now)
-            doing = f"this reverts our own change again: the count is left alone until {until}"
+            stays = f"the pool does not {'shrink' if grew else 'grow'} before {until}"
+            doing = f"another system reverted our change three times in a day, so {stays}"
         cost = wording.costs(pool, seen.assignment.budgets, drift.to_count, drift.from_count)
         topic = f"drift:{pool.id}:{drift.from_count}:{drift.to_count}"  # a count that flaps is told once an hour
         key = f"{drift.at:%Y-%m-%dT%H}"
@@ -87,9 +88,9 @@ def _drifted(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
 
 LOOK_AT_NODES = "Look at: the instance at Civo, kubectl describe node, the GPU operator's pods"
 STAGES = {
-    Stage.BUILDING: "Civo still builds it",
+    Stage.BUILDING: "Civo is still building it",
     Stage.BOOTING: "built, but not Ready in Kubernetes",
-    Stage.INSTALLING: "Ready, but without GPUs: driver or device plugin",
+    Stage.INSTALLING: "Ready, but no allocatable GPUs: check the driver and the device plugin",
     Stage.BROKEN: "broken: no longer Ready, or its GPUs are gone",
 }
 
@@ -104,17 +105,17 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     if names:
         known = {n.name: n.note or STAGES.get(n.stage, "not usable") for n in state.living}
         left = wording.money_left(wording.tightest(seen.assignment.budgets, pool.id))
-        instead = "no node until that is resolved"
+        instead = "no other node until they are usable or gone"
         if failed is not None and held:
             instead = f"no other node before {wording.moment(failed.until, seen.now)}"
         yield Concern(
             kind=Cause.STUCK,
             level=level,
-            what=f"not usable within {lasting(pool.provision_timeout)}: {listed(names, 2)}",
+            what=f"not usable after {lasting(pool.provision_timeout)}: {listed(names, 2)}",
             why="; ".join(f"{n}: {known[n]}" if n in known else n for n in names[:3]),
             cost=f"{wording.an_hour(pool, sum(n.name in names for n in state.living))} for nothing; {left}",
-            doing=f"a node that nothing runs on is removed by name. The pool buys {instead};"
-            " other pools that fit take the work",
+            doing=f"these nodes are deleted if no GPU pod runs on them. The pool buys {instead};"
+            " other pools that fit can take the work",
             todo=LOOK_AT_NODES,
             # Its own topic while work waits: a pager, which does not get the warning, gets the failure.
             topic=f"stuck:{pool.id}" + (":waited for" if level is Level.BAD else ""),
@@ -126,11 +127,13 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
             level=level,
             what="a requested node is not usable yet",
             since=since,
-            doing="nothing more is bought here meanwhile; other pools that fit take the work",
+            doing="no other node of this pool is bought meanwhile; other pools that fit can take the work",
             guide=GUIDES[Cause.STUCK],
         )
     if failed is not None and not names:
-        until = f"the next try is at {wording.moment(failed.until, seen.now)}" if held else "one node is on trial"
+        until = (
+            f"the next try is at {wording.moment(failed.until, seen.now)}" if held else "one node is being tried now"
+        )
         in_a_row = "a new node" if failed.failures == 1 else f"{failed.failures} new nodes in a row"
         what = "fell sick" if failed == state.sickened else "never became usable"
         yield Concern(
@@ -185,7 +188,7 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
         change = "growth" if action.kind is ActionKind.GROW else "removal"
         level = Level.BAD if action.kind is ActionKind.GROW and wanted.asking else Level.WARN
         reason = cut(wording.named(action.last_error, seen.policy), LONGEST_REASON)
-        what, again = f"{change} fails", "it is tried again"
+        what, again = f"{change} fails", "it is retried"
         yield Concern(kind=f"{change}_fails", level=level, what=what, why=reason, doing=again)
 
 
@@ -298,13 +301,13 @@ def _unused(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterato
             continue
         yield Concern(
             kind=Cause.UNUSED,
-            what=f"{workload} waits beside a usable node",
-            title=f"{workload} waits beside a usable node of GPU pool {pool.name}",
-            why=f"by the configuration {node.name} would hold it: {_differs(node, pool, pod)}",
+            what=f"{workload} is pending although {node.name} should fit it",
+            title=f"{workload} is pending although {node.name} of GPU pool {pool.name} should fit it",
+            why=_differs(node, pool, pod),
             whose=wording.whose(wording.asked_by([pod], seen.policy)),
             cost=f"{wording.an_hour(pool, 1)} for a node that it does not use",
-            doing="no other node is bought for it: it would be like this one",
-            todo=f"Look at: kubectl describe pod -n {pod.namespace} {pod.name}, beside the node",
+            doing="no further node is bought for it, because it would be identical",
+            todo=f"Compare: kubectl describe pod -n {pod.namespace} {pod.name}; kubectl describe node {node.name}",
             topic=f"ignored:{workload}",
             key=f"{pod.uid}:{instance}",
         )
@@ -313,11 +316,11 @@ def _unused(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterato
 def _differs(node: Node, pool: Pool, pod: Pod) -> str:
     labels = [f"{k}={v}" for k, v in sorted(pool.labels.items()) if node.labels.get(k) != v]
     extra = [f"{t.key}={t.value}:{t.effect}" for t in node.taints if t not in pool.taints]
-    said = [f"it lacks the labels {', '.join(labels)}"] if labels else []
-    said += [f"it has the extra taints {', '.join(extra)}"] if extra else []
+    said = [f"lacks the labels {', '.join(labels)}"] if labels else []
+    said += [f"has the extra taints {', '.join(extra)}"] if extra else []
     scheduler = f"; the scheduler says: {pod.scheduler_says}" if pod.scheduler_says else ""
-    usual = "its labels and taints are as configured, so look at volumes, pod affinity and topology spread"
-    return (" and ".join(said) or usual) + scheduler
+    usual = "has the configured labels and taints: check volumes, pod affinity and topology spread"
+    return f"node {node.name} {' and '.join(said) or usual}{scheduler}"
 
 
 def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
@@ -326,8 +329,8 @@ def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Ite
         if not node.sick or node.sick_since is None:
             continue
         begun = node.instance in wanted.repairs
-        room = "only its other GPUs are" if node.partly_sick and not begun else "the node is no longer"
-        goes, replaces = "removed like any idle node", ". With `repair: replace`, the pool replaces such nodes"
+        counts = "only its healthy GPUs count" if node.partly_sick and not begun else "the node no longer counts"
+        goes, replaces = "removed once idle", ". With `repair: replace`, the pool replaces such nodes"
         if pool.repair is Repair.REPLACE:
             replaces = ""
             goes = "removed when they end" if begun else "replaced once `repair_share`, budgets and guardrails allow it"
@@ -337,7 +340,7 @@ def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Ite
             why=f"since {wording.moment(node.sick_since, seen.now)}: {node.sick}",
             whose=wording.whose(wording.asked_by(node.pods, seen.policy)),
             cost=wording.an_hour(pool, 1),
-            doing=f"{room} room for waiting work; its GPU pods keep running, and it is {goes}",
+            doing=f"{counts} as capacity; its GPU pods keep running, and it is {goes}",
             todo=f"Look at: kubectl describe node {node.name}, nvidia-smi on it. A reset of the GPU or a restart of the"
             f" node may help{replaces}",
             topic=f"sick:{node.instance}",
@@ -350,12 +353,13 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
     to have no node."""
     for node in state.living:
         describe = f"Look at: kubectl describe node {node.name}"
+        moves = "the node is then removed and the pods move to another one"
         spells = [
             (
                 node.unknown_since,
                 f"cannot tell whether {node.name} is idle",
-                "its GPUs are in use, but no GPU pod holds them",
-                "the node is kept until that is resolved",
+                "its GPUs have been in use since {}, but no GPU pod holds them",
+                "the node is kept until this is resolved",
                 f"{describe}; nvidia-smi on it shows processes outside pods",
                 seen.policy.unknown_after,
             )
@@ -364,10 +368,10 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
             spells.append(
                 (
                     node.lost_at,
-                    f"broken under work: {node.name}",
-                    "it is not Ready, or has lost its GPUs",
+                    f"{node.name} is broken and still runs GPU pods",
+                    "it has not been Ready, or has lacked its GPUs, since {}",
                     "the node is kept while a GPU pod is bound to it",
-                    f"{describe}. If it stays so, delete its GPU pods: it is then removed, and they get another",
+                    f"{describe}. If it does not recover, delete its GPU pods: {moves}",
                     min(seen.policy.unknown_after, pool.provision_timeout),
                 )
             )
@@ -377,7 +381,7 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
             yield Concern(
                 kind=Cause.UNKNOWN,
                 what=what,
-                why=f"since {wording.moment(since, seen.now)} {happened}",
+                why=happened.format(wording.moment(since, seen.now)),
                 whose=wording.whose(wording.asked_by(node.pods, seen.policy)),
                 cost=wording.an_hour(pool, 1),
                 doing=doing,
@@ -385,15 +389,14 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
                 topic=f"unknown:{node.instance}",
                 key=since.isoformat(),
             )
-    missing = (Stage.BOOTING, Stage.BROKEN)
+    missing, many = (Stage.BOOTING, Stage.BROKEN), len(state.unjoined)
     if state.unjoined and any(not n.registered and n.stage in missing for n in state.living):
         yield Concern(
             kind=Cause.UNJOINED,
-            what=f"{some(len(state.unjoined), 'node')} of no instance that Civo lists",
-            why=f"{listed(state.unjoined)}: the provider id names no instance of Civo, and some instances"
-            " seem to have no node",
-            doing="no instance without a node is removed until that is resolved",
-            todo="Look at: spec.providerID (civo://INSTANCE) of the nodes, beside the instances at Civo",
+            what=f"{'1 node matches' if many == 1 else f'{many} nodes match'} no Civo instance",
+            why=f"the providerID of {listed(state.unjoined)} matches no Civo instance, and some instances have no node",
+            doing="instances without a node are not removed until this is resolved",
+            todo="Compare: spec.providerID (civo://INSTANCE) of the nodes with the instances at Civo",
             topic=f"unjoined:{pool.id}",
             key=",".join(state.unjoined),
         )

@@ -109,7 +109,7 @@ def _announced(grace: Grace, nodes: Sequence[Node], case: Case, mode: str) -> An
         title = f"is evicted {when}"
         after = (
             f"work has {lasting(grace.evict_after)} to end by itself; then the nodes whose work loses the least are"
-            " emptied, and their pods are evicted as PodDisruptionBudgets allow"
+            " drained, and their pods are evicted as PodDisruptionBudgets allow"
         )
         do = (
             f"To keep the pool running: gpu-autoscaler override floor {case.pool.name} {living} --for 8h --why REASON;"
@@ -168,7 +168,7 @@ def _why_stopped(case: Case) -> str:
     if overrides.pause is not None or overrides.snooze is not None:
         return f"in force: {overrides.pause or overrides.snooze}"
     if frozen is not None:
-        return f"{frozen.alertname} fires: freeze"
+        return f"alert {frozen.alertname} is firing (action: freeze)"
     if case.wanted.stopped:
         return "a budget is at its stop, and evicted work could not start again"
     return f"paused: {case.state.silence}" if case.state.silence is not None else ""
@@ -183,7 +183,7 @@ def idle_notice(standing: IdleStanding, workload: Consenting, case: IdleCase, de
     """The notice that leaves *workload* at *standing*, which is not `CALM`. *detail* is until when it is kept, what
     was done, or the error."""
     idle = f"idle for {lasting(workload.window)}"
-    requested = f"{some(len(workload.pods), 'GPU pod')} of it requested that with {IDLE_SHUTDOWN}"
+    requested = f"{len(workload.pods)} of its GPU pods opted in with the annotation {IDLE_SHUTDOWN}"
     when = wording.moment(shutdown_at(workload, case), case.now)
     cause, severity, happened, do = Cause.IDLE_WARNED, Severity.INFO, "", ""
     match standing:
@@ -191,8 +191,11 @@ def idle_notice(standing: IdleStanding, workload: Consenting, case: IdleCase, de
             title, why, after = f"would be scaled to zero at {when} (observing)", f"{idle}; {requested}", OBSERVED
         case IdleStanding.WARNED:
             title, severity = f"will be scaled to zero at {when}", Severity.WARNING
-            why = f"{idle}: GPU engine, memory and power at rest; {requested}"
-            after, do = f"at {when} it is scaled to zero, unless its GPUs are used before", _how_to_keep(workload, case)
+            why = f"{idle}: no GPU activity (engine, memory, power); {requested}"
+            after, do = (
+                f"at {when} it is scaled to zero, unless its GPUs are used before then",
+                _how_to_keep(workload, case),
+            )
         case IdleStanding.KEPT:
             title, why = f"is kept until {detail}", f"one of its pods has {KEEP_UNTIL}"
             cause, after = Cause.IDLE_KEPT, "if it is idle then, a new warning follows"
@@ -279,7 +282,7 @@ def ignored_wishes(states: Iterable[PoolState], allowed: KeepUntil, now: datetim
             title=f"GPU workload {whose}: {KEEP_UNTIL} is ignored",
             body=wording.worded(
                 why=f"it asks for {wish:%Y-%m-%d %H:%M} UTC, but {ignored}",
-                after="it keeps no node, and delays no shutdown",
+                after="the annotation has no effect: the node may be removed, and an idle shutdown is not delayed",
                 do="To keep its node anyway: kubectl annotate node NODE gpu-autoscaler.io/protect=true",
             ),
             severity=Severity.WARNING,
@@ -290,16 +293,18 @@ def ignored_wishes(states: Iterable[PoolState], allowed: KeepUntil, now: datetim
 
 def not_admitted(refused: str, pods: Sequence[Pod]) -> Notice:
     """Say that the scheduling gate of *pods* cannot be removed, and why Kubernetes *refused* it."""
+    whose = "its" if len(pods) == 1 else "their"
     return Notice(
         cause=Cause.NOT_ADMITTED,
         topic="admit",
         key=refused,
-        title=f"{some(len(pods), 'pod')} cannot start: the scheduling gate stays",
+        title=f"{some(len(pods), 'pod')} cannot start: {whose} scheduling gate cannot be removed",
         body=wording.worded(
             why=refused,
             whose=listed([pod.key for pod in pods]),
             after="each step tries again",
-            do="Grant the autoscaler patch on pods, or remove the gate gpu-autoscaler.io/may-wait by hand.",
+            do="Grant the autoscaler the verb patch on pods (RBAC), or remove the gate gpu-autoscaler.io/may-wait by"
+            " hand.",
         ),
         severity=Severity.FAILURE,
     )

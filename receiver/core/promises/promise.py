@@ -56,7 +56,7 @@ class Promise:
         if self.starts_p50 is None:
             return f"starts by {self.starts_p90:%H:%M} UTC at the latest"
         if not self.learnt and self.starts_p50 < self.starts_p90:
-            return f"usually usable about {self.starts_p50:%H:%M:%S} UTC"
+            return f"nodes are usually usable by about {self.starts_p50:%H:%M:%S} UTC"
         if not self.learnt:
             return f"nodes not usable by {self.starts_p90:%H:%M:%S} UTC are reported as stuck"
         low, high = (self.starts_p50 - now) // A_MINUTE, -((now - self.starts_p90) // A_MINUTE)

@@ -151,7 +151,7 @@ def _write_all(pool: Pool, nodes: Sequence[str], why: str, work: StepContext, *,
     if Did.OBSERVED in did:
         work.say_later(partial(money_notices.would_be_closed, pool, len(nodes), why))
     elif Did.DONE in did and why and _was_over(pool, work):
-        work.say_later(partial(money_notices.closed_again, pool, why))
+        work.say_later(partial(money_notices.closed_again, pool, why, work.assignment.budgets))
     elif Did.DONE in did and not why and not stopped:
         work.say_later(partial(money_notices.reopened, pool, did.count(Did.DONE), work.now))
     if refused:

@@ -62,7 +62,7 @@ def test_a_pool_that_flaps_is_told_at_once_and_then_once_in_five_minutes(
     assert "And 3 more like it since 12:01 UTC: 4 -> 3 nodes (2 times), 3 -> 4 nodes." in second["message"]
     assert "more like it since 12:05 UTC" in third["message"]
     assert fourth["title"] == "GPU pool l40s: 4 -> 3 nodes"
-    assert "This is of 12:11 UTC." in fourth["message"]
+    assert "This message was created at 12:11 UTC." in fourth["message"]
     assert store.counts()["notices"] == {"pending": 0, "sent": 12, "failed": 0}
 
 

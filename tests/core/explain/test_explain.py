@@ -83,7 +83,9 @@ def test_a_pod_whose_node_installs_its_driver_is_told_when_that_usually_ends() -
     node = a_node("n1", stage=Stage.INSTALLING, created_at=NOW - 4 * MINUTE, idle_since=None)
     fate = the_one(facts(a_state(node, ready_in=7 * MINUTE), waiting=[a_pod()])).fate
     assert (fate.state, fate.node, fate.promise.starts_p50) == (State.ON_ITS_WAY, "n1", NOW + 3 * MINUTE)
-    assert fate.detail == "node n1 of GPU pool l40s installs its GPU driver; usually usable about 12:03:00 UTC"
+    assert fate.detail == (
+        "node n1 of GPU pool l40s installs its GPU driver; nodes are usually usable by about 12:03:00 UTC"
+    )
 
 
 def test_a_node_that_takes_longer_than_usual_is_told_as_such() -> None:

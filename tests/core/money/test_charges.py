@@ -396,7 +396,7 @@ def test_what_the_seed_holds_or_is_none_of_ours_is_not_told() -> None:
 def test_charges_that_stay_silent_for_an_hour_are_told() -> None:
     since = facts(a_state()).at - HOUR
     silent = Comparison(charged=charged(failure="no answer within 30 s", failing_since=since))
-    assert told(silent) == ["Civo's charges do not answer"]
+    assert told(silent) == ["Cannot read Civo's charges"]
     assert told(Comparison(charged=charged(failure="x", failing_since=since + timedelta(seconds=1)))) == []
 
 

@@ -23,6 +23,6 @@ CASES: Mapping[str, Callable[[], Notice]] = {
         of_pools.CASES["grew"](), *[f"GPU pool l40s: {change} nodes" for change in ("0 -> 1", "0 -> 2", "0 -> 1")] * 4
     ),
     "stuck_one_after_another": lambda: _as_one(
-        of_pools.CASES["stuck"](), *(f"GPU pool l40s: not usable within 20m: l40s-{n}" for n in range(5, 33))
+        of_pools.CASES["stuck"](), *(f"GPU pool l40s: not usable after 20m: l40s-{n}" for n in range(5, 33))
     ),
 }

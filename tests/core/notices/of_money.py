@@ -102,7 +102,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "would_be_kept_out": lambda: _kept_out("observed", "would create a ResourceQuota in ml"),
     "not_kept_out": lambda: _kept_out("failed", "forbidden: may not create resourcequotas in ml"),
     "let_in_again": lambda: _kept_out("done", "deleted ResourceQuota gpu-autoscaler-hold", over=True),
-    "closed_again": lambda: _beside(money_notices.closed_again(L40S, STOPPED)),
+    "closed_again": lambda: _beside(money_notices.closed_again(L40S, STOPPED, views(_running("5012.40"), POLICY))),
     "stays_closed": lambda: _beside(money_notices.stay_closed(L40S, ["an.g1.l40s.kube.x3"])),
     "would_be_closed": lambda: _beside(money_notices.would_be_closed(L40S, 4, STOPPED)),
     "would_be_opened": lambda: _beside(money_notices.would_be_closed(L40S, 4, "")),

@@ -95,7 +95,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "evicts_no_more": _evicts_no_more,
     "keep_until_ignored": _wish,
     "not_admitted": lambda: workload_notices.not_admitted(
-        'Kubernetes did not patch pods: 403 forbidden: grant the verb "patch" on "pods" in the ClusterRole (RBAC)',
+        'Kubernetes API: patch pods failed: 403 forbidden: grant the verb "patch" on "pods" in the ClusterRole (RBAC)',
         [a_pod("train-0"), a_pod("train-1")],
     ),
     "idle_warned": lambda: idle_notice(IdleStanding.WARNED, *_idle()),

@@ -158,11 +158,14 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "removal_failed": lambda: told_of(
         known(pool_of(busy(), idle())),
         OutcomeKind.FAILED,
-        "l40s-2 was not drained within 15m: a PodDisruptionBudget keeps ml/web-5d9c-a",
+        "node l40s-2 was not drained within 15m: PodDisruptionBudget web blocks the eviction of ml/web-5d9c-a from node"
+        " l40s-2; no pod is evicted there until all can go",
         backoff=replace(LATER, instances=("i-l40s-2",)),
     ),
     "removals_stop": _removals_stop,
-    "growth_called_off": lambda: _grew(OutcomeKind.SUPERSEDED, "Civo's count is 5 now, decided on 1"),
+    "growth_called_off": lambda: _grew(
+        OutcomeKind.SUPERSEDED, "the pool's count at Civo is 5, the decision assumed 1; nothing was sent"
+    ),
     "removal_called_off": lambda: told_of(
         known(pool_of(busy(), idle())),
         OutcomeKind.WITHDRAWN,
@@ -238,7 +241,9 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "prometheus_silent": lambda: _source(Source.PROMETHEUS, up=False, minutes=3),
     "telemetry_silent": lambda: _source(Source.DCGM, up=False, minutes=3),
     "rights_missing": lambda: _rights(RIGHTS.answered(("get nodes", "patch nodes", "create pods/eviction"), NOW)),
-    "rights_unknown": lambda: _rights(RIGHTS.unanswered("Kubernetes did not create reviews: 405", NOW)),
+    "rights_unknown": lambda: _rights(
+        RIGHTS.unanswered("Kubernetes API: create selfsubjectaccessreviews failed: 405 Method Not Allowed", NOW)
+    ),
     "rights_back": lambda: _rights(RIGHTS.answered((), NOW)),
     "source_back": lambda: _source(Source.PROMETHEUS, up=True, minutes=1),
 }

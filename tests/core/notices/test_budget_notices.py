@@ -129,9 +129,18 @@ def test_every_scope_is_told_for_itself() -> None:
 @pytest.mark.parametrize(
     ("scope", "effect"),
     [
-        (Scope.CLUSTER, "Nothing grows and no empty node enters another paid hour; running work goes on"),
-        (Scope.POOL, "The pool does not grow and no empty node enters another paid hour; running work goes on"),
-        (Scope.TEAM, "No node is bought for the team; running work goes on"),
+        (
+            Scope.CLUSTER,
+            "No pool grows, and idle nodes are removed before their next paid hour; running work continues",
+        ),
+        (
+            Scope.POOL,
+            (
+                "The pool does not grow, and its idle nodes are removed before"
+                " their next paid hour; running work continues"
+            ),
+        ),
+        (Scope.TEAM, "No nodes are bought for the team; running work continues"),
     ],
 )
 def test_the_stop_says_what_it_stops(scope: Scope, effect: str) -> None:
@@ -158,7 +167,7 @@ def test_a_line_wakes_a_person_only_if_the_budget_keeps_work_waiting(spent: int)
 def test_at_the_warn_line_growth_does_not_go_on_where_the_budget_keeps_work_waiting() -> None:
     view = a_view(60)
     [notice] = budget_lines(Budgets(views=(view,)), {}, NOW, refusing={view.key})
-    assert "Next: it covers no further node for the work that waits; running work goes on." in notice.body
+    assert "Next: the budget does not cover another node, so pending work waits; running work continues." in notice.body
 
 
 @pytest.mark.parametrize(
@@ -172,4 +181,4 @@ def test_at_the_warn_line_growth_does_not_go_on_where_the_budget_keeps_work_wait
 def test_the_warning_says_when_the_next_line_is_reached_by_the_forecasts_rate(burn: str | None, said: str) -> None:
     ahead = Forecast(burn=None if burn is None else Decimal(burn))
     [notice] = Told().step(a_view(56, forecast=ahead, ends_at=NOW + timedelta(days=5)))
-    assert f"Next: growth goes on; {said}." in notice.body
+    assert f"Next: growth continues; {said}." in notice.body

@@ -79,7 +79,7 @@ def test_a_budget_past_a_line_says_what_that_stops() -> None:
     known = facts(a_state(), spend=Spend(month="2026-11", usd=Decimal(85)))
     concern = the_one(known, a_policy(budget=Budget(monthly_usd=Decimal(100))))
     assert (concern.kind, concern.level, concern.topic) == ("budget_hold", Level.WARN, "")
-    assert "nothing grows except for passing priority classes" in concern.doing
+    assert "no pool grows, except for priority classes in budget.passing_priority_classes" in concern.doing
 
 
 def test_a_pool_that_backs_off_says_why_and_when_it_is_tried_again() -> None:
@@ -99,7 +99,7 @@ def test_a_pool_whose_nodes_never_become_usable_says_what_is_tried() -> None:
     assert (held.what, held.level) == ("3 new nodes in a row never became usable", Level.WARN)
     assert held.doing.endswith("the next try is at 12:07 UTC")
     trial = the_one(facts(a_state(provisioning=Backoff(failures=1, until=ago(1), reason="l40s-3 boots"))))
-    assert trial.doing.endswith("one node is on trial")
+    assert trial.doing.endswith("one node is being tried now")
 
 
 def test_an_open_action_that_fails_shows_its_error() -> None:
@@ -146,7 +146,7 @@ def test_what_people_requested_is_noted_without_alarm() -> None:
 
 def test_an_alert_that_freezes_is_shown_and_one_that_only_notes_is_not() -> None:
     known = facts(a_state(), signals=(a_signal(SignalAction.FREEZE, None), a_signal(SignalAction.HOLD, None)))
-    assert the_one(known).what == "Gpu-freeze fires: nothing changes"
+    assert the_one(known).what == "alert Gpu-freeze is firing: no growth and no removals in all GPU pools"
 
 
 def test_counts_that_others_changed_within_a_day_stay_shown() -> None:
@@ -244,7 +244,7 @@ def test_a_budget_at_its_warn_line_whose_rest_covers_no_node_is_wrong_and_does_n
     [concern] = [c for c in found(known, policy) if c.kind == "budget_warn"]
     assert (concern.level, concern.doing) == (
         Level.BAD,
-        "it covers no further node for the work that waits; running work goes on",
+        "the budget does not cover another node, so pending work waits; running work continues",
     )
 
 

@@ -56,11 +56,11 @@ def test_weeks_follow_each_other_without_a_gap(now: datetime, zone: str) -> None
 def test_the_title_has_what_began_in_the_week() -> None:
     inside, before = a_life("i-1", INTO + 1, 10), a_life("i-2", INTO - 20, 10)
     across = a_life("i-3", INTO - 5, 10)
-    assert said([inside, before, across]).startswith("GPU costs of the week to 2026-10-12: $19.35\n")  # 15 x 1.29
+    assert said([inside, before, across]).startswith("GPU costs for the week ending 2026-10-12: $19.35\n")  # 15 x 1.29
 
 
 def test_a_node_without_a_price_is_named() -> None:
-    assert f"Too low: nodes of {A100_X8} have no price." in said(
+    assert f"This total is too low: nodes of size {A100_X8} have no price." in said(
         [a_life(size=A100_X8, begins=INTO, price_usd_per_hour=None)]
     )
 
@@ -103,7 +103,7 @@ def test_waits_of_the_week_are_told_with_those_that_go_on() -> None:
     started = [a_workload(str(n), INTO + 1, minutes) for n, minutes in enumerate((1, 2, 90))]
     waiting, later = a_workload("waits", INTO + 2, None), a_workload("later", INTO + 200, None)
     assert (
-        "3 workloads started: half waited at most 2 min, 95% at most 1 h 30 min, the longest 1 h 30 min;"
+        "3 workloads started: median wait 2 min, p95 1 h 30 min, longest 1 h 30 min;"
         " 1 workload still waited." in said(workloads=[*started, waiting, later])
     )
 

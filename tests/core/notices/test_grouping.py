@@ -235,12 +235,12 @@ def test_the_same_news_again_is_only_counted() -> None:
 
 
 def test_a_message_that_comes_later_than_its_news_says_of_when_it_is() -> None:
-    assert said(waiting("a"), NOW + MINUTE) == "b\nThis is of 12:00 UTC."
+    assert said(waiting("a"), NOW + MINUTE) == "b\nThis message was created at 12:00 UTC."
 
 
 def test_news_of_another_day_say_the_day() -> None:
     assert said(waiting("a", "a"), NOW + timedelta(days=1)) == (
-        "b\nAnd 1 more like it since 2026-11-20 12:00 UTC.\nThis is of 2026-11-20 12:01 UTC."
+        "b\nAnd 1 more like it since 2026-11-20 12:00 UTC.\nThis message was created at 2026-11-20 12:01 UTC."
     )
 
 
@@ -251,4 +251,4 @@ def test_a_notice_without_a_body_gets_the_line_alone() -> None:
 def test_the_line_on_the_others_is_kept_where_the_newest_has_to_be_cut() -> None:
     body = said(waiting("a", "a", step=SECOND, body="word " * 1000), NOW + MINUTE + SECOND)
     assert len(body) <= LONGEST_BODY
-    assert body.endswith(" ...\nAnd 1 more like it since 12:00 UTC.\nThis is of 12:00 UTC.")
+    assert body.endswith(" ...\nAnd 1 more like it since 12:00 UTC.\nThis message was created at 12:00 UTC.")

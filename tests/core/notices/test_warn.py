@@ -69,7 +69,7 @@ def test_its_return_is_told_for_five_minutes_and_only_after_its_silence() -> Non
     notice = the_one(source(up=True, minutes=4.9))
     assert (notice.topic, notice.all_clear) == ("source:dcgm", True)
     assert notice.title == "DCGM (GPU telemetry) answers again"
-    assert notice.body == "Since 11:55 UTC.\nNext: what waited for it goes on."
+    assert notice.body == "Since 11:55 UTC.\nNext: changes that waited for it resume."
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_a_source_is_no_news_that_is(found: Facts) -> None:
 )
 def test_what_did_not_become_usable_in_time_is_told(state: PoolState, names: str) -> None:
     notice = the_one(facts(state))
-    assert notice.title == f"GPU pool l40s: not usable within 20m: {names}"
-    assert "Next: a node that nothing runs on is removed by name." in notice.body
+    assert notice.title == f"GPU pool l40s: not usable after 20m: {names}"
+    assert "Next: these nodes are deleted if no GPU pod runs on them." in notice.body
     assert (notice.topic, notice.key, notice.pool, notice.severity) == (
         "stuck:l40s-id",
         names,
@@ -127,12 +127,18 @@ def test_a_node_that_broke_is_told_with_those_that_never_came_up() -> None:
     [
         pytest.param(
             a_node(unknown_since=ago(15)),
-            "cannot tell whether n1 is idle\n\nWhy: since 11:45 UTC its GPUs are in use, but no GPU pod holds them.",
+            (
+                "cannot tell whether n1 is idle\n\nWhy: its GPUs have been in"
+                " use since 11:45 UTC, but no GPU pod holds them."
+            ),
             id="used without a pod",
         ),
         pytest.param(
             lost(15, pods=(a_pod(),)),
-            "broken under work: n1\n\nWhy: since 11:45 UTC it is not Ready, or has lost its GPUs.",
+            (
+                "n1 is broken and still runs GPU pods\n\nWhy: it has not been"
+                " Ready, or has lacked its GPUs, since 11:45 UTC."
+            ),
             id="broken under a pod",
         ),
     ],
@@ -147,7 +153,7 @@ def test_a_node_of_which_nobody_can_tell_is_told_after_a_quarter_of_an_hour(node
 def test_a_node_that_breaks_under_work_is_told_when_its_time_to_recover_is_over_at_the_latest() -> None:
     policy = a_policy(unknown_after=120 * MINUTE)  # its provision_timeout is 20 minutes
     [notice] = told(facts(a_state(lost(20, pods=(a_pod(),)))), policy)
-    assert notice.title == "GPU pool l40s: broken under work: n1"
+    assert notice.title == "GPU pool l40s: n1 is broken and still runs GPU pods"
     assert told(facts(a_state(lost(19.9, pods=(a_pod(),)), a_node("n2", unknown_since=ago(20)))), policy) == []
 
 
@@ -185,8 +191,8 @@ def test_other_resources_of_a_node_are_none_of_our_business() -> None:
 def test_nodes_of_no_instance_are_told_while_an_instance_has_no_node() -> None:
     state = a_state(never_up(created_at=NOW, registered=False), unjoined=("k3s-a", "k3s-b"))
     notice = the_one(facts(state))
-    assert notice.title == "GPU pool l40s: 2 nodes of no instance that Civo lists"
-    assert notice.body.startswith("Why: k3s-a, k3s-b: the provider id names no instance of Civo")
+    assert notice.title == "GPU pool l40s: 2 nodes match no Civo instance"
+    assert notice.body.startswith("Why: the providerID of k3s-a, k3s-b matches no Civo instance")
     assert notice.key == "k3s-a,k3s-b"
 
 
@@ -255,29 +261,29 @@ def ignored(pod: dict[str, Any] | None = None, **node: Any) -> Facts:
     [
         pytest.param(
             ignored(),
-            "its labels and taints are as configured, so look at volumes, pod affinity and topology spread",
+            "has the configured labels and taints: check volumes, pod affinity and topology spread",
             id="as configured",
         ),
-        pytest.param(ignored(labels={}), "it lacks the labels gpu=l40s", id="without the label"),
+        pytest.param(ignored(labels={}), "lacks the labels gpu=l40s", id="without the label"),
         pytest.param(
-            ignored(taints=(Taint(key="a", value="b"),)), "it has the extra taints a=b:NoSchedule", id="with a taint"
+            ignored(taints=(Taint(key="a", value="b"),)), "has the extra taints a=b:NoSchedule", id="with a taint"
         ),
         pytest.param(
             ignored(labels={}, taints=(Taint(key="a", value="b"),)),
-            "it lacks the labels gpu=l40s and it has the extra taints a=b:NoSchedule",
+            "lacks the labels gpu=l40s and has the extra taints a=b:NoSchedule",
             id="with both",
         ),
         pytest.param(
             ignored({"scheduler_says": "0/1 nodes: Insufficient cpu"}, labels={}),
-            "it lacks the labels gpu=l40s; the scheduler says: 0/1 nodes: Insufficient cpu",
+            "lacks the labels gpu=l40s; the scheduler says: 0/1 nodes: Insufficient cpu",
             id="and the scheduler knows why",
         ),
     ],
 )
 def test_a_pod_that_waits_beside_a_node_for_it_is_told_with_the_difference(found: Facts, differs: str) -> None:
     notice = the_one(found, a_policy(LABELLED))
-    assert notice.title == "ml/train waits beside a usable node of GPU pool l40s"
-    assert notice.body.splitlines()[0] == f"Why: by the configuration n1 would hold it: {differs}."
+    assert notice.title == "ml/train is pending although n1 of GPU pool l40s should fit it"
+    assert notice.body.splitlines()[0] == f"Why: node n1 {differs}."
     assert (notice.topic, notice.key) == ("ignored:ml/train", "uid-train:i-n1")
 
 
@@ -332,7 +338,7 @@ def test_a_count_that_somebody_else_changed_is_told() -> None:
     notice = the_one(facts(a_state(required=1)), drifts={"l40s-id": drift})
     assert notice.title == "GPU pool l40s: node count changed outside the autoscaler, 1 -> 3"
     assert "Cost: $3.87 an hour (before: $1.29)" in notice.body
-    assert "Next: the new count is kept; idle nodes go in their time." in notice.body
+    assert "Next: the new count is kept; idle nodes are removed in their time." in notice.body
     assert (notice.topic, notice.key) == ("drift:l40s-id:1:3", f"{NOW:%Y-%m-%dT%H}")
 
 
@@ -342,7 +348,10 @@ def test_the_third_revert_says_until_when_the_count_is_left_alone(way: tuple[int
     seen = tuple(Drift(at=ago(hours * 60), from_count=2, to_count=1, undoes=True) for hours in (0, 1, 2))
     drift = replace(seen[0], from_count=way[0], to_count=way[1])
     notice = the_one(facts(a_state(required=1, drifts=seen)), drifts={"l40s-id": drift})
-    left = "this reverts our own change again: the count is left alone until 2026-11-21 12:00 UTC."
+    left = (
+        "another system reverted our change three times in a day, so the"
+        " pool does not grow before 2026-11-21 12:00 UTC."
+    )
     assert (left in notice.body) is said
 
 

@@ -197,7 +197,7 @@ def test_a_pool_without_a_price_never_grows(price: str | None, pods: int, floor:
 @given(worlds(), st.booleans())
 def test_while_the_months_spend_is_not_known_no_pool_grows(world: World, known: bool) -> None:
     found, policy = world
-    spend = replace(found.spend, unknown="" if known else "Civo's charges do not answer")
+    spend = replace(found.spend, unknown="" if known else "Civo's charges cannot be read")
     before = decided(world)
     for (_, _, decision), (_, _, free) in zip(decided((replace(found, spend=spend), policy)), before, strict=True):
         assert decision.target == (free.target if known else min(free.target, decision.present))

@@ -9,7 +9,7 @@ from tests.core.builders import a_pod, a_policy, a_state, decision_on, growing, 
 from tests.core.scaling.guardrails.cases import cut, held
 
 RULE = "spend_is_known"
-UNKNOWN = Spend(month="2026-11", usd=Decimal(0), unknown="Civo's charges do not answer")
+UNKNOWN = Spend(month="2026-11", usd=Decimal(0), unknown="Civo's charges cannot be read")
 BUDGET = a_policy(budget=Budget(monthly_usd=Decimal(1000)))
 
 
@@ -17,7 +17,7 @@ def test_nothing_is_bought_while_the_months_spend_is_unknown_and_the_reason_says
     decision = growing(BUDGET, spend=UNKNOWN)
     said = held(decision, RULE)
     assert said.detail == (
-        "the cost of the month before this store existed is unknown: Civo's charges do not answer; "
+        "the cost of the month before this store existed is unknown: Civo's charges cannot be read; "
         "budget.spent_usd_stated can state it"
     )
     assert said.until is None  # when Civo's charges can be read again is not known
