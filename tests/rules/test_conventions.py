@@ -138,7 +138,8 @@ def test_an_alert_explains_itself_and_names_its_runbook() -> None:
 
 
 def test_a_summary_is_one_sentence_without_figures() -> None:
-    summaries = {alert.name: alert.body["annotations"]["summary"] for alert in ALERTS}
+    branches = re.compile(r"\{\{-? (?:if|else|end)\b[^}]*\}\}")  # they choose a sentence and show nothing
+    summaries = {alert.name: branches.sub("", alert.body["annotations"]["summary"]) for alert in ALERTS}
 
     none_of(f"{name}: {text}" for name, text in summaries.items() if not text.endswith(".") or "$value" in text)
 
