@@ -87,7 +87,7 @@ def test_where_no_means_are_configured_it_is_asked_once_and_a_refusal_is_no_news
     life.policy = replace(life.policy, budget=replace(budget, keep_out=KeepOut()))
     beyond_the_hold(life)
     assert asked == 2  # in the first step: with Kueue, and without
-    assert not any("New GPU work" in title for title in life.notices())
+    assert not any("New GPU pods" in title for title in life.notices())
 
 
 def test_a_cluster_beyond_its_line_is_held_while_the_accounts_spend_is_unknown(store: Store) -> None:

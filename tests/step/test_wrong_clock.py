@@ -44,7 +44,7 @@ def test_an_override_comes_back_when_a_clock_that_was_ahead_for_a_while_is_right
     assert store.memory(life.now, life.now).overrides == ()
     life.run(MINUTE)
     assert store.memory(life.now, life.now).overrides == (pin,)
-    assert "GPU pool l40s: again pinned to 2 nodes until 2026-11-20 13:00 UTC" in life.notices()
+    assert "GPU pool l40s: pinned to 2 nodes again until 2026-11-20 13:00 UTC" in life.notices()
     life.run(HOUR, tick=5 * MINUTE)
     assert [t for t in life.notices() if "no longer" in t] == ["GPU pool l40s: no longer pinned to 2 nodes"] * 2
 
