@@ -186,7 +186,7 @@ INCIDENTS: Mapping[str, Incident] = {
     "silent-prometheus": Incident(
         title="Prometheus does not answer; work waits", play=prometheus_silent, cause="Prometheus does not answer"
     ),
-    "sick-gpu": Incident(title="A busy node loses its GPU", play=sick_gpu, cause="lost its GPUs"),
+    "sick-gpu": Incident(title="A busy node loses its GPU", play=sick_gpu, cause="lacked its GPUs"),
     "refused-configuration": Incident(
         title="The changed configuration file has a mistake", play=refused_configuration, cause="max_nodes"
     ),
