@@ -51,7 +51,7 @@ class Alertmanager(Section):
     does not answer, an alert counts until it is resolved, at most twice this and a `group_interval` after its last
     delivery: too short a value ends a `freeze` that still fires"""
     group_interval: values.LongerThanZero = GROUP_INTERVAL
-    """their longest `group_interval` (`30s` there)"""
+    """their longest `group_interval` (`1m` there)"""
 
     @property
     def payload_life(self) -> timedelta:
