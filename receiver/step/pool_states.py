@@ -81,7 +81,7 @@ def pool_state(
     offer = offer_of(pool, nodes, past.offer, now, policy.startup_taints)
     usable = [n for n in nodes if n.stage is Stage.USABLE and n.instance in said.nodes]
     if offer is not None:
-        offer = replace(offer, devices=_learnt(offer, usable, pool, said, now))
+        offer = replace(offer, devices=_learnt(offer, past.offer, usable, pool, said, now))
     return PoolState(
         pool=pool.id,
         required=required,
@@ -100,7 +100,7 @@ def pool_state(
         drifts=past.drifts if drifted is None else (*past.drifts, drifted),
         offer=offer,
         compute=room_beside_gpus(said.machines.get(pool.size, {}), offer),
-        devices=_devices_of_new_node(pool, offer, said, known=bool(usable)),
+        devices=_devices_of_new_node(pool, offer, said, known=bool(usable) and offer is not None),
         unjoined=tuple(
             n.name
             for n in said.unjoined
@@ -111,15 +111,23 @@ def pool_state(
     )
 
 
-def _learnt(offer: Offer, usable: Sequence[Node], pool: Pool, said: Answers, now: datetime) -> str:
-    """Return the devices of the next node of *pool*. A taint on a node that is not new means that its devices are sick,
-    and says nothing about the next one."""
+SETTLED_AFTER = timedelta(minutes=2)  # of a new node: a taint that belongs to it is there by then
+
+
+def _learnt(
+    offer: Offer, before: Offer | None, usable: Sequence[Node], pool: Pool, said: Answers, now: datetime
+) -> str:
+    """Return the devices of the next node of *pool*. A taint on a node that is not new, or has shown its devices before
+    without it for a while, means that they are sick, and says nothing about the next one."""
     if all(node.name != offer.node for node in usable):
         return offer.devices and untainted(offer.devices)
     young = [n for n in usable if n.usable_since is None or now - n.usable_since <= pool.provision_timeout]
     newest = max(young, key=lambda n: (n.created_at, n.name), default=None)
     if newest is not None:
-        return learnt([said.nodes[newest.instance]])
+        devices = learnt([said.nodes[newest.instance]])
+        known = before.devices if before is not None and before.node == newest.name else ""
+        settled = newest.usable_since is not None and now - newest.usable_since >= SETTLED_AFTER
+        return untainted(devices) if devices and known and settled and known == untainted(known) else devices
     devices = learnt(said.nodes[node.instance] for node in usable)
     return devices and untainted(devices)
 

@@ -144,7 +144,7 @@ def test_the_pod_of_the_page_fits_the_pool_of_the_page() -> None:
 
 
 def test_price_and_removal_are_those_of_the_list_and_of_the_defaults() -> None:
-    assert f"${_pool().price_usd_per_hour} each" in PAGE
+    assert f"${_pool().price_usd_per_hour} for one L40S" in PAGE
     margin = load_text(the(_installed(), "ConfigMap")["data"]["config.yaml"]).policy.billing.removal_margin
     assert f"{margin.total_seconds():.0f} seconds before the hour ends" in PAGE
 

@@ -7,13 +7,13 @@ import pytest
 
 from receiver.adapters.store import SqlStore
 from tests.faults.campaign import judge
-from tests.faults.fixed import OBSERVED, ONE, TWO
+from tests.faults.fixed import FOUND, OBSERVED, ONE, TWO
 from tests.faults.generate import scenario
 
 TELLING = ("on", "error", "within", "how", "source", "say", "code", "status", "action")
 
 
-@pytest.mark.parametrize("seed", TWO)
+@pytest.mark.parametrize("seed", (*TWO, *FOUND))
 def test_the_invariants_hold_in_the_worlds_from_seed(seed: int, emptied: SqlStore) -> None:
     assert judge(scenario(seed), emptied).message == ""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from math import ceil, sqrt
 
 from receiver.core.model.policy import Budget
 from receiver.ports import CORDON_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, STOP_ANNOTATION
@@ -219,9 +220,10 @@ class Truth:
         every = (*self.world.active_pods.values(), *to_come(self.world))
         pods = [p for p in every if p.requests and self.fits(p, plan)]
         mine = [p for p in pods if not self.surely_refused(p)]
-        lately = sum(p.gpus for p in mine if now - p.created_at < TEN_MINUTES + self._late)
+        lately = [p.gpus for p in mine if now - p.created_at < TEN_MINUTES + self._late]
+        while_one_starts = 0.2 * sum(lately) + 2 * sqrt(0.2 * sum(gpus**2 for gpus in lately))
         held = sum(p.gpus for p in mine if p.node is not None)
-        return -(-(7 * lately // 10 + held // 20 + 1) // sum(plan.resources.values())) if mine else 0
+        return -(-(ceil(while_one_starts) + held // 20 + 1) // sum(plan.resources.values())) if mine else 0
 
     def would_be_lost(self, pod: WorldPod) -> bool:
         """True for a pod without a GPU that an eviction would end for good, or that kube-system may need: it keeps its

@@ -35,7 +35,7 @@ def test_an_allowance_is_kept_for_this_month_told_and_acted_upon_at_once() -> No
         at=NOW,
     )
     assert notice.title == "The cluster budget of 2026-03 was set to $6,000.00"
-    assert notice.body.startswith("Why: ada: a deadline.\nNext: it applies to 2026-03 only")
+    assert notice.body.startswith("Why: ada: a deadline.\nNext: takes effect in the next step, for 2026-03 only")
     assert store.log == ["change_budget", "wake"]
     assert (answer.status_code, answer.json["monthly_usd"], answer.json["who"]) == (200, "6000", "ada")
 

@@ -104,7 +104,8 @@ def offer_of(
     pool: Pool, nodes: Iterable[Node], before: Offer | None, now: datetime, startup_taints: tuple[str, ...] = ()
 ) -> Offer | None:
     """What the newest usable one of *nodes* offers, without taints that depend on its state, and what other nodes offer
-    that differs. Sick nodes and those that a startup taint holds up again are only among these others.
+    that differs. Only among these others are nodes that a startup taint holds up again, and those that are sick or were
+    a moment ago: a quarantine taint may remain.
 
     Of each GPU resource the highest number seen counts, the offer *before* included: a node that lost a GPU says
     nothing about the next one. Compute resources are the newest node's, less what DaemonSets use there: with the
@@ -139,7 +140,7 @@ def offer_of(
 
 
 def _is_held_up(node: Node) -> bool:
-    return bool(node.startup_taint or node.sick or node.maintained)
+    return bool(node.startup_taint or node.sick or node.sick_since or node.maintained)
 
 
 def _lasting(taints: Iterable[Taint], passing: tuple[str, ...]) -> tuple[Taint, ...]:

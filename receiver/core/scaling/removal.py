@@ -59,33 +59,44 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
     due = [n for n in left if is_idle_and_free(n, case) and removable_at(n, case) <= soon]
     moved = [n for n in left if could_be_emptied(n, case) and unit_ends_soon(n, case) <= soon]
     moved += [n for n in repaired if n.busy and n not in over]
+    going = {v.instance for v in _victims(case) if v.stage in ON_THE_WAY}  # first: no other is chosen meanwhile
     for nodes in (dead, due, moved):
-        nodes.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
+        nodes.sort(
+            key=lambda n: (n.instance not in going, next_unit_at(n.created_at, case.now, case.policy.billing), n.name)
+        )
     # Never more than Civo's count: if fewer are required than exist, Civo is about to remove one itself.
     emptying = [n for n in over if n.instance in begun]  # first: their work was evicted already
     others = [n for n in over if n.instance not in begun]
     empty, busy = [n for n in others if not n.busy], [n for n in others if n.busy]
     left_to_rest = max(0, idle_removals_left(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))
     sick, well = [n for n in due if n.out_of_service], [n for n in due if not n.out_of_service]  # the sick spare none
-    going = tuple([*dead, *many, *emptying, *empty, *sick, *well[:left_to_rest], *busy, *moved][: case.present])
-    gone = {n.instance for n in going}
-    return Removable(nodes=going, surplus=many, evicted=tuple(n for n in over if n.instance in gone))
+    waits = {n.instance for n in unapproved(well, (), case)}  # for people, who may keep one: it delays no other
+    well.sort(key=lambda n: n.instance in waits)
+    gone = tuple([*dead, *many, *emptying, *empty, *sick, *well[:left_to_rest], *busy, *moved][: case.present])
+    instances = {n.instance for n in gone}
+    return Removable(nodes=gone, surplus=many, evicted=tuple(n for n in over if n.instance in instances))
 
 
 def is_dead(node: Node, case: Case) -> bool:
     """True for a node that is removed because it never came up, broke, or is under repair and runs nothing."""
-    return node.stage is not Stage.USABLE or (node.instance in case.wanted.repairs and not node.busy)
+    repaired = node.instance in case.wanted.repairs and not node.busy and not _growth_goes_first(case)
+    return repaired or node.stage is not Stage.USABLE
 
 
 def _repaired(case: Case) -> Sequence[Node]:
-    """The node under repair that goes now, one at a time; while the pool can grow for waiting work, that goes first.
-    Work that could not start again before a budget's month ends is not moved."""
-    if case.wanted.new_nodes > 0 and not case.growth_held:
+    """The node under repair that goes now, one at a time. Work that could not start again before a budget's month ends
+    is not moved."""
+    if _growth_goes_first(case):
         return ()
     begun = {v.instance for v in _victims(case) if v.stage in ON_THE_WAY}
     mine = [n for n in case.state.nodes if n.instance in case.wanted.repairs]
     able = [n for n in mine if may_end(n) and is_eligible(n, case) and not (n.busy and would_be_lost(n, case))]
     return sorted(able, key=lambda n: (n.instance not in begun, n.busy, n.sick_since or case.now, n.name))[:1]
+
+
+def _growth_goes_first(case: Case) -> bool:
+    """True while the pool can grow for what is wanted: repairs wait until that is asked for."""
+    return case.wanted.new_nodes > 0 and not case.growth_held
 
 
 def is_kept(node: Node, case: Case) -> bool:

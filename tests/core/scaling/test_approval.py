@@ -97,6 +97,13 @@ def test_approval_of_an_idle_node_is_none_to_move_its_pods() -> None:
         assert decide(facts(a_state(*movable_nodes()), questions=(question,)), policy).target == target
 
 
+def test_a_node_that_people_keep_lets_an_approved_one_go_beside_a_spare_one() -> None:
+    kept = a_question("i-a", id="q1", answer=Answer.REJECT, who="alice", answered_at=NOW)
+    found = facts(a_state(a_due_node("a"), a_due_node("b")), questions=(kept, a_question("i-b", id="q2", **APPROVED)))
+    decision = decide(found, asking(standby_nodes=1))
+    assert (decision.target, decision.candidates) == (1, ("i-b",))
+
+
 # --- what does not wait
 
 

@@ -244,6 +244,12 @@ def test_a_node_with_a_startup_taint_shows_nothing_yet() -> None:
     assert offer_of(pool, [starting], before, NOW, STARTUP_TAINTS) == before
 
 
+@pytest.mark.parametrize("changes", [{"sick": "XID 79", "sick_since": NOW}, {"sick_since": NOW - timedelta(minutes=5)}])
+def test_a_node_that_is_sick_or_was_a_moment_ago_shows_nothing_of_the_next(changes: dict[str, Any]) -> None:
+    pool = a_kind("l40s", "1")
+    assert offer_of(pool, [a_living("a", taints=(FOREIGN,), **changes)], None, NOW) is None
+
+
 def test_a_startup_taint_in_what_an_older_version_stored_is_not_believed() -> None:
     pool = a_kind("l40s", "1")
     stored = an_offer(pool, taints=(STARTS, FOREIGN))

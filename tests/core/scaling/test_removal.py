@@ -114,6 +114,13 @@ def test_a_back_off_that_a_clock_far_ahead_set_keeps_no_node() -> None:
     assert go(idle("a"), removal_backoff=replace(ahead, until=NOW + MINUTE)) == []
 
 
+def test_of_equal_nodes_the_one_that_is_going_already_goes() -> None:
+    """With billing by the second the paid units of two nodes end in turns."""
+    policy = a_policy(a_pool(resources={GPU: 2}, standby_nodes=1), billing=EVERY_SECOND)
+    cordoned = idle("b", cordoned_by=CordonedBy.US, cordoned_for="retire-1")
+    assert go(idle("a"), cordoned, policy=policy, open_action=a_removal("b", from_count=2)) == ["b"]
+
+
 def test_a_spare_node_that_may_not_go_yet_lets_another_go() -> None:
     policy = a_policy(a_pool(resources={GPU: 2}, standby_nodes=1))
     assert go(idle("due"), idle("young", 10), policy=policy) == ["due"]

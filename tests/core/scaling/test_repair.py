@@ -1,16 +1,33 @@
 """Which sick nodes are repaired, and when a pool slows down whose nodes fall sick."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.model import Backoff, CordonedBy, Node, Stage
-from receiver.core.model.policy import Pool, Repair
+from receiver.core.model.model import Backoff, CordonedBy, Node, Spend, Stage
+from receiver.core.model.pods import PodPhase
+from receiver.core.model.policy import Budget, KeepOut, Limits, Pool, Repair
 from receiver.core.scaling.repair import falling_sick
-from tests.core.builders import MINUTE, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
+from tests.core.builders import (
+    MINUTE,
+    NOW,
+    a_busy_node,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_removal,
+    a_silence,
+    a_state,
+    facts,
+    run,
+)
 
 HOUR = timedelta(hours=1)
 REPLACED = a_pool(repair=Repair.REPLACE, max_nodes=10)
@@ -73,6 +90,91 @@ def test_idle_nodes_are_repaired_before_busy_ones_and_the_longest_sick_first() -
     nodes = [sick("a", 60), sick("b", 120), a_node("c", sick=XID, sick_since=NOW - 20 * MINUTE)]
     for share, names in ((0.2, ["c"]), (0.67, ["b", "c"])):
         assert repaired(*nodes, pool=a_pool(repair=Repair.REPLACE, repair_share=share, max_nodes=9)) == names
+
+
+# --- beside work that waits
+
+
+def due(name: str, **changes: Any) -> Node:
+    """An idle node in the last minutes of its paid hour."""
+    return a_node(name, **{"created_at": NOW - 57 * MINUTE, "idle_since": NOW - 20 * MINUTE, **changes})
+
+
+SICK_AND_DUE = due("a", sick=XID, sick_since=NOW - 11 * MINUTE)
+
+
+def answer(
+    *nodes: Node,
+    pool: Pool,
+    waiting: int = 1,
+    policy: dict[str, Any] | None = None,
+    state: dict[str, Any] | None = None,
+    **given: Any,
+) -> Decision:
+    """The decision for *nodes* while so many pods wait that no node of the pool has room for."""
+    known = a_state(*nodes, **{"required": len(nodes), **(state or {})})
+    pods = tuple(a_pod(f"waits-{n}") for n in range(waiting))
+    return run(facts(known, waiting=pods, **given), a_policy(pool, **(policy or {})))[1]["l40s"]
+
+
+@pytest.mark.parametrize("repair", [Repair.NONE, Repair.REPLACE])
+def test_growth_goes_first_and_a_sick_node_where_the_pool_cannot_grow(repair: Repair) -> None:
+    assert answer(SICK_AND_DUE, pool=a_pool(repair=repair, max_nodes=2)).target == 2
+    full = answer(SICK_AND_DUE, pool=a_pool(repair=repair, max_nodes=1))
+    assert (full.target, full.candidates) == (0, ("i-a",))
+    assert [r.rule for r in full.reasons if r.verdict is Verdict.WANTS] == [
+        "dead_nodes" if repair is Repair.REPLACE else "idle_nodes"
+    ]
+    limited = {"limits": Limits(max_gpus=1)}
+    assert answer(SICK_AND_DUE, pool=a_pool(repair=repair, max_nodes=2), policy=limited).target == 0
+
+
+def test_of_idle_nodes_only_the_sick_go_while_the_pool_cannot_grow() -> None:
+    full = answer(SICK_AND_DUE, due("b"), waiting=2, pool=a_pool(max_nodes=2))
+    assert (full.present, full.target, full.candidates[:1]) == (2, 1, ("i-a",))
+
+
+def test_busy_and_young_sick_nodes_make_no_room() -> None:
+    for node in (sick("a"), due("a", sick=XID, sick_since=NOW - 11 * MINUTE, created_at=NOW - 30 * MINUTE)):
+        full = answer(node, pool=a_pool(max_nodes=1))
+        assert (full.target, full.deciding.rule) == (1, "within_maximum")
+
+
+def test_while_neither_change_is_possible_the_decision_is_about_the_growth() -> None:
+    held = answer(SICK_AND_DUE, pool=a_pool(max_nodes=1), state={"silence": a_silence()})
+    assert held.target == 1
+    assert [r.rule for r in held.reasons if r.verdict is Verdict.WANTS] == ["demand"]
+
+
+def test_a_repair_that_is_under_way_is_called_off_for_growth_that_only_it_holds_back() -> None:
+    cordoned = replace(SICK_AND_DUE, cordoned_by=CordonedBy.US, cordoned_for="retire-1")
+    state = {"open_action": a_removal("a")}
+    called_off = answer(cordoned, pool=REPLACED, state=state)
+    assert (called_off.target, called_off.deciding.rule) == (1, "one_change_at_a_time")
+    assert answer(cordoned, pool=REPLACED, state=state, waiting=0).target == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param(
+            {"policy": {"budget": Budget(monthly_usd=Decimal(10))}, "spend": Spend(month="2026-11", usd=Decimal(20))},
+            id="a budget is at its stop",
+        ),
+        pytest.param(
+            {
+                "policy": {"budget": Budget(monthly_usd=Decimal(10**6), keep_out=KeepOut(namespaces=("ml",)))},
+                "kept_out": {"ml": NOW},
+            },
+            id="a budget keeps its work out",
+        ),
+    ],
+)
+def test_work_that_could_not_start_again_stays_on_a_sick_node(changes: dict[str, Any]) -> None:
+    pod = a_pod("moves", phase=PodPhase.RUNNING, evictable=True, owner="ReplicaSet/web")
+    node = sick("a", pods=(pod,), cordoned_by=CordonedBy.US, cordoned_for="repair")
+    assert answer(node, pool=REPLACED, waiting=0).candidates == ("i-a",)
+    assert answer(node, pool=REPLACED, waiting=0, **changes).candidates == ()
 
 
 # --- nodes that fall sick one after the other

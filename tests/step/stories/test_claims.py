@@ -367,6 +367,19 @@ def test_a_new_node_whose_devices_are_tainted_buys_no_second_one(begin: Begin) -
     assert "does not tolerate their taints" in events(life, "train")[-1]
 
 
+def test_a_taint_that_comes_to_a_new_node_at_work_says_nothing_of_the_next_one(begin: Begin) -> None:
+    life = begin(gpus(1))
+    put(life, "resourceclaimtemplates", "one", request())
+    submit(life, "first", template="one")
+    life.pass_time(SECOND)
+    life.run(6 * MINUTE)
+    [node] = life.world.nodes
+    life.world.taint_device(node, "gpu-0", {"key": "example.com/burn-in", "effect": "NoSchedule"})
+    submit(life, "second", template="one")
+    life.run(2 * MINUTE)
+    assert bought(life) == 2
+
+
 def test_a_node_whose_driver_starts_again_stays(begin: Begin) -> None:
     """A driver withdraws its slices when it ends, and publishes them as a new generation."""
     life = begin(gpus(1), count=1)
