@@ -66,6 +66,17 @@ def test_a_url_that_cannot_be_used_is_refused_with_an_example(written: str) -> N
     assert "hunter2" not in str(refused.value)
 
 
+def test_the_connection_that_was_used_last_is_used_next(store: SqlStore) -> None:
+    connect = store._database.engine.connect
+    one, other = connect(), connect()
+    used = one.connection.driver_connection
+    other.close()
+    one.close()
+    for _ in range(3):
+        with connect() as again:
+            assert again.connection.driver_connection is used
+
+
 def test_a_store_in_memory_works_from_many_threads_and_starts_empty() -> None:
     store = open_in_memory()
     with ThreadPoolExecutor(4) as threads:
