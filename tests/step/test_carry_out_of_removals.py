@@ -388,6 +388,15 @@ def test_a_removal_that_took_one_node_and_was_refused_on_another_has_succeeded()
     assert progress.backoff.instances == ("i-n2",)
 
 
+def test_a_removal_that_succeeds_ends_the_back_off_of_the_pool_and_leaves_that_of_other_nodes() -> None:
+    action = removal(victim("n1", VictimStage.DELETED))
+    for instances in ((), ("i-n9",)):
+        last = Backoff(failures=2, until=NOW + MINUTE, reason="no", instances=instances)
+        progress = goes_on(action, required=3, removal_backoff=last)
+        assert progress.backoff == (last if instances else None)
+        assert goes_on(action, required=3, removal_backoff=replace(last, until=NOW)).backoff is None
+
+
 def test_observe_mode_writes_nothing_and_says_what_would_go() -> None:
     for name, of in (("cordon", chosen()), ("drain", victim()), ("retire", victim())):
         answer: dict[str, Any] = {name: receipt(Did.OBSERVED)}
