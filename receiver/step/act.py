@@ -131,9 +131,9 @@ def serve_pools(work: StepContext) -> list[datetime]:
         with work.parts.part("act", pool, sets_aside=True):
             progress = _act(decision, work.numbers[pool], work) if work.facts.up(Source.CIVO) else None
             if progress is not None:
+                hung = progress.hung  # also where what follows fails
                 _close(progress, decision, work)
                 again += [progress.again_at] if progress.again_at else []
-                hung = progress.hung
             undo_orphaned_cordons(work.facts.pool(pool), progress, work)
     return again
 

@@ -11,7 +11,7 @@ from typing import Any
 from receiver.adapters.kubernetes.devices import devices_in, slice_from
 from receiver.core.model.devices import as_text
 from receiver.replay.world.allocator import Attempt
-from receiver.replay.world.claims import CLAIM, CLASS, SLICE, TEMPLATE, node_of
+from receiver.replay.world.claims import CLAIM, CLASS, SLICE, TEMPLATE, node_of, results_of
 from receiver.replay.world.devices import DRIVER, DeviceId, DeviceSet, PodClaim, complete_pools, slices_of
 from receiver.replay.world.objects import CLAIMS, WorldNode, WorldPod
 from simulator.world import World
@@ -200,11 +200,16 @@ class ClaimsHappen:
 
 
 def heal(world: World) -> None:
-    """Somebody repairs what is not sick for good, and the sick devices of nodes that other pods keep."""
+    """Somebody repairs what is not sick for good, the sick devices of nodes that other pods keep, and those that evict
+    pods whose successors come back to the same claim, for ever."""
     kept = {pod.node for pod in world.active_pods.values() if pod.node and not pod.requests}
+    claimed = {(r["pool"], r["device"]) for one in world.claims.objects[CLAIM].values() for r in results_of(one)}
     for spec in [one["spec"] for one in world.claims.objects[SLICE].values()]:
         for device in spec.get("devices") or ():
-            if any(t.get("value") != FOR_GOOD or spec["nodeName"] in kept for t in device.get("taints") or ()):
+            taints = device.get("taints") or ()
+            evicts = any(t["effect"] == "NoExecute" for t in taints)
+            stays = spec["nodeName"] in kept or (evicts and (spec["pool"]["name"], device["name"]) in claimed)
+            if any(t.get("value") != FOR_GOOD or stays for t in taints):
                 world.taint_device(spec["nodeName"], device["name"], None)
 
 

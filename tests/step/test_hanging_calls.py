@@ -66,6 +66,21 @@ def test_the_other_pools_are_served_one_timeout_and_a_step_later_at_most(store: 
     assert max(waited.values()) <= len(hang) * (HANGS + SECOND)
 
 
+def test_no_second_call_hangs_in_a_step_where_a_bug_follows_the_first(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    scene = Hanging(store, "ab", "ab")
+    for pool in "ab":
+        scene.submit(f"for-{pool}", pool)
+    scene.life.pass_time(SECOND)
+    monkeypatch.setattr("receiver.step.act._close", fails)
+    scene.life.step()
+    assert len(scene.sent) == 1
+
+
 def test_a_pool_whose_call_hung_comes_last_from_then_on(store: Store) -> None:
     scene = Hanging(store, "abc", "a")
     scene.submit("first", "a")
