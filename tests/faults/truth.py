@@ -214,8 +214,11 @@ class Truth:
         return not begun and all(nodes_for(members, plan, self.world) > plan.max_nodes for plan in fitting)
 
     def warm(self, plan: PoolPlan, now: datetime) -> int:
-        """The most nodes that *plan* may keep warm, by the work that came lately or holds GPUs, none of it refused."""
-        if self.scenario.objective != "wait":
+        """The most nodes that *plan* may keep warm, by the work that came lately or holds GPUs, none of it refused: at
+        least one. With a balanced objective only pools of small nodes beside larger ones do."""
+        size = sum(plan.resources.values())
+        wide = any(sum(other.resources.values()) >= 4 * size for other in self.plans.values())
+        if self.scenario.objective == "cost" or (self.scenario.objective == "balanced" and not wide):
             return 0
         every = (*self.world.active_pods.values(), *to_come(self.world))
         pods = [p for p in every if p.requests and self.fits(p, plan)]
@@ -223,7 +226,7 @@ class Truth:
         lately = [p.gpus for p in mine if now - p.created_at < TEN_MINUTES + self._late]
         while_one_starts = 0.2 * sum(lately) + 2 * sqrt(0.2 * sum(gpus**2 for gpus in lately))
         held = sum(p.gpus for p in mine if p.node is not None)
-        return -(-(ceil(while_one_starts) + held // 20 + 1) // sum(plan.resources.values())) if mine else 0
+        return -(-max(ceil(while_one_starts) + held // 20 + 1, size) // size) if mine else 0
 
     def would_be_lost(self, pod: WorldPod) -> bool:
         """True for a pod without a GPU that an eviction would end for good, or that kube-system may need: it keeps its

@@ -187,6 +187,15 @@ def test_a_node_that_others_maintain_is_spared_and_stays_cordoned_until_they_are
     assert (one(progress).stage, outside.writes) == (VictimStage.SPARED, [])
 
 
+def test_before_a_retry_a_node_is_given_back_unless_the_last_call_hung() -> None:
+    for error, calls in (("http_503: busy", ["ready", "uncordon n1"]), ("timeout: no answer", [])):
+        outside = Outside()
+        action = removal(victim(), attempts=1, retry_at=NOW + 10 * SECOND, last_error=error)
+        progress = goes_on(action, ours(), outside=outside, wanted=[])
+        assert outside.calls == calls
+        assert (progress.outcome is None, progress.again_at) == ((not calls), None if calls else NOW + 10 * SECOND)
+
+
 def test_what_it_waited_for_before_is_told_too() -> None:
     spared = one(goes_on(removal(victim(why="the disk is busy")), ours(), wanted=[], kept={"i-n1": "it is needed"}))
     assert spared.why == "the disk is busy; then it is needed"
