@@ -121,6 +121,16 @@ SICK = Tour(
         pools=[_pool(count=1, repair_share=1.0)],
     ),
 )
+REPAIR = Tour(
+    name="repair called off",
+    scenario=_scenario(
+        _at(1, "sicken", pool="l40s-id", which=0, how="condition"),
+        Event(at=60, kind="job", what={"id": "late", "seconds": 60, "resource": GPU, "pods": 1}, call="cluster.cordon"),
+        minutes=18,
+        ticks=[60],
+        pools=[_pool(count=1, repair_share=1.0, idle_for=3600)],
+    ),
+)
 PACKED = Tour(
     name="packed",
     scenario=_scenario(_job(0.2, "a", seconds=120), minutes=4, pools=[_two_gpus(count=2)]),
@@ -288,6 +298,6 @@ def _patient(world: World) -> Job:
 
 
 TOURS = (
-    *(BURST, GANG, SPARED, ORPHANED, SICK, PACKED, REPLACED, CALLED_OFF, LEFT, WINDOW, PEOPLE, ASKED, BUDGET),
-    *(WEEK, MONTH, IDLE, KUEUE, PATIENT, LABELS),
+    *(BURST, GANG, SPARED, ORPHANED, SICK, REPAIR, PACKED, REPLACED, CALLED_OFF, LEFT, WINDOW, PEOPLE, ASKED),
+    *(BUDGET, WEEK, MONTH, IDLE, KUEUE, PATIENT, LABELS),
 )
