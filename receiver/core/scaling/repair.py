@@ -30,14 +30,18 @@ def under_repair(tally: Tally, allowance: Allowance, now: datetime) -> frozenset
     if pool.repair is not Repair.REPLACE:
         return frozenset()
     victims = state.open_action.victims if state.open_action else ()
-    chosen = {v.instance for v in victims if v.stage in ON_THE_WAY}
+    chosen = {v.instance for v in victims if v.stage in ON_THE_WAY}  # the cordon of a removal replaces that of a repair
     able = [n for n in state.of(Stage.USABLE, Stage.BROKEN) if _may_be_repaired(n, now)]
-    begun = [n for n in able if n.cordoned_for == REPAIR or n.instance in chosen]
-    new = [n for n in able if n.sick and n not in begun and tally.room != 0]
-    new.sort(key=lambda n: (n.busy, n.sick_since or now, n.name))
+    begun = [n for n in able if n.cordoned_for == REPAIR]
+    new = [n for n in able if n.sick and n not in begun and (n.instance in chosen or tally.room != 0)]
+    new.sort(key=lambda n: (n.instance not in chosen, n.busy, n.sick_since or now, n.name))
     going = sum(n.stage is Stage.DELETING and n.sick_since is not None for n in state.nodes)
     left = max(1, int(pool.repair_share * len(state.living))) - going - len(begun)
-    covered = [n for count, n in enumerate(new[: max(0, left)], 1) if allowance.refusing(tally, count, None) is None]
+    covered = [
+        n
+        for count, n in enumerate(new[: max(0, left)], 1)
+        if n.instance in chosen or allowance.refusing(tally, count, None) is None
+    ]
     return frozenset(n.instance for n in (*begun, *covered))
 
 

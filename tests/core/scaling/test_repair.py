@@ -86,6 +86,15 @@ def test_what_is_begun_goes_on_while_the_pool_may_not_grow() -> None:
     assert repaired(begun, sick("b"), backoff=held, pool=a_pool(repair=Repair.REPLACE, repair_share=1)) == ["a"]
 
 
+def test_an_idle_node_that_is_removed_is_repaired_only_while_it_is_sick_and_within_the_share() -> None:
+    cordoned = {"cordoned_by": CordonedBy.US, "cordoned_for": "retire-1", "idle_since": NOW, "pods": ()}
+    action = {"open_action": a_removal("a", from_count=2)}
+    begun = sick("b", cordoned_by=CordonedBy.US, cordoned_for="repair")
+    assert repaired(sick("a", **cordoned), sick("b"), **action) == ["a"]
+    assert repaired(sick("a", **cordoned), begun, **action) == ["b"]
+    assert repaired(sick("a", **{**cordoned, "sick": ""}), **action) == []
+
+
 def test_idle_nodes_are_repaired_before_busy_ones_and_the_longest_sick_first() -> None:
     nodes = [sick("a", 60), sick("b", 120), a_node("c", sick=XID, sick_since=NOW - 20 * MINUTE)]
     for share, names in ((0.2, ["c"]), (0.67, ["b", "c"])):
