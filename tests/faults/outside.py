@@ -15,6 +15,7 @@ from receiver.core.model.actions import Action, Because
 from receiver.core.model.model import ON_ITS_WAY, Stage
 from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.ports import WontWork
+from receiver.replay.world.claims import SLICE
 from receiver.replay.world.objects import VM, WorldPod
 from receiver.replay.world.scheduler import selects
 from receiver.step.reconcile import Stepped
@@ -269,7 +270,9 @@ class Outside:
     def _disproves(self, stepped: Stepped) -> None:
         truth, world = self._truth, self._truth.world
         usable = {n.instance for state in stepped.facts.pools for n in state.nodes if n.stage is Stage.USABLE}
-        nodes = [node for node in world.nodes.values() if node.instance in usable]
+        slices = [one["spec"] for one in world.claims.objects[SLICE].values()]
+        tainted = {s["nodeName"] for s in slices if any(device.get("taints") for device in s.get("devices") or ())}
+        nodes = [n for n in world.nodes.values() if n.instance in usable and n.name not in tainted]
         waiting = {f"{p.namespace}/{p.name}": p for p in truth.waiting() if p.gang is None and not p.claims}
         for misfit in stepped.assignment.misfits:
             pod = waiting.get(misfit.workload.key)
