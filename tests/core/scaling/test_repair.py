@@ -87,8 +87,8 @@ def test_what_is_begun_goes_on_while_the_pool_may_not_grow() -> None:
 
 
 def test_an_idle_node_that_is_removed_is_repaired_only_while_it_is_sick_and_within_the_share() -> None:
-    cordoned = {"cordoned_by": CordonedBy.US, "cordoned_for": "retire-1", "idle_since": NOW, "pods": ()}
-    action = {"open_action": a_removal("a", from_count=2)}
+    cordoned: dict[str, Any] = {"cordoned_by": CordonedBy.US, "cordoned_for": "retire-1", "idle_since": NOW, "pods": ()}
+    action: dict[str, Any] = {"open_action": a_removal("a", from_count=2)}
     begun = sick("b", cordoned_by=CordonedBy.US, cordoned_for="repair")
     assert repaired(sick("a", **cordoned), sick("b"), **action) == ["a"]
     assert repaired(sick("a", **cordoned), begun, **action) == ["b"]
