@@ -214,7 +214,7 @@ def _retire(
         raise WontWork("nodes are removed only with access to Kubernetes", code="no_kubernetes")
     nodes = {n.instance: n for n in state.nodes}
     early = _too_early(action, now)
-    if early and action.last_error.startswith(f"{NO_ANSWER}: "):  # another call would hang too, and hold other pools up
+    if early and action.last_error.startswith(f"{NO_ANSWER}: "):  # another call would hang too, and delay other pools
         return Progress(action=action, again_at=action.retry_at)
     untouched = not any(v.stage in (VictimStage.DELETED, VictimStage.GONE) for v in action.victims)
     if untouched and state.required > action.from_count:

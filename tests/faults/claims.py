@@ -200,8 +200,8 @@ class ClaimsHappen:
 
 
 def heal(world: World) -> None:
-    """Somebody repairs what is not sick for good, the sick devices of nodes that other pods keep, and those that evict
-    pods whose successors come back to the same claim, for ever."""
+    """Repair devices that are not sick for good, those of nodes that other pods keep, and those from which pods are
+    evicted again and again because their replacements use the same claim."""
     kept = {pod.node for pod in world.active_pods.values() if pod.node and not pod.requests}
     claimed = {(r["pool"], r["device"]) for one in world.claims.objects[CLAIM].values() for r in results_of(one)}
     for spec in [one["spec"] for one in world.claims.objects[SLICE].values()]:

@@ -19,7 +19,7 @@ FOR_PEOPLE = ("messages", "usage", "picture", "log", "publish")
 
 
 def in_place_of(real: Function, make: Callable[[Function], Function]) -> Function:
-    """What *make* makes of *real*, in which `tests.step.failures.planting` still finds it."""
+    """Return what *make* makes of *real*; `tests.step.failures.planting` still finds *real* in it."""
     return wraps(real)(make(real))
 
 

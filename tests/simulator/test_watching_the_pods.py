@@ -58,7 +58,7 @@ class Watched:
 def watched(sim: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     monkeypatch.setattr("receiver.adapters.kubernetes.api.HANGS_AFTER", 0.2)
     monkeypatch.setattr("receiver.adapters.kubernetes.reflector.LONGEST_BACKOFF_SECONDS", 0.05)
-    before = set(threading.enumerate())  # other tests of this process may have some that still end
+    before = set(threading.enumerate())  # those of other tests in this process may not have ended yet
     cluster = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60))
     scene = Watched(sim, cluster)
     cluster.look()

@@ -21,8 +21,8 @@ from receiver.ports import TryLater, WontWork
 VARIABLE = "GPU_AUTOSCALER_DATABASE_URL"
 EXAMPLES = "sqlite:////var/lib/gpu-autoscaler/store.db or postgresql://user:password@host:5432/database"
 POOL_SIZE, OVERFLOW = 12, 4  # the loop, the courier, deliveries and pages; more callers queue for a moment
-# The connection that was used last is used next. In turns, each of them would fill caches of pages and statements.
-FEW_AT_WORK: dict[str, Any] = {"pool_use_lifo": True}
+# Reuse the connection that was returned last: used in turns, every one of them would fill its caches.
+LAST_USED_FIRST: dict[str, Any] = {"pool_use_lifo": True}
 POSTGRES: dict[str, str | int] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -88,7 +88,7 @@ def connect(url: URL, lock_wait: float, answers_within: float) -> Engine:
     """Return the engine of *url*, which waits *lock_wait* seconds for a lock or a free connection, and
     *answers_within* seconds for a PostgreSQL server that does not answer."""
     if not is_sqlite(url):
-        sizes = {"pool_size": POOL_SIZE, "max_overflow": OVERFLOW, "pool_timeout": lock_wait, **FEW_AT_WORK}
+        sizes = {"pool_size": POOL_SIZE, "max_overflow": OVERFLOW, "pool_timeout": lock_wait, **LAST_USED_FIRST}
         engine = create_engine(url, pool_pre_ping=True, connect_args=postgres_arguments(url), **sizes)
         limit_answers(engine, answers_within)
         return engine
@@ -100,7 +100,7 @@ def connect(url: URL, lock_wait: float, answers_within: float) -> Engine:
         max_overflow=0 if one else OVERFLOW,
         pool_timeout=lock_wait,
         connect_args={"timeout": lock_wait, "check_same_thread": False},
-        **FEW_AT_WORK,
+        **LAST_USED_FIRST,
     )
     _durable_sqlite(engine)
     return engine

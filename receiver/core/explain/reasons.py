@@ -150,10 +150,10 @@ def within_maximum(reason: Reason, case: Case) -> Said:
 
 
 def within_limits(reason: Reason, _case: Case) -> Said:
-    limits, hour = reason.because, "wait at most an hour, or raise limits"
+    limits, hour = reason.because, "wait at most an hour, or raise"
     removals, growth, gpus = limits.max_removals_per_hour, limits.max_growth_per_hour, limits.max_gpus
     if removals is not None:
-        higher = f"{hour}.max_removals_per_hour (now {removals})"
+        higher = f"{hour} limits.max_removals_per_hour (now {removals})"
         return f"limits.max_removals_per_hour ({some(removals, 'node')} per hour) is used up", [(higher, None)]
     changes: list[tuple[str, datetime | None]] = []
     either = growth is not None and gpus is not None
@@ -162,7 +162,7 @@ def within_limits(reason: Reason, _case: Case) -> Said:
         said.append(f"limits.max_gpus ({some(gpus, 'GPU')})")
     if growth is not None:
         said.append(f"limits.max_growth_per_hour ({some(growth, 'node')} per hour)")
-        raised = f"{hour}.max_growth_per_hour (now {growth})"
+        raised = f"{hour} limits.max_growth_per_hour (now {growth})"
         changes.append((f"if max_growth_per_hour is used up: {raised}" if either else raised, None))
     if gpus is not None:
         raised = f"raise limits.max_gpus (now {gpus}), or remove nodes of any pool"

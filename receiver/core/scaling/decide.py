@@ -84,8 +84,8 @@ def _sized(case: Case) -> tuple[Case, Removable, list[Reason]]:
 
 
 def _growth_is_held(case: Case, sources: Sequence[Reason]) -> bool:
-    """True when a pool with sick nodes wants to grow, and not only its open action keeps it from that: the sick nodes
-    may be what uses its maximum, limits or budget up."""
+    """True when a pool with sick nodes wants to grow and something else than its open action prevents all of it: the
+    sick nodes may be what uses up its maximum, limits or budget."""
     if not (sources and sources[-1].target > case.present and any(n.sick for n in case.state.living)):
         return False
     others = [guardrail for guardrail in GUARDRAILS if guardrail is not one_change_at_a_time]

@@ -40,7 +40,7 @@ class Case:
     empty: int = 0  # nodes that may be removed and run nothing, the dead ones included
     going: int = 0  # all nodes that may be removed
     unapproved: tuple[Node, ...] = ()  # the last of these, which still need an approval
-    growth_held: bool = False  # what waits cannot be bought now: sick nodes need not wait for it
+    growth_held: bool = False  # growth is wanted and cannot come now: sick nodes do not wait for it
 
     @property
     def present(self) -> int:

@@ -95,6 +95,20 @@ def test_an_idle_node_that_is_removed_is_repaired_only_while_it_is_sick_and_with
     assert repaired(sick("a", **{**cordoned, "sick": ""}), **action) == []
 
 
+def test_a_repair_whose_removal_is_under_way_needs_no_room_and_no_money_for_the_replacement() -> None:
+    going: dict[str, Any] = {"cordoned_by": CordonedBy.US, "cordoned_for": "retire-1", "idle_since": NOW, "pods": ()}
+    state: dict[str, Any] = {"open_action": a_removal("a")}
+    held = Backoff(failures=1, until=NOW + HOUR, reason="internal")
+    assert repaired(sick("a", **going), **state, backoff=held) == ["a"]
+    policy = a_policy(REPLACED, budget=Budget(monthly_usd=Decimal(10)))
+    for node, repairs in ((sick("a", **going), {"i-a"}), (sick("a"), set())):
+        found = facts(
+            a_state(node, required=1, **(state if repairs else {})), spend=Spend(month="2026-11", usd=Decimal("9.5"))
+        )
+        assignment, _ = run(found, policy, explained_by=None)
+        assert assignment.pools[REPLACED.id].repairs == repairs
+
+
 def test_idle_nodes_are_repaired_before_busy_ones_and_the_longest_sick_first() -> None:
     nodes = [sick("a", 60), sick("b", 120), a_node("c", sick=XID, sick_since=NOW - 20 * MINUTE)]
     for share, names in ((0.2, ["c"]), (0.67, ["b", "c"])):

@@ -5,7 +5,7 @@ The world is the simulator's, over HTTP: its scheduler allocates claims by the r
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -367,17 +367,23 @@ def test_a_new_node_whose_devices_are_tainted_buys_no_second_one(begin: Begin) -
     assert "does not tolerate their taints" in events(life, "train")[-1]
 
 
-def test_a_taint_that_comes_to_a_new_node_at_work_says_nothing_of_the_next_one(begin: Begin) -> None:
+@pytest.mark.parametrize(("after", "nodes"), [(20 * SECOND, 1), (3 * MINUTE, 2)], ids=["new", "at work for minutes"])
+def test_a_taint_says_something_of_the_next_node_only_if_it_comes_with_a_new_one(
+    begin: Begin, after: timedelta, nodes: int
+) -> None:
     life = begin(gpus(1))
     put(life, "resourceclaimtemplates", "one", request())
     submit(life, "first", template="one")
     life.pass_time(SECOND)
-    life.run(6 * MINUTE)
+    while not any(n.stage is Stage.USABLE for n in life.step().facts.pool(POOL).nodes):
+        life.pass_time(5 * SECOND)
+        assert life.now < START + 10 * MINUTE
+    life.run(after, tick=10 * SECOND)
     [node] = life.world.nodes
     life.world.taint_device(node, "gpu-0", {"key": "example.com/burn-in", "effect": "NoSchedule"})
     submit(life, "second", template="one")
     life.run(2 * MINUTE)
-    assert bought(life) == 2
+    assert bought(life) == nodes
 
 
 def test_a_node_whose_driver_starts_again_stays(begin: Begin) -> None:
