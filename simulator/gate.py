@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 KEPT = 100_000
+MET = "gpu-autoscaler.met"  # key of a WSGI environment: a list of the faults that the call met
 HTML = "<html><head><title>{0}</title></head><body><center><h1>{0}</h1></center><hr>nginx</body></html>"
 
 
@@ -82,6 +83,7 @@ class Gate:
         fault = self._faults.take(face, request.method, request.full_path.rstrip("?"))
         if fault is not None:
             entry["fault"] = fault.kind
+            environ.setdefault(MET, []).append(fault.kind)
             return self._met(fault, face, environ, start_response, entry)
 
         def started(status: str, *rest: Any) -> Any:

@@ -11,6 +11,7 @@ from receiver.adapters.kubernetes.cel import Selectors
 from receiver.core.model.actions import Change
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.overrides import Override
+from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.core.notices.people_notices import was_set
@@ -114,6 +115,7 @@ class Life:
     promised: OpenPromises = field(default_factory=OpenPromises)
     file: ConfigurationFile = field(default_factory=ConfigurationFile)
     join: DeviceJoin = field(default_factory=lambda: DeviceJoin(Selectors()))
+    waited: dict[str, Pod] = field(default_factory=dict)
     wrap_cloud: Any = None
     wrap_cluster: Any = None
     _beat_at: datetime | None = None
@@ -143,6 +145,7 @@ class Life:
             sizes=self.cloud,
             file=lambda: self.file,
             join=self.join,
+            waited=self.waited,
         )
 
     @property

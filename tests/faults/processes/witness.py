@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from io import BytesIO
+from math import inf
 from typing import TYPE_CHECKING
 
 from werkzeug.test import run_wsgi_app
@@ -13,7 +14,7 @@ from werkzeug.wrappers import Request, Response
 
 from receiver.ports import CORDON_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, STOP_ANNOTATION
 from receiver.replay.world.objects import VM, WorldPod
-from simulator.gate import face_of
+from simulator.gate import MET, face_of
 from simulator.server import Simulator
 from simulator.world import World
 from tests.faults.processes.schedule import PoolPlan, Schedule
@@ -54,6 +55,7 @@ class Witness:
         self._listed_since: float | None = None  # since the API server is back (0: not listed yet), None: it is watched
         self._waiting: list[WorldPod] = []  # when all pods were last listed
         self._lately: list[tuple[float, list[WorldPod]]] = []  # who waited at each request since: a watch brings it
+        self._failed_at = -inf  # when (monotonic) Kubernetes last did not answer a read
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         request = Request(environ)
@@ -71,6 +73,14 @@ class Witness:
                     self._read(request, world)
                 elif not request.path.startswith(ASKS_ITSELF):
                     self._written(request, body, world)
+        met = environ.setdefault(MET, [])
+        try:
+            return self._answer(request, environ, start_response)
+        finally:
+            if met and face == "kubernetes" and request.method == "GET":
+                self._failed_at = time.monotonic()
+
+    def _answer(self, request: Request, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         of_one_node = "spec.nodeName" in request.args.get("fieldSelector", "")  # the last look, which is a quorum read
         if (
             request.method == "GET"
@@ -217,7 +227,12 @@ class Witness:
     def _asked_twice(self, what: str, plan: PoolPlan, new: int, living: Iterable[VM], world: World) -> None:
         """Each node on its way and each new one is for a pod of its own, or for the floor."""
         seen = {p.uid: p for pods in (self._waiting, *(pods for _, pods in self._lately)) for p in pods}
-        mine = [p for p in seen.values() if p.node_selector.get("tier") == plan.name]
+        unselected = time.monotonic() - self._failed_at < A_STEP  # kube-state-metrics shows no node selectors
+        mine = [
+            p
+            for p in seen.values()
+            if p.node_selector.get("tier") == plan.name or (unselected and max(p.requests.values()) <= plan.gpus)
+        ]
         each = min(plan.gpus // n for p in mine for n in p.requests.values()) if mine else 1
         living = list(living)
         coming = sum(

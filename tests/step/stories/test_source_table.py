@@ -185,3 +185,19 @@ def test_demand_is_not_counted_twice_when_kubernetes_falls_silent_while_its_node
     life.cluster.fail_always(SILENT)
     life.run(30 * MINUTE, tick=20 * SECOND)
     assert len(life.writes("resize")) == 1
+
+
+@pytest.mark.parametrize(
+    "asks", [{"node_selector": {"tier": "of nobody"}}, {"pods": 9, "gang": True}], ids=["node selector", "gang"]
+)
+def test_a_pod_that_no_pool_can_hold_buys_nothing_when_kubernetes_falls_silent(
+    store: Store, asks: dict[str, Any]
+) -> None:
+    """kube-state-metrics shows neither its node selector nor its gang."""
+    life = idle_nodes(store, 0)
+    life.submit(a_job(**asks))
+    life.run(30 * SECOND)
+    life.cluster.fail_always(SILENT)
+    life.run(10 * MINUTE)
+    assert life.steps[-1].facts.waiting
+    assert life.required() == 0
