@@ -30,7 +30,7 @@ def main() -> int:
     found, stopped = [], ""
     folder = tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True)
     with folder as name, staged(schedule, Path(name), CLOUD, CONFIG) as stage:
-        soak = Soak(stage, result, say, rate=asked.rate, every=asked.every, out=asked.out)
+        soak = Soak(stage, result, say, rate=asked.rate, every=asked.every, past=asked.past, out=asked.out)
         try:
             with signals_end_the_block():
                 found = soak.soak()
@@ -65,6 +65,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--hours", type=float, default=2.0, help="how long, by the machine's clock")
     parser.add_argument("--rate", type=float, default=RATE, help="how many times as fast the world's clock runs")
     parser.add_argument("--every", type=float, default=60.0, help="seconds between two samples")
+    parser.add_argument("--past", type=float, default=30.0, help="days of past that its store gets (0: none)")
     parser.add_argument("--seed", type=int, default=1, help="other work and faults")
     parser.add_argument("--out", type=Path, help="write every sample to this CSV file")
     return parser.parse_args()

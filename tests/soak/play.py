@@ -12,19 +12,23 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import requests
 
 from tests.e2e.receivers import OPERATOR_TOKEN
+from tests.e2e.waiting import until
 from tests.faults.processes.clocks import MovedClock
-from tests.faults.processes.play import Playing, Result
+from tests.faults.processes.play import STARTS_WITHIN, Playing, Result
 from tests.faults.processes.schedule import Event, Maker, PoolPlan, Schedule
 from tests.faults.processes.stage import Stage
 from tests.soak import figures
 from tests.soak.figures import Sample
+from tests.soak.past import lay
 
 HOUR, DAY = 3600.0, 86400.0
 RATE = 24.0  # an hour of the machine is a day of the world
@@ -34,10 +38,12 @@ QUIET_EVERY = 8  # chapters: one without work, in which pools shrink
 LONGER = 60  # jobs run for minutes instead of seconds
 LEFT_OUT = {"end", "line", "clock", "skip", "cut", "away"}  # the process lives on, time passes evenly, no PostgreSQL
 TURNS_CLOCK_EVERY, READS_EVERY = 0.1, 15.0  # seconds of the machine
+LIVED = 10  # chapters after which they are laid behind the store again and again, as its past
+AT_ONCE = 40  # reads at the beginning: more than the server has threads, so that it has started all of them
 PAGES = ("/", "/costs", "/sources", "/metrics", "/api/v1/pools", "/api/v1/decisions?limit=50", "/api/v1/actions")
 SEEN_FOR = 60.0  # a step on a busy machine, from the look at the pods to the PUT for them
 PATIENCE = 600.0  # seconds of the machine: the oldest that an open action or an unconsidered delivery may become
-BUDGET_USD = 20_000
+BUDGET_USD = 60_000
 POOLS = (
     PoolPlan(
         name="l40s", id="5f3c0000-0000-4000-8000-000000000000", gpus=1, max_nodes=6, min_nodes=0, count=1, usd=1.29
@@ -120,11 +126,19 @@ class Soak(Playing):
     also after Ctrl-C."""
 
     def __init__(
-        self, stage: Stage, result: Result, say: Callable[[str], None], *, rate: float, every: float, out: Path | None
+        self,
+        stage: Stage,
+        result: Result,
+        say: Callable[[str], None],
+        *,
+        rate: float,
+        every: float,
+        past: float,
+        out: Path | None,
     ) -> None:
         super().__init__(stage, result, None)
         stage.witness.seen_for = SEEN_FOR
-        self._print, self._rate, self._every, self._out = say, rate, every, out
+        self._print, self._rate, self._every, self._past, self._out = say, rate, every, past, out
         self.samples: list[Sample] = []
         self._sampled_at = self._read_at = self._calmed_at = 0.0
         self._ended = False
@@ -144,6 +158,8 @@ class Soak(Playing):
     def _look(self) -> None:
         super()._look()
         now = time.monotonic()
+        if self._past and now - self._began > LIVED * CHAPTER:
+            self._lay_past()
         if now - self._calmed_at > CHAPTER and (now - self._began) % CHAPTER > CHAPTER * TROUBLED:
             self._calmed_at = now
             self._happenings.calm()
@@ -158,6 +174,23 @@ class Soak(Playing):
             if violation not in self.violations:
                 self._print(f"  VIOLATION {violation}")
             self.violations[violation] = None
+
+    def _lay_past(self) -> None:
+        """Stop the server, give its store a past, start it again, and begin to measure."""
+        days, self._past = self._past, 0.0
+        receiver = self._stage.receiver
+        receiver.terminate(STARTS_WITHIN)
+        span = timedelta(minutes=self._passed() // 60 + 2)  # whole minutes, as samples are
+        written = lay(receiver.environ["GPU_AUTOSCALER_DATABASE_URL"], span, days)
+        self._print(
+            f"{days:g} days of past: {sum(written.values()):,} rows, {receiver.store.stat().st_size / 1e6:.0f} MB"
+        )
+        receiver.start(forked=False)
+        until(lambda: self._started(receiver), "a first step", STARTS_WITHIN)
+        with ThreadPoolExecutor(AT_ONCE) as readers:
+            list(readers.map(receiver.get, ["/costs"] * AT_ONCE))
+        self.samples.clear()
+        self._worker, self._counted = 0, (0.0, 0.0, 0.0)
 
     def _found(self) -> list[str]:
         """What ends it: nothing does before its time."""

@@ -1,5 +1,7 @@
 """/costs and GET /api/v1/report: a month for people and for scripts."""
 
+from collections.abc import Sequence
+from datetime import datetime
 from decimal import Decimal
 from html.parser import HTMLParser
 from typing import Any
@@ -7,10 +9,11 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Budget
 from receiver.core.model.usage import Owner
 from receiver.core.money.attribution import Watch
-from receiver.web.api.reports import standalone
+from receiver.web.api.reports import ONE_AT_A_TIME, standalone
 from tests.core.report.builders import AFTER, a_life, a_policy, a_usage, at
 from tests.core.report.simulated import COUNTS, SimulatedMonth, a_month
 from tests.web.builders import Bench
@@ -204,3 +207,21 @@ def test_a_team_with_an_allowance_has_a_report_before_its_first_workload() -> No
 def test_what_was_counted_of_a_unit_comes_from_the_store(client: FlaskClient) -> None:
     found = {unit["name"]: unit["count"] for unit in document(client)["units"]}
     assert found == {**COUNTS, "experiment": None}
+
+
+@pytest.mark.parametrize(
+    "path", ["/costs", "/api/v1/costs", "/api/v1/report", "/api/v1/report?format=focus"], ids=lambda path: path
+)
+def test_one_report_is_made_at_a_time(path: str) -> None:
+    """Sixteen at once, of a month with ten thousand workloads, took a gigabyte: the container has half."""
+    held: list[bool] = []
+
+    class Watched(FakeStore):
+        def node_lives(self, since: datetime) -> Sequence[NodeLife]:
+            held.append(ONE_AT_A_TIME.locked())
+            return super().node_lives(since)
+
+    assert Bench(store=Watched()).client().get(path).status_code == 200
+    assert held
+    assert all(held)
+    assert not ONE_AT_A_TIME.locked()

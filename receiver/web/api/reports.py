@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from threading import Lock
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, render_template, request
@@ -23,6 +24,7 @@ from receiver.web.pages.show import alone
 from receiver.web.parts import WebParts
 
 HOUR = 3600.0  # seconds
+ONE_AT_A_TIME = Lock()  # the report of a busy month takes tens of MB while it is made, and there are many threads
 
 
 def add_report(routes: Blueprint, parts: WebParts) -> None:
@@ -32,9 +34,11 @@ def add_report(routes: Blueprint, parts: WebParts) -> None:
     def report() -> Response:
         match request.args.get("format", "json"):
             case "json":
-                return jsonify(_asked_for(parts))
+                with ONE_AT_A_TIME:
+                    return jsonify(_asked_for(parts))
             case "focus":
-                return Response(_charges(parts), mimetype="text/csv")
+                with ONE_AT_A_TIME:
+                    return Response(_charges(parts), mimetype="text/csv")
         raise invalid("format", "the format is unknown", "use json or focus")
 
     @routes.get("/costs")
@@ -44,7 +48,8 @@ def add_report(routes: Blueprint, parts: WebParts) -> None:
         if by not in known:
             remedy = f"use one of: {', '.join(known)}"
             raise Problem(400, "costs cannot be grouped by this", remedy, field="by", known=known)
-        found = costs_of(parts.store, parts.policy, month, now)
+        with ONE_AT_A_TIME:
+            found = costs_of(parts.store, parts.policy, month, now)
         until, began = min(now, month.end), min(parts.store.watched().values(), default=month.start)
         since = max(month.start, began)
         lines = [_line(line, burn(line.usd, since, until)) for line in told_by(found, By(by), parts.policy)]
@@ -56,7 +61,8 @@ def add_costs(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/costs")
     def costs() -> str:
-        shown = _shown(_asked_for(parts))
+        with ONE_AT_A_TIME:
+            shown = _shown(_asked_for(parts))
         return render_template("costs.html", layout="base.html", mode=parts.mode, now=parts.clock.now(), **shown)
 
 
