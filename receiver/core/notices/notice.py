@@ -231,6 +231,6 @@ def scale_up_event(decision: Decision, policy: Policy, promise: Promise, now: da
     pool = policy.pool(decision.pool)
     name, when = pool.name if pool else decision.pool, promise.sentence(now)
     said = f"GPU pool {name} grows from {decision.present} to {decision.target} nodes for pending GPU pods"
-    if when.startswith("starts "):
+    if promise.tells_start:
         return f"{said}. This pod {when}"
     return f"{said}. {when[:1].upper()}{when[1:]}" if when else said

@@ -49,6 +49,11 @@ class Promise:
         mine, theirs = self.starts_p90, other.starts_p90
         return theirs is not None and (mine is None or mine > theirs)
 
+    @property
+    def tells_start(self) -> bool:
+        """True when its sentence says when the work starts, False when it speaks of the nodes or says nothing."""
+        return self.starts_p90 is not None and (self.learnt or self.starts_p50 is None)
+
     def sentence(self, now: datetime) -> str:
         """``starts in 4 to 7 min (by 12:07 UTC)``; empty where the time is not known."""
         if self.starts_p90 is None:
