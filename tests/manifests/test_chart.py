@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.rules.files import ALERTS, run
 from tools.install_manifests import CHART, EXAMPLE, NotRendered, helm
 
 JSON = dict[str, Any]
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 SETS = {
     "observe": (),
     "act": ("mode=act",),
@@ -120,6 +122,18 @@ def test_further_variables_reach_the_pod_and_the_routes_can_be_left_out() -> Non
     [container] = the(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert container["env"][-1]["name"] == "GPU_AUTOSCALER_TEAM_NOTIFY_URLS"
     assert [o for o in objects if o["kind"] == "AlertmanagerConfig"] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "repeats", "groups"),
+    [((), timedelta(minutes=2), MINUTE), (("alertmanagerConfig=false",), 4 * HOUR, 5 * MINUTE)],
+    ids=["its routes", "routes of your own"],
+)
+def test_the_server_knows_the_intervals_of_the_routes_that_the_chart_installs(
+    values: tuple[str, ...], repeats: timedelta, groups: timedelta
+) -> None:
+    alertmanager = load_text(the(made(*values), "ConfigMap")["data"]["config.yaml"]).configuration.alertmanager
+    assert (alertmanager.repeat_interval, alertmanager.group_interval) == (repeats, groups)
 
 
 def test_a_new_pod_starts_for_a_key_that_needs_a_restart_and_for_no_other() -> None:

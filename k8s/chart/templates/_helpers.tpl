@@ -23,7 +23,13 @@ app.kubernetes.io/name: gpu-autoscaler
 {{- if not .Values.pools }}
 {{- fail "pools: name at least one GPU node pool, with name, civo_pool_id, size, resources and max_nodes" }}
 {{- end }}
-{{- $said := dict "mode" .Values.mode "prometheus" (dict "url" $prometheus) "alertmanager" (dict "urls" $alertmanagers) "pools" .Values.pools }}
+{{- $alertmanager := dict "urls" $alertmanagers }}
+{{- if and .Values.alertmanagerConfig (not $plain) }}
+{{- $route := .Files.Get "files/route.yaml" | fromYaml }}
+{{- $_ := set $alertmanager "repeat_interval" $route.repeatInterval }}
+{{- $_ := set $alertmanager "group_interval" (first $route.routes).groupInterval }}
+{{- end }}
+{{- $said := dict "mode" .Values.mode "prometheus" (dict "url" $prometheus) "alertmanager" $alertmanager "pools" .Values.pools }}
 {{- if .Values.publicUrl }}
 {{- $_ := set $said "public_url" (include "url" .) }}
 {{- end }}
