@@ -57,7 +57,7 @@ class Sources:
     """The sources of a step; None: not configured. *goes_on* is called before each is asked: a step that waits for one
     after the other is slow, not stuck. *file* tells what the last look at the configuration file found. *payload_life*
     is how long an alert counts after its last delivery where Alertmanager's API does not say what fires. *join* judges
-    claims of devices. *waited* are the pods that waited when Kubernetes last answered, by key."""
+    claims of devices. *waited* are the pods that waited when Kubernetes last answered, by namespace and name."""
 
     cloud: Cloud
     cluster: Cluster | None
@@ -70,7 +70,7 @@ class Sources:
     file: Callable[[], ConfigurationFile] = ConfigurationFile
     payload_life: timedelta = PAYLOAD_LIFE
     join: DeviceJoin = field(default_factory=DeviceJoin)
-    waited: dict[str, Pod] = field(default_factory=dict)
+    waited: dict[tuple[str, str], Pod] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,7 +367,7 @@ def _spend(
     )
 
 
-def _waiting(said: Answers, kubernetes: SourceState, waited: dict[str, Pod]) -> tuple[Pod, ...]:
+def _waiting(said: Answers, kubernetes: SourceState, waited: dict[tuple[str, str], Pod]) -> tuple[Pod, ...]:
     """Return the pods that may be demand: from Kubernetes, or as kube-state-metrics knows them when it cannot be asked.
 
     That is older by a scrape and an evaluation, so it is not used before Kubernetes has been silent for a while. It
@@ -376,11 +376,11 @@ def _waiting(said: Answers, kubernetes: SourceState, waited: dict[str, Pod]) -> 
     if said.cluster is not None:
         waiting = tuple(p for p in said.cluster.pods if p.phase is PodPhase.WAITING)
         waited.clear()
-        waited.update((p.key, p) for p in waiting)
+        waited.update(((p.namespace, p.name), p) for p in waiting)
         return waiting
     if kubernetes.configured and (kubernetes.since is None or said.at - kubernetes.since < SILENT_BEFORE_FALLBACK):
         return ()
-    return tuple(waited.get(p.key, p) for p in said.telemetry.waiting) if said.telemetry is not None else ()
+    return tuple(waited.get((p.namespace, p.name), p) for p in said.telemetry.waiting) if said.telemetry else ()
 
 
 def reconcile_charges(

@@ -115,7 +115,7 @@ class Life:
     promised: OpenPromises = field(default_factory=OpenPromises)
     file: ConfigurationFile = field(default_factory=ConfigurationFile)
     join: DeviceJoin = field(default_factory=lambda: DeviceJoin(Selectors()))
-    waited: dict[str, Pod] = field(default_factory=dict)
+    waited: dict[tuple[str, str], Pod] = field(default_factory=dict)
     wrap_cloud: Any = None
     wrap_cluster: Any = None
     _beat_at: datetime | None = None
