@@ -9,13 +9,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from receiver.adapters.store.sql_store import LIVES_KEPT
+from tests.soak.past import NAMES
+
 WARM_UP = 0.2  # of the samples: caches fill, libraries are imported, the first nodes come
 FEWEST, SHORTEST = 10, 0.5  # samples after the warm-up, and hours of the machine, without which nothing is judged
 CERTAIN = 3.0  # standard errors by which a slope differs from 0
 HALF_MORE = 1.5
 DAYS_AHEAD = 30.0  # simulated
-YEARS_OF_STORE = 400.0  # simulated days: the longest time for which the store keeps a row
-MOST_BYTES = 4e9  # that the store may come to in that time
+LONG, SHORT = 400.0, 90.0  # simulated days for which the store keeps rows at most, and most of its bytes
+MOST = 2000.0  # MB that each of the two kinds may come to in that time
+KEPT_LONG = frozenset(table.name for table, (_, kept) in NAMES.items() if kept == LIVES_KEPT)
+PAGES = (  # bytes by table, its indexes included
+    "SELECT m.tbl_name, sum(d.pgsize) FROM dbstat AS d JOIN sqlite_master AS m ON m.name = d.name"
+    " WHERE d.aggregate = 1 GROUP BY m.tbl_name"
+)
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -28,12 +36,14 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measured value. *factor* is how many times its level (of a sum: its pace) after the warm-up it may reach."""
+    """A measured value. *factor* is how many times its level (of a sum: its pace) after the warm-up it may reach.
+    *kept* is for how many days the store keeps what it adds up to (0: not in the store)."""
 
     unit: str
     kind: Kind = Kind.LEVEL
     factor: float = HALF_MORE
     slack: float = 0.0  # that a level may rise in any case
+    kept: float = 0.0
 
 
 FIGURES: Mapping[str, Figure] = {
@@ -44,6 +54,8 @@ FIGURES: Mapping[str, Figure] = {
     "step CPU": Figure("ms", slack=20),
     "overview": Figure("ms", factor=3.0, slack=100),
     "database": Figure("MB", Kind.SUM, factor=2.0),
+    "of it, 400 days": Figure("MB", Kind.SUM, factor=3.0, kept=LONG),
+    "of it, 90 days": Figure("MB", Kind.SUM, factor=3.0, kept=SHORT),
     "log": Figure("MB", Kind.SUM, factor=2.0),
 }
 ROWS = Figure("rows", Kind.SUM, factor=3.0)
@@ -131,10 +143,8 @@ def _sum_grows(name: str, figure: Figure, warm: Sequence[Sample], surely: float)
     most = max(before, warm[middle].values[name] / max(warm[middle].days, 1e-9)) * figure.factor
     if surely > most > 0:
         return f"{surely:,.2f} a day, after {before:,.2f}"
-    reached = warm[-1].values[name] + surely * YEARS_OF_STORE
-    if name == "database" and reached * 1e6 > MOST_BYTES:
-        return f"{reached:,.0f} MB in {YEARS_OF_STORE:g} days"
-    return ""
+    reached = warm[-1].values[name] + surely * figure.kept
+    return f"{reached:,.0f} MB in {figure.kept:g} days" if figure.kept and reached > MOST else ""
 
 
 # --- reading
@@ -157,11 +167,15 @@ def cpu_seconds(pid: int) -> float:
 
 
 def of_store(store: Path) -> dict[str, float]:
-    """Return the size of an SQLite file with its write-ahead log, and the rows of each table. Raises sqlite3.Error."""
+    """Return the size of an SQLite file with its write-ahead log, how much of it is kept how long, and the rows of each
+    table. Raises sqlite3.Error."""
     files = [store, store.with_name(f"{store.name}-wal")]
     found = {"database": sum(f.stat().st_size for f in files if f.exists()) / 1e6}
     with contextlib.closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=10)) as connection:
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
+        sizes = connection.execute(PAGES).fetchall()
+        found["of it, 400 days"] = sum(size for table, size in sizes if table in KEPT_LONG) / 1e6
+        found["of it, 90 days"] = sum(size for table, size in sizes if table not in KEPT_LONG) / 1e6
         for (table,) in tables:
             ((rows,),) = connection.execute(f'SELECT count(*) FROM "{table}"').fetchall()
             if rows:

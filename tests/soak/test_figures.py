@@ -47,9 +47,11 @@ def test_a_log_that_grows_ever_faster_is_seen() -> None:
     assert "a day, after" in course("log", lambda m: 0.001 * m**2.5).grows
 
 
-def test_a_store_that_would_be_too_large_before_its_oldest_rows_are_deleted_is_seen() -> None:
-    assert course("database", lambda m: 0.1 * m).grows == ""
-    assert "in 400 days" in course("database", lambda m: 0.5 * m).grows
+def test_rows_that_would_be_too_many_before_the_oldest_are_deleted_are_seen() -> None:
+    assert course("of it, 400 days", lambda m: 0.05 * m).grows == ""
+    assert "in 400 days" in course("of it, 400 days", lambda m: 0.1 * m).grows
+    assert course("of it, 90 days", lambda m: 0.1 * m).grows == ""
+    assert "in 90 days" in course("of it, 90 days", lambda m: 0.5 * m).grows
 
 
 def test_a_soak_that_was_stopped_early_is_not_judged() -> None:
@@ -81,6 +83,7 @@ def test_a_store_is_read_with_the_rows_of_every_table_that_has_any(tmp_path: Pat
     open_store(migrated(tmp_path / "ledger.db")).close()
     found = figures.of_store(tmp_path / "ledger.db")
     assert found["database"] > 0
+    assert 0 < found["of it, 400 days"] < found["of it, 90 days"] < found["database"]
     assert found["rows of alembic_version"] == 1
 
 
