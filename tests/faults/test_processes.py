@@ -10,6 +10,7 @@ import requests
 
 from demo.plan import API_KEY
 from receiver.replay.world.objects import PodSpec
+from simulator.http_faults import HttpFault
 from tests.faults.planted import BUGS
 from tests.faults.processes.play import play
 from tests.faults.processes.schedule import Event, PoolPlan, Schedule, schedule
@@ -95,6 +96,23 @@ def test_a_put_that_must_not_be_is_seen(stage: Stage, count: int, seen: set[str]
     stage.clock.skip(120)
     _civo(stage, "PUT", "", count=count, region="LON1")
     assert {v.split(":")[0] for v in stage.witness.violations} == seen
+
+
+@pytest.mark.parametrize(("kubernetes", "seen"), [("answers", {"4 asked twice"}), ("failed", set())])
+def test_pods_of_another_pool_excuse_a_put_only_when_kubernetes_failed(
+    tmp_path: Path, kubernetes: str, seen: set[str]
+) -> None:
+    """kube-state-metrics, which is asked then, does not show which pool a pod selects."""
+    with staged(replace(ALONE, budget_usd=None, max_gpus=None), tmp_path) as stage:
+        with stage.cloud.moved() as world:
+            world.add_pod(
+                PodSpec(namespace="ml", name="p", requests={"nvidia.com/gpu": 2}, node_selector={"tier": "b"})
+            )
+        if kubernetes == "failed":
+            stage.cloud.faults.add(HttpFault(kind="not_json", face="kubernetes", status=200))
+        requests.get(f"{stage.cloud.url}/api/v1/pods", timeout=60)
+        _civo(stage, "PUT", "", count=2)
+        assert {v.split(":")[0] for v in stage.witness.violations} == seen
 
 
 def test_any_write_of_observe_mode_is_seen(tmp_path: Path) -> None:
