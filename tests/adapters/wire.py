@@ -10,6 +10,8 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
+from tests.e2e.waiting import until
+
 
 @contextmanager
 def hanging_server(path: str, method: str) -> Iterator[tuple[HTTPServer, list[str]]]:
@@ -30,6 +32,12 @@ def hanging_server(path: str, method: str) -> Iterator[tuple[HTTPServer, list[st
     finally:
         release.set()
         server.stop()
+
+
+def came(arrivals: list[str]) -> list[str]:
+    """Return *arrivals* when there is one: who asked may have given up before the server came to the request."""
+    until(lambda: arrivals, "a request")
+    return arrivals
 
 
 def unused_url() -> str:

@@ -10,7 +10,7 @@ from pytest_httpserver import HTTPServer
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.ports import TryLater, WontWork
 from tests.adapters.civo.answers import CLUSTER, CLUSTER_PATH, KEY, POOL, POOL_PATH, SECRETS, a_cloud, a_cluster
-from tests.adapters.wire import hanging_server, log_everything, said_by, unused_url
+from tests.adapters.wire import came, hanging_server, log_everything, said_by, unused_url
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_a_read_that_times_out_costs_its_timeout_only_once() -> None:
         with pytest.raises(TryLater) as caught:
             cloud.look()
         cloud.close()
-        assert arrivals == ["GET"]
+        assert came(arrivals) == ["GET"]
     assert caught.value.code == "timeout"
 
 

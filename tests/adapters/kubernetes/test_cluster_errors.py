@@ -11,7 +11,7 @@ from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import TryLater, WontWork
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node
-from tests.adapters.wire import hanging_server, log_everything, said_by, unused_url
+from tests.adapters.wire import came, hanging_server, log_everything, said_by, unused_url
 
 HALF_RIGHT = """
 current-context: x
@@ -84,7 +84,7 @@ def test_a_read_that_times_out_costs_its_timeout_only_once() -> None:
         with pytest.raises(TryLater) as caught:
             cluster.look()
         cluster.close()
-        assert arrivals == ["GET"]
+        assert came(arrivals) == ["GET"]
     assert caught.value.code == "timeout"
 
 
@@ -134,7 +134,7 @@ def test_a_write_that_times_out_is_sent_once(tmp_path: Path) -> None:
         with pytest.raises(TryLater) as caught:
             cluster.cordon("gpu-1", "action-7")
         cluster.close()
-        assert arrivals == ["PATCH"]
+        assert came(arrivals) == ["PATCH"]
     assert caught.value.code == "timeout"
 
 

@@ -13,7 +13,7 @@ from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.core.model.pods import PodPhase
 from receiver.ports import CORDON_ANNOTATION, MAY_WAIT, Did, TryLater, WontWork, WriterLostError
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
-from tests.adapters.wire import hanging_server, requests_sent
+from tests.adapters.wire import came, hanging_server, requests_sent
 
 NODE = f"{NODES}/gpu-1"
 EVICTION = "/api/v1/namespaces/ml/pods/{}/eviction"
@@ -331,7 +331,7 @@ def test_a_write_waits_for_less_than_a_read() -> None:
         with pytest.raises(TryLater) as caught:
             adapter.cordon("gpu-1", "action-7")
         adapter.close()
-    assert (caught.value.code, arrivals) == ("timeout", ["PATCH"])
+    assert (caught.value.code, came(arrivals)) == ("timeout", ["PATCH"])
 
 
 def a_gated_pod(*gates: str, **changes: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from receiver.adapters.monitoring.alertmanager import ALERTS, SILENCES, Alertman
 from receiver.core.model.signals import Matcher
 from receiver.ports import AlarmFacts, TryLater
 from receiver.ports.alert_payload import LONGEST_TEXT
-from tests.adapters.wire import hanging_server, unused_url
+from tests.adapters.wire import came, hanging_server, unused_url
 
 Look = Callable[..., AlarmFacts]
 
@@ -217,7 +217,7 @@ def test_a_peer_that_hangs_costs_its_timeout_only_once() -> None:
         with pytest.raises(TryLater) as caught:
             alarms.look()
         alarms.close()
-        assert arrivals == ["GET"]
+        assert came(arrivals) == ["GET"]
     assert caught.value.code == "timeout"
 
 

@@ -11,7 +11,7 @@ from werkzeug import Request, Response
 
 from receiver.adapters.monitoring.history import SCRAPED, Ask, PrometheusHistory, queries
 from receiver.ports import Past, TryLater
-from tests.adapters.wire import hanging_server, unused_url
+from tests.adapters.wire import came, hanging_server, unused_url
 
 RANGE = "/api/v1/query_range"
 SINCE = datetime(2026, 3, 1, tzinfo=UTC)
@@ -154,7 +154,7 @@ def test_a_prometheus_that_does_not_answer_in_time_is_told_so_at_once() -> None:
         with pytest.raises(TryLater, match="it did not answer in time"):
             ask(history)
         history.close()
-    assert len(arrivals) == 1
+    assert len(came(arrivals)) == 1
 
 
 def test_a_prometheus_that_is_not_there_is_told_without_its_credentials() -> None:

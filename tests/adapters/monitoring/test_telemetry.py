@@ -23,7 +23,7 @@ from receiver.adapters.monitoring.prometheus import (
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.usage import Activity, Course, Sample
 from receiver.ports import TelemetryFacts, TryLater
-from tests.adapters.wire import hanging_server, unused_url
+from tests.adapters.wire import came, hanging_server, unused_url
 
 QUERY = "/api/v1/query"
 AT = 1_795_000_000.0
@@ -213,7 +213,7 @@ def test_courses_time_out_as_other_queries_do() -> None:
         with pytest.raises(TryLater) as caught:
             telemetry.courses(WINDOW)
         telemetry.close()
-        assert arrivals == ["GET"]
+        assert came(arrivals) == ["GET"]
     assert caught.value.code == "timeout"
 
 
@@ -305,7 +305,7 @@ def test_a_query_that_times_out_costs_its_timeout_only_once() -> None:
         with pytest.raises(TryLater) as caught:
             telemetry.look()
         telemetry.close()
-        assert arrivals == ["GET"]
+        assert came(arrivals) == ["GET"]
     assert caught.value.code == "timeout"
 
 
