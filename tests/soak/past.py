@@ -36,7 +36,7 @@ NAMES: Mapping[Table, tuple[tuple[str, ...], timedelta]] = {
 ENDS = ("gone_at", "ended_at", "closed_at", "sent_at", "considered_at")  # columns that are empty while a row is open
 
 
-def lay(url: str, span: timedelta, days: float) -> dict[str, int]:
+def add_past(url: str, span: timedelta, days: float) -> dict[str, int]:
     """Write *days* of past before the *span* that the store at *url* has; no server uses it. Returns the new rows by
     table."""
     engine = create_engine(url)

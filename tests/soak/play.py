@@ -28,7 +28,7 @@ from tests.faults.processes.schedule import Event, Maker, PoolPlan, Schedule
 from tests.faults.processes.stage import Stage
 from tests.soak import figures
 from tests.soak.figures import Sample
-from tests.soak.past import lay
+from tests.soak.past import add_past
 
 HOUR, DAY = 3600.0, 86400.0
 RATE = 24.0  # an hour of the machine is a day of the world
@@ -38,7 +38,7 @@ QUIET_EVERY = 8  # chapters: one without work, in which pools shrink
 LONGER = 60  # jobs run for minutes instead of seconds
 LEFT_OUT = {"end", "line", "clock", "skip", "cut", "away"}  # the process lives on, time passes evenly, no PostgreSQL
 TURNS_CLOCK_EVERY, READS_EVERY = 0.1, 15.0  # seconds of the machine
-LIVED = 10  # chapters after which they are laid behind the store again and again, as its past
+LIVED = 10  # chapters that are played before their rows are repeated backwards as the past of the store
 AT_ONCE = 40  # reads at the beginning: more than the server has threads, so that it has started all of them
 PAGES = ("/", "/costs", "/sources", "/metrics", "/api/v1/pools", "/api/v1/decisions?limit=50", "/api/v1/actions")
 SEEN_FOR = 60.0  # a step on a busy machine, from the look at the pods to the PUT for them
@@ -159,7 +159,7 @@ class Soak(Playing):
         super()._look()
         now = time.monotonic()
         if self._past and now - self._began > LIVED * CHAPTER:
-            self._lay_past()
+            self._add_past()
         if now - self._calmed_at > CHAPTER and (now - self._began) % CHAPTER > CHAPTER * TROUBLED:
             self._calmed_at = now
             self._happenings.calm()
@@ -175,13 +175,13 @@ class Soak(Playing):
                 self._print(f"  VIOLATION {violation}")
             self.violations[violation] = None
 
-    def _lay_past(self) -> None:
+    def _add_past(self) -> None:
         """Stop the server, give its store a past, start it again, and begin to measure."""
         days, self._past = self._past, 0.0
         receiver = self._stage.receiver
         receiver.terminate(STARTS_WITHIN)
         span = timedelta(minutes=self._passed() // 60 + 2)  # whole minutes, as samples are
-        written = lay(receiver.environ["GPU_AUTOSCALER_DATABASE_URL"], span, days)
+        written = add_past(receiver.environ["GPU_AUTOSCALER_DATABASE_URL"], span, days)
         self._print(
             f"{days:g} days of past: {sum(written.values()):,} rows, {receiver.store.stat().st_size / 1e6:.0f} MB"
         )

@@ -10,7 +10,7 @@ from receiver.adapters.store import open_store
 from receiver.adapters.store.sql_store import SqlStore
 from receiver.core.explain.samples import PoolSample
 from tests.adapters.store.builders import NOW, POOL, after, decision, life, migrated
-from tests.soak.past import lay
+from tests.soak.past import add_past
 
 MINUTE = NOW.replace(second=0, microsecond=0)
 NOTHING = dict.fromkeys(("required", "ready", "building", "busy", "idle", "unknown", "pending_gpus", "utilization"))
@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> Iterator[SqlStore]:
     young.keep_samples([PoolSample(pool=POOL, at=MINUTE, **NOTHING)], [], NOW)
     young.decided(decision(at=NOW))
     young.close()
-    lay(url, timedelta(days=1), days=10)
+    add_past(url, timedelta(days=1), days=10)
     old = open_store(url)
     yield old
     old.close()

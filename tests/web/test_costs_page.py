@@ -213,7 +213,7 @@ def test_what_was_counted_of_a_unit_comes_from_the_store(client: FlaskClient) ->
     "path", ["/costs", "/api/v1/costs", "/api/v1/report", "/api/v1/report?format=focus"], ids=lambda path: path
 )
 def test_one_report_is_made_at_a_time(path: str) -> None:
-    """Sixteen at once, of a month with ten thousand workloads, took a gigabyte: the container has half."""
+    """Sixteen at once, of a month with 6,000 workloads, took 1 GB: the container may use 512 MiB."""
     held: list[bool] = []
 
     class Watched(FakeStore):

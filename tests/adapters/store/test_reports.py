@@ -54,7 +54,8 @@ def test_what_held_growth_back_for_moneys_sake_is_read_from_decisions_with_the_l
         decision(at=after(minutes=1), reasons=(reason(),)),
         decision(at=after(minutes=2), reasons=(reason(), held)),
         decision(at=after(minutes=3), reasons=(reason(), replace(held, verdict=Verdict.NOTES))),
-        decision(at=after(minutes=4), reasons=(replace(held, verdict=Verdict.HOLDS),)),
+        decision(at=after(minutes=3, seconds=10), reasons=(replace(held, verdict=Verdict.HOLDS),)),
+        decision(at=after(minutes=4), reasons=(held,)),
     ]
     for each in said:
         store.decided(each)
@@ -62,6 +63,7 @@ def test_what_held_growth_back_for_moneys_sake_is_read_from_decisions_with_the_l
     assert found == (
         Spoke(pool=POOL, at=after(minutes=2), detail="within_budget: cluster budget hold"),
         Spoke(pool=POOL, at=after(minutes=3)),
+        Spoke(pool=POOL, at=after(minutes=3, seconds=10), detail="within_budget: cluster budget hold"),
     )
 
 

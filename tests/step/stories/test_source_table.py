@@ -188,16 +188,25 @@ def test_demand_is_not_counted_twice_when_kubernetes_falls_silent_while_its_node
 
 
 @pytest.mark.parametrize(
-    "asks", [{"node_selector": {"tier": "of nobody"}}, {"pods": 9, "gang": True}], ids=["node selector", "gang"]
+    "job", [{"node_selector": {"tier": "none"}}, {"pods": 9, "gang": True}], ids=["node selector", "gang"]
 )
 def test_a_pod_that_no_pool_can_hold_buys_nothing_when_kubernetes_falls_silent(
-    store: Store, asks: dict[str, Any]
+    store: Store, job: dict[str, Any]
 ) -> None:
     """kube-state-metrics shows neither its node selector nor its gang."""
     life = idle_nodes(store, 0)
-    life.submit(a_job(**asks))
+    life.submit(a_job(**job))
     life.run(30 * SECOND)
     life.cluster.fail_always(SILENT)
     life.run(10 * MINUTE)
     assert life.steps[-1].facts.waiting
     assert life.required() == 0
+
+
+def test_pods_that_wait_no_more_are_forgotten(store: Store) -> None:
+    life = idle_nodes(store, 0)
+    life.submit(a_job())
+    life.step()
+    assert life.waited
+    life.run(20 * MINUTE)
+    assert life.waited == {}
