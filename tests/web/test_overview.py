@@ -150,6 +150,15 @@ def test_the_pill_of_a_waiting_pod_is_in_words(state: str, said: str) -> None:
     assert f'<span class="chip {state}">{said}</span>' in html
 
 
+def test_a_backoff_that_has_ended_since_the_last_step_is_not_shown() -> None:
+    over, lasting = (a_wait("grow", "backoff", ago(seconds=s), "no stock", failures=1) for s in (1, -61))
+
+    assert "No growth" not in words(page(store=showing(pools=[a_pool(waits=[over])])))
+    assert "No growth: backoff, ends in 1 min After 1 failure: no stock" in words(
+        page(store=showing(pools=[a_pool(waits=[lasting])]))
+    )
+
+
 @pytest.mark.parametrize("path", ["/", "/pools/a100", "/decisions", "/decisions/42", "/sources", "/costs"])
 def test_no_page_shows_an_id_where_a_name_is_known(path: str) -> None:
     store = a_full_store()

@@ -109,8 +109,8 @@ def test_a_replica_that_waits_says_that_another_leads() -> None:
 
 def test_backoff_and_silence_are_told_with_their_reasons_folded() -> None:
     text = words(page())
-    assert "No growth: backoff after 3 failures, ends in 7 min Civo is out of stock" in text
-    assert "No removal of a100-0: backoff after 1 failure, ends in 12 min ml/web is protected" in text
+    assert "No growth: backoff, ends in 7 min After 3 failures: Civo is out of stock" in text
+    assert "No removal of a100-0: backoff, ends in 12 min After 1 failure: ml/web is protected" in text
     assert "Paused by a silence silenced in Alertmanager by night shift" in text
 
 

@@ -159,14 +159,16 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
         until, said = wording.moment(wait.until, seen.now), wording.named(wait.reason, seen.policy)
         reason = cut(said, LONGEST_REASON)
         if wait.kind is WaitKind.BACKOFF and wait.direction is Direction.GROW:
-            kind, short = SCARCE.get(shortage_of(wait.reason), (Cause.GROWTH_FAILED, reason))
+            scarce = SCARCE.get(shortage_of(wait.reason))
+            kind, short = scarce or (Cause.GROWTH_FAILED, "the last try failed")
             instead = instead_of(pool, wanted, seen.facts, seen.policy)
             doing = f"the next try is at {until}"
             if wanted.asking:
                 waits_for = f"{listed(instead)} can take the work" if instead else "no other pool can take the work"
                 doing = f"{doing}; meanwhile {waits_for}"
             level = seen.level("not_backing_off", pool=pool.id)
-            yield Concern(kind=kind, level=level, what=f"cannot grow: {short}", doing=doing)
+            why = "" if scarce else reason
+            yield Concern(kind=kind, level=level, what=f"cannot grow: {short}", why=why, doing=doing)
         elif wait.kind is WaitKind.BACKOFF:
             yield Concern(
                 kind=Cause.REMOVAL_STOPPED,

@@ -88,6 +88,13 @@ def test_a_pool_that_backs_off_says_why_and_when_it_is_tried_again() -> None:
     assert concern.doing == "the next try is at 12:07 UTC"
 
 
+def test_a_growth_that_failed_otherwise_keeps_its_reason_out_of_the_first_line() -> None:
+    failed = Backoff(failures=1, until=NOW + timedelta(minutes=7), reason="internal_error (Something went wrong)")
+    concern = the_one(facts(a_state(backoff=failed)))
+    assert (concern.kind, concern.what) == ("growth_failed", "cannot grow: the last try failed")
+    assert concern.why == "internal_error (Something went wrong)"
+
+
 def test_a_node_that_is_requested_and_not_listed_is_shown_when_its_time_is_over() -> None:
     assert found(facts(a_state(required=1, required_since=ago(4)))) == []
     [concern] = found(facts(a_state(required=1, required_since=ago(21))))
