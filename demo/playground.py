@@ -104,7 +104,7 @@ def keep(screen: Screen, stack: Stack, jobs: Iterable[tuple[float, dict[str, Any
         found = (stack.places.url(part) + path for path in paths)
         screen.line(f"  {what:<16} {next((url for url in found if answers(url)()), 'does not answer')}")
     screen.line(f"  {'operator token':<16} {OPERATOR_TOKEN}")
-    screen.line(f"  {'money':<16} USD {BUDGET_USD} a month; a paid hour lasts {stack.plan.granularity}")
+    screen.line(f"  {'money':<16} ${int(BUDGET_USD):,} a month; a paid hour lasts {stack.plan.granularity}")
     screen.line()
     for line in guide(stack.places.url):
         screen.line(line)

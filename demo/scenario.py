@@ -131,7 +131,7 @@ SHORTENED = (
     ("scrape, evaluation", "every 1 s"),
     ("Alertmanager", "group_wait 0 s as shipped, group_interval 5 s instead of 30 s"),
     ("tick, watch of pods", "60 s instead of 10 s, and off: within seconds only an alert can make a pool grow"),
-    ("budget", f"USD {BUDGET_USD} a month, growth is held from 80 % on"),
+    ("budget", f"${BUDGET_USD} a month, growth is held from 80 % on"),
 )
 
 

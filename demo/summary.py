@@ -215,11 +215,11 @@ def lines(summary: Summary) -> Iterator[str]:
         yield f"             {took}{growth.job:<8} {by}{about}"
     yield (
         f"paid       {summary.units} paid units of {UNIT_SECONDS} s for {summary.nodes} nodes: "
-        f"USD {summary.paid_usd:.2f} (the simulator's books)"
+        f"${summary.paid_usd:.2f} (the simulator's books)"
     )
     size = ", ".join(f"{count} {name}" for name, count in summary.peak.items())
     saved = 1 - summary.paid_usd / summary.always_on_usd if summary.always_on_usd else Decimal(0)
     yield (
         f"always on  pools of the peak size ({size}) for these {summary.lasted_seconds:.0f} s: "
-        f"USD {summary.always_on_usd:.2f}; {saved:.0%} less was paid"
+        f"${summary.always_on_usd:.2f}; {saved:.0%} less was paid"
     )

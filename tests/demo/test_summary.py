@@ -127,8 +127,8 @@ def test_the_lines_say_the_figures() -> None:
 
     assert "1 ran; from hand-in to start: p50 9.5 s, longest 9.5 s" in said
     assert "1.5 s  train    woken by delivery 2 (GpuPodsPending of l40s)" in said
-    assert "3 paid units of 60 s for 2 nodes: USD 0.06" in said
-    assert "(1 l40s) for these 70 s: USD 0.04" in said
+    assert "3 paid units of 60 s for 2 nodes: $0.06" in said
+    assert "(1 l40s) for these 70 s: $0.04" in said
 
 
 def test_every_message_that_the_demo_waits_for_is_one_that_is_sent_so() -> None:
