@@ -124,7 +124,7 @@ class SimulatedCluster(WorldCluster):
         return bool(self._keeps(pod)) or (pod.deletion_at is None and (protects(pod) or _hosts(pod)))
 
     def _returned(self, pod: WorldPod, cordoned_at: datetime | None) -> bool:
-        if pod.requests or not pod.owner_kind or cordoned_at is None or pod.created_at < cordoned_at:
+        if pod.requests or not pod.owner_kind or cordoned_at is None or pod.created_at <= cordoned_at:
             return False
         return tolerates_cordon(self._as_pod(pod))
 

@@ -213,7 +213,7 @@ def _returned(pod: SeenPod, cordoned_at: datetime | None) -> bool:
     """Whether the pod without a GPU came to its node after *cordoned_at* by tolerating the cordon, and another one like
     it would again. A pod that nothing controls is evicted: it cannot come back."""
     created = moment(pod.metadata.get("creationTimestamp"))
-    if cordoned_at is None or created is None or created < cordoned_at or pod.held or not pod.controller:
+    if cordoned_at is None or created is None or created <= cordoned_at or pod.held or not pod.controller:
         return False
     return any(tolerates(toleration, CORDON) for toleration in pod.tolerations)
 
