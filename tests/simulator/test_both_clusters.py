@@ -93,10 +93,11 @@ def test_a_pod_that_came_back_to_a_cordoned_node_goes_with_it(sim: Simulator, cl
     run_pod(sim, node, "agent", gpus=0, tolerations=everything)
     cluster.cordon(node, "action-7")
     cordoned = sim.world.now
+    sim.live.turn(timedelta(seconds=5))
     with pytest.raises(TryLater, match="leaving"):
         cluster.drain(node, cordoned_at=cordoned)
     sim.live.turn(timedelta(minutes=2))
-    assert [p.name for p in sim.world.pods_on(node) if p.namespace == "ml" and p.created_at >= cordoned]
+    assert [p.name for p in sim.world.pods_on(node) if p.namespace == "ml" and p.created_at > cordoned]
     assert cluster.drain(node, cordoned_at=cordoned).did is Did.DONE
 
 
@@ -115,6 +116,16 @@ def test_a_pod_that_tolerates_the_cordon_and_cannot_come_back_is_evicted(
     cordoned = sim.world.now
     alone: dict[str, Any] = {"owner_kind": "", "owner_name": "", "annotations": CONSENTS}
     run_pod(sim, node, "alone", gpus=0, tolerations=(Toleration(operator="Exists"),), **alone)
+    with pytest.raises(TryLater, match="leaving"):
+        cluster.drain(node, cordoned_at=cordoned)
+
+
+def test_a_pod_that_was_created_at_the_moment_of_the_cordon_is_evicted(
+    sim: Simulator, cluster: Cluster, node: str
+) -> None:
+    cluster.cordon(node, "action-7")
+    cordoned = sim.world.now
+    run_pod(sim, node, "agent", gpus=0, tolerations=(Toleration(operator="Exists"),))
     with pytest.raises(TryLater, match="leaving"):
         cluster.drain(node, cordoned_at=cordoned)
 
