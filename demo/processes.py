@@ -1,10 +1,12 @@
 """Processes that are started, waited for and stopped without a trace; each one's output goes to a file."""
 
+import fcntl
 import os
 import random
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,17 +25,34 @@ class NotStarted(Exception):
     """A part ended or stayed unready; the message ends with the last lines of its log."""
 
 
+_chosen: list[int] = []  # open files whose locks say which ports this process has chosen
+
+
 def free_port(taken: Sequence[int] = ()) -> int:
-    """Return a loopback port that is free now and not in *taken*. Raises OSError when there is none."""
+    """Return a loopback port that is free, not in *taken*, and chosen by no living process of this user.
+
+    A server is started there only later, so two processes would now and then choose the same. Raises OSError when
+    there is none.
+    """
+    folder = Path(tempfile.gettempdir()) / f"gpu-autoscaler-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
     for port in random.SystemRandom().sample(PORTS, 200):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in taken:
-            return port
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in taken and _choose(folder / str(port)):
+                return port
     raise OSError("no free port was found on the loopback address")
+
+
+def _choose(lock: Path) -> bool:
+    held = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(held)
+        return False
+    _chosen.append(held)
+    return True
 
 
 def answers(url: str) -> Callable[[], bool]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from demo.processes import NotStarted, Process, wait_until
+from demo import processes
+from demo.processes import NotStarted, Process, free_port, wait_until
 from demo.stack import signals_end_the_block, until_signalled
 
 PARENT = """
@@ -114,3 +115,14 @@ def test_a_command_that_is_told_to_stop_clears_up_and_says_by_which_signal() -> 
 
     assert until_signalled(main) == 128 + signal.SIGTERM
     assert cleared == ["up"]
+
+
+def test_a_port_is_chosen_once_while_whoever_chose_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+    monkeypatch.setattr(processes, "PORTS", range(31000, 31200))
+    monkeypatch.setattr(processes, "_chosen", held)
+    try:
+        assert len({free_port() for _ in range(100)}) == 100
+    finally:
+        for lock in held:
+            os.close(lock)
