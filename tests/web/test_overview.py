@@ -159,6 +159,12 @@ def test_a_backoff_that_has_ended_since_the_last_step_is_not_shown() -> None:
     )
 
 
+def test_a_backoff_whose_end_is_unknown_is_shown() -> None:
+    endless = {**a_wait("grow", "backoff", ago(minutes=1), "no stock"), "until": None}
+
+    assert "No growth: backoff, ends unknown no stock" in words(page(store=showing(pools=[a_pool(waits=[endless])])))
+
+
 @pytest.mark.parametrize("path", ["/", "/pools/a100", "/decisions", "/decisions/42", "/sources", "/costs"])
 def test_no_page_shows_an_id_where_a_name_is_known(path: str) -> None:
     store = a_full_store()

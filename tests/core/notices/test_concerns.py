@@ -85,6 +85,7 @@ def test_a_budget_past_a_line_says_what_that_stops() -> None:
 def test_a_pool_that_backs_off_says_why_and_when_it_is_tried_again() -> None:
     concern = the_one(facts(a_state(backoff=LATER)))
     assert (concern.kind, concern.what) == ("out_of_stock", "cannot grow: Civo has no GPU of its kind free")
+    assert concern.why == ""
     assert concern.doing == "the next try is at 12:07 UTC"
 
 
