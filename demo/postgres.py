@@ -6,9 +6,10 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from socket import socket
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from demo.processes import free_port
 
 
 def postgres_programs() -> Path | None:
@@ -26,9 +27,7 @@ class PostgresProcess:
 
     def __init__(self, programs: Path, folder: Path) -> None:
         """Make an empty cluster in *folder*; nothing listens yet."""
-        with socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         user: dict[str, Any] = {}
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             shutil.chown(folder, "postgres", "postgres")

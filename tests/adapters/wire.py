@@ -1,7 +1,6 @@
 """Servers that misbehave on purpose, and how to look for secrets in what an adapter says."""
 
 import logging
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
+from demo.processes import free_port
 from tests.e2e.waiting import until
 
 
@@ -21,7 +21,7 @@ def hanging_server(path: str, method: str) -> Iterator[tuple[HTTPServer, list[st
 
     def handler(request: Request) -> Response:
         arrivals.append(request.method)
-        release.wait(10)
+        release.wait(60)
         return Response("{}")
 
     server = HTTPServer(threaded=True)
@@ -42,9 +42,7 @@ def came(arrivals: list[str]) -> list[str]:
 
 def unused_url() -> str:
     """Return a loopback URL where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 def requests_sent(httpserver: HTTPServer, method: str) -> list[Request]:

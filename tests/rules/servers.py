@@ -1,7 +1,6 @@
 """Prometheus and Alertmanager as the checkout brings them, started for a test and stopped after it."""
 
 import json
-import socket
 import subprocess
 import time
 import urllib.request
@@ -10,20 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from demo.processes import free_port
 from tests.rules.files import binary
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager
 def running(name: str, log: Path, *arguments: str) -> Iterator[str]:
     """Start a server on a free loopback port, wait until it is ready, yield its URL, stop it."""
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     with log.open("w") as out:
         server = subprocess.Popen(
             [binary(name), f"--web.listen-address={address}", *arguments], stdout=out, stderr=subprocess.STDOUT

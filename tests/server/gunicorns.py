@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from demo.processes import free_port
 from tests.e2e.forked import Forked
 
 ROOT = Path(__file__).parents[2]
@@ -70,9 +71,7 @@ class Server:
 @contextmanager
 def serving(folder: Path, *, https: bool = False) -> Iterator[Server]:
     """Run gunicorn on a free loopback port until the block ends."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     notes, output = folder / "notes", folder / "output"
     environ = {**os.environ, "GPU_AUTOSCALER_LISTEN": f"127.0.0.1:{port}", "NOTES": str(notes), "HOME": "/nonexistent"}
     if https:
