@@ -382,8 +382,9 @@ class Cluster(WorkGate, Protocol):
         not yield means that no pod is evicted. No pod is evicted either while a PodDisruptionBudget protects one of
         them, or from a node that has lost our cordon for a removal (DIFFERS).
 
-        A pod that may be evicted, tolerates the cordon and was created after *cordoned_at* is a successor of an evicted
-        pod: evicting it too would only bring the next one, so it goes with the node.
+        A pod that may be evicted, tolerates the cordon and was created after *cordoned_at*, the latest moment at which
+        the cordon may have been made, is a successor of an evicted pod: evicting it too would only bring the next one,
+        so it goes with the node.
 
         Raises TryLater while a PodDisruptionBudget or a pod that is still terminating blocks it.
         """

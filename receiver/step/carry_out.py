@@ -36,6 +36,8 @@ POLL_DELETED = timedelta(seconds=5)
 SOON = timedelta(milliseconds=100)
 MAY_ARRIVE_FOR = timedelta(minutes=1)  # an unanswered request may still take effect; longer than Civo's timeout
 CORDON_SHOWS_WITHIN = timedelta(seconds=30)  # a list of Kubernetes may be older than that
+# A cordon is made some seconds after the start of its step, by a clock that may differ from the one of the API server.
+CORDON_MADE_WITHIN = timedelta(minutes=1)
 NO_ANSWER = "timeout"
 REFUSED = (RESCALING, "http_4")  # Civo answered: the request had no effect
 LEAD_LOST = (
@@ -412,7 +414,8 @@ def _drain(victim: Victim, node: Node, action: Action, hands: Hands, now: dateti
     assert hands.cluster is not None
     try:
         consenting, evicting = victim.because is Because.CONSOLIDATED, victim.because is Because.EVICTED
-        return hands.cluster.drain(node.name, consenting=consenting, evicting=evicting, cordoned_at=victim.since)
+        cordoned_at = victim.since and victim.since + CORDON_MADE_WITHIN
+        return hands.cluster.drain(node.name, consenting=consenting, evicting=evicting, cordoned_at=cordoned_at)
     except TryLater as error:
         if now - (victim.since or now) <= DRAIN_WITHIN:
             raise

@@ -24,6 +24,7 @@ class Outside:
 
     def __init__(self, *, leads: bool = True, pods: Sequence[Pod] = (), **answers: Answer) -> None:
         self.calls: list[str] = []
+        self.cordoned_at: datetime | None = None  # as the last drain was told
         self._leads = leads
         self._pods = pods
         self._answers = answers
@@ -51,6 +52,7 @@ class Outside:
         return self._answer("uncordon", node)
 
     def drain(self, node: str, *, consenting: bool, evicting: bool, cordoned_at: datetime | None) -> Receipt:
+        self.cordoned_at = cordoned_at
         of = "evicting" if evicting else "consenting" if consenting else "no GPU pods"
         return self._answer("drain", f"{node} {of}")
 

@@ -104,6 +104,12 @@ def test_pods_that_may_go_are_drained_and_their_node_is_deleted(because: Because
     assert one(progress).stage is VictimStage.DELETED
 
 
+def test_a_pod_that_came_within_a_minute_of_the_cordon_is_evicted_since_it_may_have_come_before() -> None:
+    outside = Outside()
+    goes_on(removal(victim(since=CORDONED_AT)), ours(), outside=outside)
+    assert outside.cordoned_at == CORDONED_AT + MINUTE
+
+
 def test_a_node_that_does_not_answer_is_not_drained() -> None:
     outside = Outside()
     goes_on(removal(victim(because=Because.STUCK)), ours(ready=False), outside=outside)
