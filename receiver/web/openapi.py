@@ -148,12 +148,12 @@ REQUESTS = (
             many=True, query=(_POOL, _LIMIT, _ENDED)),
     Request("overrides", "setOverride", "Set an override", api.OverrideDocument, (400, 413), body=api.OverrideAsked,
             status=201, **_POST),
-    Request("overrides/{number}", "override", "One override", api.OverrideDocument, (404,)),
-    Request("overrides/{number}", "endOverride", "End one before its time", api.OverrideDocument, (404,), query=(_WHO,),
+    Request("overrides/{override_id}", "override", "One override", api.OverrideDocument, (404,)),
+    Request("overrides/{override_id}", "endOverride", "End one before its time", api.OverrideDocument, (404,), query=(_WHO,),
             **_DELETE),
     Request("questions", "questions", "Approval requests, newest first", api.QuestionDocument, (400, 404), **_LISTS),
-    Request("questions/{number}", "question", "One of them", api.QuestionDocument, (404,)),
-    Request("questions/{number}", "answer", "Answer one", api.QuestionDocument, (400, 404, 409, 413),
+    Request("questions/{question_id}", "question", "One of them", api.QuestionDocument, (404,)),
+    Request("questions/{question_id}", "answer", "Answer one", api.QuestionDocument, (400, 404, 409, 413),
             body=api.AnswerAsked, **_POST),
     Request("budget", "budget", "This month's money", api.BudgetDocument, **_STEPS),
     Request("budget", "setBudget", "Set this month's allowance", api.BudgetChangeDocument, (400, 413),
@@ -207,9 +207,8 @@ def _operation(request: Request, path: str, *, closed: bool) -> Schema:
         says, headers = _REFUSALS[status]
         problem = {"application/json": {"schema": _shown(api.ProblemDocument)}}
         answers[str(status)] = {"description": says, "content": problem, **({"headers": headers} if headers else {})}
-    own = _NTH if "decisions" in path else {}
     parameters = [
-        {"name": part, "in": "path", "required": True, "schema": own.get(part, TEXT)}
+        {"name": part, "in": "path", "required": True, "schema": _NTH.get(part, TEXT)}
         for part in re.findall(r"{(\w+)}", path)
     ] + [
         {"name": name, "in": "query", "required": name in request.needs, "schema": schema}

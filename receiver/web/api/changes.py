@@ -88,14 +88,14 @@ def add_overrides(routes: Blueprint, parts: WebParts) -> None:
         response.headers["Location"] = f"/api/v1/overrides/{override.id}"
         return response
 
-    @routes.get("/overrides/<number>")
-    def one(number: str) -> Response:
-        return answer(_kept_override(parts, number))
+    @routes.get("/overrides/<override_id>")
+    def one(override_id: str) -> Response:
+        return answer(_kept_override(parts, override_id))
 
-    @routes.delete("/overrides/<number>")
-    def end_one(number: str) -> Response:
+    @routes.delete("/overrides/<override_id>")
+    def end_one(override_id: str) -> Response:
         require_operator(parts)
-        return answer(end_override(number, request.args.get("who", ""), parts))
+        return answer(end_override(override_id, request.args.get("who", ""), parts))
 
 
 def keep_override(override: Override, parts: WebParts) -> None:
@@ -107,20 +107,20 @@ def keep_override(override: Override, parts: WebParts) -> None:
     log.info("override set", override=override.id, said=str(override))
 
 
-def end_override(number: str, who: str, parts: WebParts) -> StoredOverride:
+def end_override(override_id: str, who: str, parts: WebParts) -> StoredOverride:
     """End an override with a message that names *who*. Raises TryLater, and Problem 404 unless it is in force."""
-    now, stored = parts.clock.now(), _kept_override(parts, number)
+    now, stored = parts.clock.now(), _kept_override(parts, override_id)
     by = one_line(who)[:100] or UNNAMED
     notice = was_ended(stored.override, by, parts.policy)
-    if stored.ended_at is not None or not parts.store.end_override(number, now, by, notice):
+    if stored.ended_at is not None or not parts.store.end_override(override_id, now, by, notice):
         raise Problem(404, "this override has ended already", "see /api/v1/overrides for those in force", field="id")
     parts.wake()
-    log.info("override ended", override=number, by=by)
+    log.info("override ended", override=override_id, by=by)
     return StoredOverride(override=stored.override, ended_at=now, ended_by=by)
 
 
-def _kept_override(parts: WebParts, number: str) -> StoredOverride:
-    stored = parts.store.override(number)
+def _kept_override(parts: WebParts, override_id: str) -> StoredOverride:
+    stored = parts.store.override(override_id)
     if stored is None:
         raise Problem(404, "no override has this id", "see /api/v1/overrides for those in force", field="id")
     return stored
@@ -276,8 +276,8 @@ def answer_once(question: Question, answer: Answer, who: str, why: str, parts: W
 def add_questions(routes: Blueprint, parts: WebParts) -> None:
     """Add the routes of approval requests to *routes*."""
 
-    def kept(number: str) -> Question:
-        question = parts.store.question(number)
+    def kept(question_id: str) -> Question:
+        question = parts.store.question(question_id)
         if question is None:
             raise Problem(404, "no question has this id", "see /api/v1/questions for those that were asked", field="id")
         return question
@@ -288,21 +288,21 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
         found = parts.store.questions(pool=pool, limit=limit)
         return jsonify([QuestionDocument.of_question(q, parts, now) for q in found])
 
-    @routes.get("/questions/<number>")
-    def one_question(number: str) -> Response:
-        return jsonify(QuestionDocument.of_question(kept(number), parts, parts.clock.now()))
+    @routes.get("/questions/<question_id>")
+    def one_question(question_id: str) -> Response:
+        return jsonify(QuestionDocument.of_question(kept(question_id), parts, parts.clock.now()))
 
-    @routes.post("/questions/<number>")
-    def answer(number: str) -> Response:
+    @routes.post("/questions/<question_id>")
+    def answer(question_id: str) -> Response:
         require_operator(parts)
         said = read_object(request, ("answer", "who", "why"), '{"answer": "approve", "who": "alice"}')
         word = choice_asked(said, "answer", Answer)
         who = words_asked(said, "who", "give the name of the person, such as alice")
         why = words_asked(said, "why", "") if said.get("why") else ""
-        taken = answer_once(kept(number), word, who, why, parts)
+        taken = answer_once(kept(question_id), word, who, why, parts)
         if taken is None:
             raise Problem(503, "the pool's size is unknown", "try again in a minute, approve or reject", field="answer")
-        question, now = kept(number), parts.clock.now()
+        question, now = kept(question_id), parts.clock.now()
         if not taken and question.answer is not word:
             remedy, state = "set an override instead: see `gpu-autoscaler override`", question.standing(now).value
             raise Problem(409, f"nothing was changed: {sentence(question, now)}", remedy, state=state)

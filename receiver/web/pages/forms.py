@@ -77,16 +77,16 @@ def overrides(access: Access, parts: WebParts) -> Blueprint:
         access.remember(response, g.visitor, g.visitor.name_in(form))
         return response
 
-    @routes.post("/overrides/<number>/end")
-    def end_one(number: str) -> Response:
+    @routes.post("/overrides/<override_id>/end")
+    def end_one(override_id: str) -> Response:
         access.require_own_site(request)
         form = read_form(request)
         if not g.visitor.is_operator or not g.visitor.sent(form.get("form_token", "")):
             problem = "nothing was ended: the form does not belong to your session"
             raise Problem(403, problem, "log in as operator, then end it again")
-        ended = end_override(number, g.visitor.name_in(form), parts).override
+        ended = end_override(override_id, g.visitor.name_in(form), parts).override
         name = parts.pool_name(ended.pool) if ended.pool else EVERY_POOL
-        response = redirect(url_for("acting.overrides", pool=name, done=number), 303)
+        response = redirect(url_for("acting.overrides", pool=name, done=override_id), 303)
         access.remember(response, g.visitor, g.visitor.name_in(form))
         return response
 
