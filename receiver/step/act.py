@@ -16,7 +16,16 @@ from receiver.core.notices.action_notices import Around, instead_of
 from receiver.core.scaling.decide import case_of, join, plan
 from receiver.core.scaling.waits import provisioning_failed
 from receiver.ports import Did, StepStore, TryLater, WontWork
-from receiver.step.carry_out import SOON, Progress, carry_out, is_smaller_request, is_unanswered, may_still_arrive
+from receiver.step.carry_out import (
+    RECENT_ACTIONS,
+    SOON,
+    Progress,
+    carry_out,
+    is_smaller_request,
+    is_unanswered,
+    may_still_arrive,
+    may_still_vanish,
+)
 from receiver.step.chores.admissions import admit_deferred_work
 from receiver.step.chores.bookings import report_bookings
 from receiver.step.chores.budget import close_nodes, hold_new_work
@@ -34,7 +43,6 @@ from receiver.step.gather import Looked, Sources
 from receiver.step.parts import StepContext, decision_of, told_of_end
 
 log = structlog.get_logger("receiver")
-RECENT_ACTIONS = 20  # of a pool: more than it can open within the minute in which a request may still arrive
 
 
 def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) -> tuple[StepContext, list[datetime]]:
@@ -90,7 +98,10 @@ def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) ->
 
 
 def _withdraw_orphan(action: Action, work: StepContext) -> None:
-    """Withdraw the open action of a pool that is no longer configured, and lift its cordons."""
+    """Withdraw the open action of a pool that is no longer configured, and lift its cordons, once no unanswered DELETE
+    of it may still take effect."""
+    if any(may_still_vanish(victim, work.now) for victim in action.victims):
+        return
     hands = work.hands
     did: list[Did] = []
     try:
@@ -148,6 +159,8 @@ def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
             return None  # its PUT may have taken effect unseen: a lower count now could delete nodes
         more = decision.change is Change.GROW and decision.target > action.to_count
         if not more or not is_unanswered(action, now):
+            if not action.attempts:  # a crash came between its request and the answer
+                action = replace(action, unanswered_at=now)
             outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail=f"the decision is now {decision.target} nodes")
             store.closed(action, outcome, None)
             action, carried = None, action
@@ -156,8 +169,8 @@ def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
         action = plan(decision, state, work.policy)
         if action is None or (work.mode == "observe" and _was_observed(action, decision, store)):
             return None
-        if action.kind is ActionKind.GROW and _lower_count_may_arrive(action, store, now):
-            return None  # that PUT would lower the count that this one raises, and Civo would choose what it deletes
+        if action.kind is ActionKind.GROW and _other_count_may_arrive(action, store, now):
+            return None  # one PUT would lower the count that the other raised, and Civo would choose what it deletes
         action = replace(action, decision=number)
         if carried is not None and action.kind is ActionKind.GROW:  # a changed count does not skip the retry time
             action = replace(
@@ -175,7 +188,7 @@ def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
             kept = why_kept(action, decision, case)
         if any(r.rule == "sources_answer" and r.verdict is Verdict.HOLDS for r in decision.reasons):
             unsure = decision.candidates
-    hands = replace(work.hands, repairs=work.assignment.pools[decision.pool].repairs)
+    hands = replace(work.hands, repairs=work.assignment.pools[decision.pool].repairs, record=store.progressed)
     return carry_out(action, state, removed, hands, now, kept=kept, unsure=unsure)
 
 
@@ -184,10 +197,11 @@ def _is_recent(action: Action, now: datetime) -> bool:
     return abs(now - action.opened_at) < UNSURE_FOR
 
 
-def _lower_count_may_arrive(growth: Action, store: StepStore, now: datetime) -> bool:
-    """True while an unanswered request of an earlier growth may still set a lower count than *growth* asks for."""
+def _other_count_may_arrive(growth: Action, store: StepStore, now: datetime) -> bool:
+    """True while an unanswered request of an earlier growth may still set another count than *growth* asks for: a lower
+    one after it, or a higher one between its look at the count and its PUT."""
     recent = (stored.action for stored in store.actions(pool=growth.pool, limit=RECENT_ACTIONS))
-    return any(may_still_arrive(earlier, now) and earlier.to_count < growth.to_count for earlier in recent)
+    return any(may_still_arrive(earlier, now) and earlier.to_count != growth.to_count for earlier in recent)
 
 
 def _was_observed(action: Action, decision: Decision, store: StepStore) -> bool:

@@ -38,6 +38,7 @@ MAY_ARRIVE_FOR = timedelta(minutes=1)  # an unanswered request may still take ef
 CORDON_SHOWS_WITHIN = timedelta(seconds=30)  # a list of Kubernetes may be older than that
 # A cordon is made some seconds after the start of its step, by a clock that may differ from the one of the API server.
 CORDON_MADE_WITHIN = timedelta(minutes=1)
+RECENT_ACTIONS = 20  # of a pool: more than it can open within the minute in which a request may still arrive
 NO_ANSWER = "timeout"
 REFUSED = (RESCALING, "http_4")  # Civo answered: the request had no effect
 LEAD_LOST = (
@@ -51,7 +52,8 @@ EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)  # removed with pods on them: 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
     """The ports that an action writes to. *may_write* is asked before each write; *told* holds the Events sent,
-    *promised* the promises made, *repairs* the instances under repair: spared, they stay cordoned."""
+    *promised* the promises made, *repairs* the instances under repair: spared, they stay cordoned. *record* stores an
+    action before a request that a crash would hide."""
 
     cloud: Cloud
     cluster: Cluster | None
@@ -59,6 +61,7 @@ class Hands:
     told: ToldPods = field(default_factory=ToldPods, compare=False)
     promised: OpenPromises = field(default_factory=OpenPromises, compare=False)
     repairs: Collection[str] = ()
+    record: Callable[[Action], None] = field(default=lambda _: None, compare=False)
 
     def ready(self) -> None:
         """Raise WriterLostError unless this replica is still the one writer."""
@@ -114,6 +117,11 @@ def may_still_arrive(action: Action, now: datetime) -> bool:
     return action.unanswered_at is not None and abs(now - action.unanswered_at) < MAY_ARRIVE_FOR
 
 
+def may_still_vanish(victim: Victim, now: datetime) -> bool:
+    """True while an unanswered DELETE of *victim* may still take effect: work that started there would be lost."""
+    return victim.asked_at is not None and abs(now - victim.asked_at) < MAY_ARRIVE_FOR
+
+
 def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
     """Return how an open action ended, as Civo and Kubernetes show it, or None while it is under way."""
     if action.kind is ActionKind.GROW:
@@ -167,13 +175,14 @@ def _later(action: Action, state: PoolState, error: TryLater, now: datetime) -> 
     attempts = action.attempts + 1
     most = PATIENT_ATTEMPTS if error.code == RESCALING else MOST_ATTEMPTS
     hung = error.code == NO_ANSWER
+    said = f"{error.code}: {error}"
+    if action.kind is ActionKind.GROW and not said.startswith(REFUSED):
+        action = replace(action, unanswered_at=now)
     if action.kind is ActionKind.GROW and attempts > most:  # another pool may do better
         return replace(_give_up(action, state, f"{error.code} {attempts} times in a row: {error}", now), hung=hung)
     wait = min(FIRST_RETRY * 2 ** min(attempts - 1, 10), LONGEST_RETRY)
     retry_at = now + min(max(wait, error.delay or timedelta(0)), LONGEST_DELAY)
-    waiting = replace(action, attempts=attempts, retry_at=retry_at, last_error=f"{error.code}: {error}")
-    if action.kind is ActionKind.GROW and not waiting.last_error.startswith(REFUSED):
-        waiting = replace(waiting, unanswered_at=now)
+    waiting = replace(action, attempts=attempts, retry_at=retry_at, last_error=said)
     return Progress(action=waiting, again_at=retry_at, hung=hung)
 
 
@@ -435,6 +444,8 @@ def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datet
         raise _RefusedError(refused)
     if pods := hands.cluster.gpu_pods_on(node.name):
         return _spare(victim, node, _started(pods), action, hands, now)
+    asked = replace(victim, asked_at=now)
+    hands.record(replace(action, victims=tuple(asked if v.instance == victim.instance else v for v in action.victims)))
     hands.ready()
     try:
         _made(hands.cloud.retire(action.pool, victim.instance))
@@ -463,7 +474,7 @@ def _spare(victim: Victim, node: Node, why: str, action: Action, hands: Hands, n
     cordoned for that, and so does one that others maintain, until they are done.
     """
     assert hands.cluster is not None
-    if victim.asked_at is not None and abs(now - victim.asked_at) < MAY_ARRIVE_FOR:
+    if may_still_vanish(victim, now):
         return victim
     if victim.stage is VictimStage.CORDONED or node.cordoned_for == action.id:
         hands.ready()

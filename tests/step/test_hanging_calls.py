@@ -1,5 +1,6 @@
 """A call to Civo that hangs delays the other pools by its own timeout at most, and what arrives late does no harm."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -7,7 +8,7 @@ import pytest
 
 from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
 from receiver.core.model.model import CordonedBy
-from receiver.ports import Receipt, Store, TryLater
+from receiver.ports import Receipt, Store, TryLater, WontWork
 from receiver.replay.world.objects import WorldPool
 from tests.step.harness import FAST, GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world, until_cordoned
 
@@ -172,12 +173,44 @@ def test_the_same_count_is_asked_for_again_at_once_when_its_work_comes_back(stor
     assert life.required() == 1
 
 
+def dies(*args: object, **given: object) -> Receipt:
+    raise SystemExit
+
+
+def test_a_higher_count_waits_after_a_crash_though_the_growth_was_withdrawn_meanwhile(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
+    life.wrap_cloud = lambda inner: Wrapped(inner, resize=dies)
+    life.submit(a_job("one", duration=HOUR))
+    with pytest.raises(SystemExit):
+        life.step()
+    life.wrap_cloud = lambda inner: inner
+    life.world.cancel_job("one")
+    life.step()
+    life.submit(a_job("two", duration=HOUR), a_job("three", duration=HOUR))
+    life.run(50 * SECOND)
+    assert life.required() == 0
+    life.run(30 * SECOND)
+    assert life.required() == 2
+
+
+def test_a_lower_count_waits_while_a_higher_one_may_still_arrive(store: Store) -> None:
+    """It could arrive between our look at the count and our PUT, which would then remove nodes of Civo's choice."""
+    life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
+    life.cloud.fail_next(TryLater("no answer", code="timeout"), "resize")
+    life.submit(a_job("one", duration=HOUR), a_job("two", duration=HOUR))
+    life.step()
+    life.world.cancel_job("one")
+    life.world.cancel_job("two")
+    life.step()
+    life.submit(a_job("three", duration=HOUR))
+    life.run(50 * SECOND)
+    assert life.required() == 0
+    life.run(30 * SECOND)
+    assert life.required() == 1
+
+
 def test_a_higher_count_waits_after_a_crash_between_a_request_and_its_answer(store: Store) -> None:
     life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
-
-    def dies(*args: object, **given: object) -> Receipt:
-        raise SystemExit
-
     life.wrap_cloud = lambda inner: Wrapped(inner, resize=dies)
     life.submit(a_job("one", duration=HOUR))
     with pytest.raises(SystemExit):
@@ -217,6 +250,48 @@ def test_a_node_whose_delete_may_still_arrive_takes_no_new_work(store: Store) ->
     life.run(10 * MINUTE)
     assert list(life.world.kills) == []
     assert [p.phase for p in life.world.active_pods.values()] == ["Running"]
+
+
+def then_refused(life: Life) -> None:
+    life.world.cancel_job("next")
+    life.cloud.fail_next(WontWork("the instance is busy", code="http_403"), "retire")
+
+
+def then_kubernetes_refuses(life: Life) -> None:
+    life.world.cancel_job("next")
+    life.cluster.fail_next(WontWork("not any more", code="http_401"), "gpu_pods_on")
+
+
+def then_the_pool_leaves_the_configuration(life: Life) -> None:
+    life.policy = replace(life.policy, pools=(replace(life.policy.pools[0], id="other-id", name="other"),))
+
+
+@pytest.mark.parametrize("then", [then_refused, then_kubernetes_refuses, then_the_pool_leaves_the_configuration])
+def test_a_node_whose_delete_may_still_arrive_stays_cordoned_however_its_removal_ends(
+    store: Store, then: Callable[[Life], None]
+) -> None:
+    life = unanswered_delete(store)
+    asked_at = life.now
+    then(life)
+    while not life.writes("uncordon") and life.now < asked_at + 5 * MINUTE:
+        life.pass_time(SECOND)
+        life.step()
+    assert MINUTE <= life.now - asked_at <= MINUTE + 5 * SECOND
+    assert store.actions()[0].outcome is not None
+
+
+def test_a_node_whose_delete_may_still_arrive_after_a_crash_takes_no_new_work(store: Store) -> None:
+    life = Life(world=a_world(timings=FAST), policy=a_policy(), store=store)
+    until_cordoned(life)
+    life.wrap_cloud = lambda inner: Wrapped(inner, retire=dies)
+    with pytest.raises(SystemExit):
+        life.run(MINUTE, tick=SECOND)
+    life.wrap_cloud = lambda inner: inner
+    life.submit(a_job("next", duration=HOUR))
+    life.run(50 * SECOND)
+    assert cordoned(life) == [CordonedBy.US]
+    life.run(30 * SECOND)
+    assert cordoned(life) == [None]
 
 
 def test_a_node_whose_delete_never_arrived_is_given_back_after_a_minute(store: Store) -> None:

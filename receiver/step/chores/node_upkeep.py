@@ -7,10 +7,10 @@ from datetime import datetime
 
 import structlog
 
-from receiver.core.model.model import REPAIR, CordonedBy, PoolState, Source
+from receiver.core.model.model import REPAIR, CordonedBy, Node, PoolState, Source
 from receiver.core.scaling.packing import LAST_WORKLOADS, Survival, changes_at, compares, soft_taints
 from receiver.ports import Did, TryLater, WontWork
-from receiver.step.carry_out import FINISHED, Progress
+from receiver.step.carry_out import FINISHED, RECENT_ACTIONS, Progress, may_still_vanish
 from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
@@ -39,11 +39,20 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Ste
             continue
         if node.cordoned_for == REPAIR and node.instance in work.assignment.pools[state.pool].repairs:
             continue
+        if _may_still_vanish(node, state.pool, work):
+            continue
         try:
             hands.ready()
             hands.cluster.uncordon(node.name)
         except (TryLater, WontWork) as error:
             log.warning("orphaned cordon not lifted", node=node.name, error=str(error))
+
+
+def _may_still_vanish(node: Node, pool: str, work: StepContext) -> bool:
+    """True while an unanswered DELETE of *node* may still take effect, however the removal ended meanwhile."""
+    removals = (stored.action for stored in work.store.actions(pool=pool, limit=RECENT_ACTIONS))
+    victims = (v for removal in removals for v in removal.victims if removal.id == node.cordoned_for)
+    return any(v.instance == node.instance and may_still_vanish(v, work.now) for v in victims)
 
 
 def cordon_for_repair(work: StepContext) -> None:
