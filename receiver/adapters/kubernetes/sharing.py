@@ -6,7 +6,6 @@ github.com/Project-HAMi/HAMi): resources of the container; a node offers each GP
 """
 
 from collections.abc import Mapping
-from fractions import Fraction
 
 from receiver.core.model.shares import GPU, GPU_MEMORY, HAMI, KAI, SPLIT, gpu_memory, share_of
 from receiver.core.model.text import cut, harmless
@@ -71,10 +70,10 @@ def of_node(
 def _plain(said: str) -> str:
     """Return a number such as ``.5`` or ``5e-1`` without an exponent; anything else as it is."""
     try:
-        number = Fraction(said) if len(said) <= FEW_DIGITS and said.isascii() and "/" not in said else None
+        number = float(said) if len(said) <= FEW_DIGITS and said.isascii() else None
     except ValueError:
         number = None
-    return said if number is None or not 0 < number < 1 else f"{float(number):.{FEW_DIGITS}f}".rstrip("0")
+    return said if number is None or not 0 < number < 1 else f"{number:.{FEW_DIGITS}f}".rstrip("0")
 
 
 def _is_count(said: str) -> bool:

@@ -131,8 +131,13 @@ def put_bound(free: dict[str, int], bound: Iterable[tuple[Mapping[str, int], tup
     far as they are known. What is not understood holds a whole GPU."""
     known: dict[str, _Rest] = {}
     loose: list[GpuShare | None] = []
+    there = free.get(GPU, 0)
     for requests, devices in bound:
-        shares = [share_of(name) for name, count in requests.items() if is_share(name) for _ in range(count)]
+        most = max(there, len(devices), 1)  # an annotation may name any number, which no scheduler has checked
+        asked = [
+            (share_of(name) if count <= most else None, count) for name, count in requests.items() if is_share(name)
+        ]
+        shares = [share for share, count in asked for _ in range(min(count, most))]
         for device, share in zip(devices, shares, strict=False):
             new, wanted = _measured(free, share) if share is not None else (FULL, None)
             known[device] = known.get(device, new).less(wanted) if wanted is not None else FULL

@@ -82,7 +82,8 @@ def test_the_annotations_of_kai_are_shares(annotations: dict[str, str], requests
     "annotations",
     [
         {"gpu-fraction": "1"}, {"gpu-fraction": "0"}, {"gpu-fraction": "-0.5"}, {"gpu-fraction": "nan"},
-        {"gpu-fraction": "1/2"}, {"gpu-fraction": "1e-12"}, {"gpu-fraction": "half\n" * 100}, {"gpu-memory": "0"},
+        {"gpu-fraction": "1/2"}, {"gpu-fraction": "1e-12"}, {"gpu-fraction": "9e9999999"},
+        {"gpu-fraction": "half\n" * 100}, {"gpu-memory": "0"},
         {"gpu-memory": "16Gi"}, {"gpu-memory": "٣"},
         {**HALF, "gpu-fraction-num-devices": "0"}, {**HALF, "gpu-fraction-num-devices": "²"},
     ],

@@ -266,3 +266,8 @@ def test_what_was_bought_for_is_not_bought_for_again(
     dice.shuffle(pods)
     again = assign(replace(found, pools=(later,), waiting=tuple(pods)), policy)
     assert again.pools[PAIRS.id].for_demand == 0
+
+
+def test_a_pod_that_names_a_billion_devices_takes_those_of_its_node_and_no_longer_than_others() -> None:
+    greedy = a_pod("greedy", phase=PodPhase.RUNNING, node="n1", requests=fraction("0.5", devices=10**9))
+    assert a_node("n1", allocatable={GPU: 2}, pods=(greedy,)).free.get(GPU, 0) <= 0
