@@ -263,6 +263,7 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
         nodes={n.instance: n for n in nodes},
         pods=pods,
         unjoined=[n for n in nodes if n.ready and n.instance not in listed] if cloud is not None else (),
+        foreign=all(n.instance not in listed for n in nodes),
         silenced=silenced_pools(alarms.silences if alarms else (), policy),
         machines=machines,
         join=sources.join,

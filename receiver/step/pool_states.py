@@ -41,7 +41,8 @@ from receiver.step.sickness import MAINTAINED_FOR, Sickness, course, is_unready,
 class Answers:
     """What each source said at *at* (None: it did not answer), also by what it is joined by.
 
-    *unjoined* are ready nodes whose provider id names no listed instance, of any pool or none.
+    *unjoined* are ready nodes whose provider id names no listed instance, of any pool or none. *foreign*: no node's
+    does, as when Kubernetes and Civo answer for different clusters; then those of any pool may be ours.
     """
 
     at: datetime
@@ -53,6 +54,7 @@ class Answers:
     nodes: Mapping[str, ClusterNode]  # by instance id
     pods: Mapping[str, Sequence[Pod]]  # GPU pods by the node they are bound to
     unjoined: Sequence[ClusterNode]
+    foreign: bool
     silenced: Mapping[str, PoolSilence]  # by pool
     machines: Mapping[str, Mapping[str, int]]  # resources by size, as far as known
     join: DeviceJoin  # what devices are free, as claims ask for them
@@ -104,7 +106,9 @@ def pool_state(
         unjoined=tuple(
             n.name
             for n in said.unjoined
-            if n.labels.get(POOL_LABEL) == pool.id or ((n.allocatable or n.dra) and POOL_LABEL not in n.labels)
+            if said.foreign
+            or n.labels.get(POOL_LABEL) == pool.id
+            or ((n.allocatable or n.dra) and POOL_LABEL not in n.labels)
         ),
         utilization=said.telemetry.utilization.get(pool.id) if said.telemetry else None,
         silence=said.silenced.get(pool.id),

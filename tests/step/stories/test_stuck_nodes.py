@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from receiver.ports import CloudPool, Store, TryLater
+from receiver.core.model.policy import POOL_LABEL
+from receiver.ports import CloudPool, ClusterFacts, ClusterNode, Store, TryLater
 from receiver.replay.world.objects import WorldPool
-from tests.step.harness import FAST, GPU, PRICE, SIZE, START, Life, a_job, a_policy, a_world
+from tests.step.harness import FAST, GPU, PRICE, SIZE, START, Life, Wrapped, a_job, a_policy, a_world
 from tests.step.stories.bench import (
     BIG_SIZE,
     HOUR,
@@ -209,3 +210,18 @@ def test_without_kubernetes_no_node_is_taken_for_broken(store: Store) -> None:
     life.cluster.fail_always(TryLater("connection refused"))
     life.run(5 * HOUR, tick=5 * MINUTE)
     assert life.writes("retire") == []
+
+
+def test_nothing_is_removed_where_kubernetes_answers_for_another_cluster_than_civo(store: Store) -> None:
+    """A wrong kubectl context: none of our instances has a node there, and the work on them is not seen."""
+    life = Life(
+        world=a_world(WorldPool(id=POOL, size=SIZE, resources={GPU: 1}, count=2)), policy=a_policy(), store=store
+    )
+    life.submit(a_job("one", duration=100 * HOUR), a_job("two", duration=100 * HOUR))
+    node = ClusterNode(name="elsewhere", instance="other", ready=True, unschedulable=False, labels={POOL_LABEL: "cpu"})
+    another = ClusterFacts(nodes=(node,), pods=())
+    life.cluster = Wrapped(life.cluster, look=lambda: another, gpu_pods_on=lambda _: ())  # type: ignore[assignment]
+    life.run(2 * HOUR, tick=MINUTE)
+    assert [p.phase for p in life.world.active_pods.values()] == ["Running", "Running"]
+    assert life.writes("retire") == []
+    assert titles(life, "no Civo instance")
