@@ -516,16 +516,17 @@ class SimulatedTelemetry(WorldTelemetry):
 
 
 class SimulatedAlarms(WorldAlarms):
-    """Alertmanager with *silences* and *extra* alerts."""
+    """Alertmanager with *silences* and *extra* alerts, which forgot the others when it started (*started_at*)."""
 
     def __init__(self, world: ReplayWorld) -> None:
         super().__init__(world)
         self.silences: list[Silence] = []
         self.extra: list[Alert] = []
+        self.started_at: datetime | None = None
 
     def look(self) -> AlarmFacts:
         """Return the firing alerts that are not silenced, and the silences."""
         alerts = (*super().look().alerts, *self.extra)
         live = tuple(s for s in self.silences if s.ends_at > self._world.now)
         heard = (a for a in alerts if not any(all(m.matches(a.labels) for m in s.matchers) for s in live))
-        return AlarmFacts(alerts=tuple(heard), silences=live)
+        return AlarmFacts(alerts=tuple(heard), silences=live, started_at=self.started_at)

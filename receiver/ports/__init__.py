@@ -190,10 +190,12 @@ class Telemetry(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmFacts:
-    """Our firing alerts (of all peers) that no peer silences, and the active silences."""
+    """Our firing alerts (of all peers) that no peer silences, the active silences, and when the peer that started last
+    did so (None: unknown). It keeps alerts in memory, and Prometheus sends them again within minutes."""
 
     alerts: tuple[Alert, ...] = ()
     silences: tuple[Silence, ...] = ()
+    started_at: datetime | None = None
 
 
 class Alarms(Protocol):

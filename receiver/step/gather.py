@@ -30,14 +30,14 @@ from receiver.core.model.model import (
 from receiver.core.model.overrides import Override
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Policy, Pool, Scope
-from receiver.core.model.signals import PAYLOAD_LIFE, numbered, signals_from, silenced_pools
+from receiver.core.model.signals import PAYLOAD_LIFE, Alert, forgotten, numbered, signals_from, silenced_pools
 from receiver.core.model.text import some
 from receiver.core.money.attribution import attribute, by_team
 from receiver.core.money.budget import Month, highest, month_of
 from receiver.core.money.cost import A_WEEK, elsewhere_per_hour, spend_by_pool
 from receiver.core.money.reconciliation import account, compare
 from receiver.core.scaling.waits import drift, why_removals_stop
-from receiver.ports import Accounts, Alarms, Cloud, Cluster, Sizes, StepStore, Telemetry, TryLater, WontWork
+from receiver.ports import Accounts, AlarmFacts, Alarms, Cloud, Cluster, Sizes, StepStore, Telemetry, TryLater, WontWork
 from receiver.step.devices import DeviceJoin
 from receiver.step.parts import Parts
 from receiver.step.pool_states import Answers, lives_of, pool_state, strays, templates
@@ -45,6 +45,7 @@ from receiver.step.pool_states import Answers, lives_of, pool_state, strays, tem
 STALE = timedelta(days=1)  # older answers are not used for the account
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
 MISSED_HEARTBEATS = 3
+KNOWS_AGAIN_AFTER = timedelta(minutes=5)  # Prometheus sends an alert that fires to Alertmanager every minute or so
 RECENT_ACTIONS = 50  # of a pool
 COVERAGE_NEEDED = 0.8  # share of usable nodes whose GPUs must report before their activity is believed
 WARMS_UP = timedelta(minutes=15)  # until then a node without DCGM data is starting its exporter, as in rules/
@@ -135,14 +136,16 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     orphans = tuple(action for action in left if action is not None)
     resumed = memory.ran_out_early if steady else ()
     pods = said.cluster.pods if said.cluster else ()
-    remembered = said.alarms is None or memory.deliveries
+    started_at = said.alarms.started_at if said.alarms is not None else None
+    restarted = started_at is not None and abs(now - started_at) < KNOWS_AGAIN_AFTER
+    remembered = said.alarms is None or memory.deliveries or restarted
     kept = store.remembered_alerts(now - sources.payload_life) if remembered else ()
     facts = Facts(
         at=now,
         pools=pools,
         waiting=_waiting(said, states[Source.KUBERNETES], sources.waited),
         deferred=tuple(p for p in pods if p.phase is PodPhase.DEFERRED),
-        signals=signals_from(kept if said.alarms is None else numbered(said.alarms.alerts, kept), policy),
+        signals=signals_from(kept if said.alarms is None else _firing(said.alarms, kept, restarted), policy),
         sources=states,
         spend=books.spend,
         budget_changes=memory.budget_changes,
@@ -170,6 +173,12 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         strays=strays(pools, said.cluster, ids) if nodes_seen else (),
         pods=pods,
     )
+
+
+def _firing(alarms: AlarmFacts, kept: Sequence[Alert], restarted: bool) -> list[Alert]:
+    """Return what fires, with what an Alertmanager that has just started may have forgotten."""
+    fires = numbered(alarms.alerts, kept)
+    return [*fires, *forgotten(kept, fires, alarms.silences)] if restarted else fires
 
 
 def _with_slow_starts(states: Sequence[PoolState], lives: Sequence[NodeLife], parts: Parts) -> tuple[PoolState, ...]:

@@ -160,6 +160,7 @@ def _add(words: list[str], url: str) -> str:
 def _silences(url: str) -> dict[str, Silence]:
     """The silences by id, as the receiver reads them."""
     alarms = AlertmanagerAlarms([url])
-    found = {silence.id: silence for silence in alarms.look().silences}
+    found = alarms.look()
+    assert found.started_at is not None  # as a real Alertmanager says it
     alarms.close()
-    return found
+    return {silence.id: silence for silence in found.silences}

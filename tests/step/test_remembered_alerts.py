@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model.signals import Alert, SignalAction, payload_life
+from receiver.core.model.signals import Alert, Matcher, SignalAction, Silence, payload_life
 from receiver.ports import Delivery, Store, TryLater
 from receiver.step.gather import Sources, gather
 from receiver.step.parts import Parts
@@ -53,6 +53,39 @@ def test_a_freeze_ends_when_it_is_resolved(store: Store) -> None:
     tell(store, "freeze", life.now, firing=False)
     life.run(MINUTE)
     assert life.required() == 1
+
+
+def after_a_restart(store: Store, action: str) -> Life:
+    """Alertmanager has just started, and knows no alert until Prometheus sends it again."""
+    life = Life(world=a_world(), policy=a_policy(), store=store, rest=MINUTE)
+    tell(store, action, START)
+    life.alarms.started_at = START
+    life.submit(a_job())
+    return life
+
+
+@pytest.mark.parametrize("action", ["freeze", "pause_scale_up"])
+def test_an_alert_that_a_restarted_alertmanager_has_forgotten_counts_for_five_minutes(
+    store: Store, action: str
+) -> None:
+    life = after_a_restart(store, action)
+    life.run(4 * MINUTE)
+    assert life.required() == 0
+    life.run(2 * MINUTE)
+    assert life.required() == 1
+
+
+def test_an_alert_that_is_resolved_or_silenced_after_the_restart_does_not_count(store: Store) -> None:
+    life = after_a_restart(store, "freeze")
+    tell(store, "freeze", life.now, firing=False)
+    life.run(MINUTE)
+    assert life.required() == 1
+    tell(store, "freeze", life.now)
+    matcher = Matcher(name="alertname", value="Ours")
+    life.alarms.silences.append(Silence(id="s", matchers=(matcher,), ends_at=START + HOUR))
+    life.submit(a_job("another"))
+    life.run(MINUTE)
+    assert life.required() == 2
 
 
 @pytest.mark.parametrize("action", [SignalAction.FREEZE, SignalAction.PAUSE_SCALE_UP, SignalAction.HOLD])

@@ -6,6 +6,7 @@ silence that the others lack.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import requests
@@ -22,6 +23,7 @@ REPEATED = 65  # ways of one repetition, such as .*, in a pool's id or name
 MANY = MOST_WAYS + 1
 ALERTS = "/api/v2/alerts"
 SILENCES = "/api/v2/silences"
+STATUS = "/api/v2/status"
 OURS = {"filter": f'component="{COMPONENT}"', "active": "true", "silenced": "true", "inhibited": "true"}
 WHY_ALL = "it may have a silence that the others lack"
 _PARTS = re.compile(
@@ -109,6 +111,7 @@ class AlertmanagerAlarms:
         firing: dict[str, Alert] = {}
         silenced: set[str] = set()
         silences: dict[str, Silence] = {}
+        starts = []
         for url in self._urls:
             for raw in self._get(url, ALERTS, OURS):
                 alert = _alert(raw, url)
@@ -119,10 +122,26 @@ class AlertmanagerAlarms:
                 if _status(raw).get("state") == "active":
                     silence = _silence(raw, url)
                     silences.setdefault(silence.id, silence)
+            starts.append(self._started_at(url))
         alerts = tuple(firing[f] for f in sorted(firing) if f not in silenced)
-        return AlarmFacts(alerts=alerts, silences=tuple(silences[i] for i in sorted(silences)))
+        started_at = max((at for at in starts if at is not None), default=None)
+        return AlarmFacts(alerts=alerts, silences=tuple(silences[i] for i in sorted(silences)), started_at=started_at)
+
+    def _started_at(self, url: str) -> datetime | None:
+        """Return when the peer started; None where it does not say, as behind a proxy that lets few paths pass."""
+        try:
+            status = self._ask(url, STATUS, {})
+        except TryLater:
+            return None
+        return moment(status.get("uptime")) if isinstance(status, dict) else None
 
     def _get(self, url: str, path: str, params: Mapping[str, str]) -> list[Mapping[str, Any]]:
+        records = self._ask(url, path, params)
+        if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
+            raise _malformed(url, path)
+        return records
+
+    def _ask(self, url: str, path: str, params: Mapping[str, str]) -> Any:
         try:
             response = self._session.get(url + path, params=params, timeout=self._timeout, allow_redirects=False)
         except (requests.RequestException, OSError, ValueError) as error:
@@ -131,10 +150,7 @@ class AlertmanagerAlarms:
         if response.status_code != 200:
             detail = f"Alertmanager at {shown(url)} answered {path} with {response.status_code}; {WHY_ALL}"
             raise TryLater(detail, code=f"http_{response.status_code}")
-        records = json_of(response)
-        if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
-            raise _malformed(url, path)
-        return records
+        return json_of(response)
 
 
 def _alert(raw: Mapping[str, Any], url: str) -> Alert:

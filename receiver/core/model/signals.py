@@ -28,6 +28,9 @@ class SignalAction(StrEnum):
     NOTIFY = "notify"
 
 
+RESTRAINING = (SignalAction.HOLD, SignalAction.PAUSE_SCALE_UP, SignalAction.FREEZE, SignalAction.FALLBACK)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
     """One firing alert reduced to what a decision may depend on. *pool* None means every pool.
@@ -168,3 +171,17 @@ def silenced_pools(silences: Iterable[Silence], policy: Policy) -> Mapping[str, 
                     id=silence.id, by=by, until=silence.ends_at, comment=silence.comment, more=more
                 )
     return found
+
+
+def forgotten(kept: Iterable[Alert], found: Iterable[Alert], silences: Iterable[Silence]) -> list[Alert]:
+    """Return those of *kept* that fire and restrain the autoscaler, though Alertmanager, which has just started, has
+    neither *found* them again nor silences them."""
+    known, silences = {(a.fingerprint, a.starts_at) for a in found}, tuple(silences)
+    return [
+        alert
+        for alert in kept
+        if alert.firing
+        and alert.labels.get("action") in RESTRAINING
+        and (alert.fingerprint, alert.starts_at) not in known
+        and not any(all(m.matches(alert.labels) for m in silence.matchers) for silence in silences)
+    ]

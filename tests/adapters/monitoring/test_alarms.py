@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.monitoring.alertmanager import ALERTS, SILENCES, AlertmanagerAlarms
+from receiver.adapters.monitoring.alertmanager import ALERTS, SILENCES, STATUS, AlertmanagerAlarms
 from receiver.core.model.signals import Matcher
 from receiver.ports import AlarmFacts, TryLater
 from receiver.ports.alert_payload import LONGEST_TEXT
@@ -64,7 +64,7 @@ def look(httpserver: HTTPServer) -> Look:
 
 def test_only_our_alerts_are_asked_for_the_silenced_ones_included(look: Look, httpserver: HTTPServer) -> None:
     look(([], []))
-    (request, _), (second, _) = httpserver.log
+    (request, _), (second, _), *_ = httpserver.log
     assert request.args.to_dict() == {
         "filter": 'component="gpu-autoscaler"',
         "active": "true",
@@ -72,6 +72,21 @@ def test_only_our_alerts_are_asked_for_the_silenced_ones_included(look: Look, ht
         "inhibited": "true",
     }
     assert (second.path, second.args.to_dict()) == (f"/peer0{SILENCES}", {})
+
+
+def test_of_several_peers_the_start_of_the_last_one_is_told(look: Look, httpserver: HTTPServer) -> None:
+    for number, at in enumerate(("2026-11-20T12:00:00.5Z", "2026-11-20T14:00:00+01:00")):
+        httpserver.expect_request(f"/peer{number}{STATUS}").respond_with_json({"uptime": at})
+    assert look(([], []), ([], []), ([], [])).started_at == datetime(2026, 11, 20, 13, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("answer", [{}, [], {"uptime": "yesterday"}, {"uptime": None}])
+def test_a_peer_that_does_not_say_when_it_started_is_read_all_the_same(
+    look: Look, httpserver: HTTPServer, answer: Any
+) -> None:
+    httpserver.expect_request(f"/peer0{STATUS}").respond_with_json(answer)
+    found = look(([an_alert()], []))
+    assert (len(found.alerts), found.started_at) == (1, None)
 
 
 def test_a_firing_alert_is_read_with_labels_and_start(look: Look) -> None:
