@@ -91,7 +91,7 @@ def test_a_workload_is_admitted_by_both_checks_and_runs_on_booked_nodes(versions
         checks = {c["name"]: (c["state"], c["message"]) for c in status(stack, workloads)["admissionChecks"]}
         assert checks["atomic"] == ("Ready", "booked for ten minutes: room for 2 pods in pool l40s")
         assert checks["budget"][0] == "Ready"
-        assert pool(stack)["ready"] == 2
+        assert len(stack.state()["nodes"]) == 2  # the receiver shows them only when its step has ended
         stack.wait_until(lambda: "Finished" in holding(stack, workloads), 60, "the Workload finished")
         stack.wait_until(lambda: "BookingExpired" in holding(stack, requests), 30, "the booking over")
         assert holding(stack, requests) == {"Accepted", "Provisioned", "BookingExpired"}
