@@ -17,7 +17,7 @@ from simulator.world import World
 from tests.step.harness import GPU, SIZE, START, Life, a_policy, a_world
 from tests.world_ports import FlakyTelemetry
 
-MINUTE = timedelta(minutes=1)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 WINDOW = 10 * MINUTE
 GRACE = 3 * MINUTE
 POLICY = replace(a_policy(), idle_shutdown_grace=GRACE)
@@ -373,3 +373,16 @@ def test_a_bug_here_does_not_keep_pools_from_growing(store: Store) -> None:
     assert telemetry.asked > 0
     assert life.required() == 2
     assert life.store.memory(life.now, START).deliveries == ()  # every step came to its end
+
+
+def test_a_warning_from_before_a_jump_of_the_clock_is_taken_back_and_given_anew(store: Store) -> None:
+    life = an_idle_life(store)
+    until_warned(life)
+    life.world.advance(life.now + 20 * MINUTE)  # without a step: as if the clock had been set
+    life.step()
+    jumped_at = life.now
+    assert told(life, "will not be scaled to zero any more") == 1
+    while not scaled(life) and life.now < jumped_at + HOUR:
+        life.run(MINUTE, tick=MINUTE)
+    assert life.now - jumped_at >= GRACE
+    assert told(life, "will be scaled to zero at") == 2

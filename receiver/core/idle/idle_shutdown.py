@@ -198,6 +198,11 @@ def left(workloads: Iterable[Consenting], case: IdleCase) -> tuple[str, ...]:
     return tuple(t for t in sorted(case.told) if t not in present and standing_of(t, case)[0] in TO_BE_CLEARED)
 
 
+def warned(case: IdleCase) -> tuple[str, ...]:
+    """Return the topics of workloads that were warned and not scaled to zero yet."""
+    return tuple(topic for topic in sorted(case.told) if standing_of(topic, case)[0] is IdleStanding.WARNED)
+
+
 def shutdown_at(workload: Consenting, case: IdleCase) -> datetime:
     """When a warned workload is scaled to zero; that of a warning given now, if it has none."""
     standing, at = standing_of(workload.topic, case)

@@ -226,10 +226,13 @@ def idle_notice(standing: IdleStanding, workload: Consenting, case: IdleCase, de
     )
 
 
-def idle_cleared(topic: str, workload: Consenting | None, case: IdleCase) -> Notice:
-    """The notice that a warning no longer applies: *workload* is used, or it is gone or does not take part any more."""
+def idle_cleared(topic: str, workload: Consenting | None, case: IdleCase, *, steady: bool = True) -> Notice:
+    """The notice that a warning no longer applies: *workload* is used, or it is gone or does not take part any more, or
+    the clock is not *steady*."""
     why = f"it has no GPU pod with {IDLE_SHUTDOWN} any more"
-    if workload is not None and workload.whole:
+    if not steady:
+        why = "the clock was set, or no step was made for a while; if it stays idle, a new warning follows"
+    elif workload is not None and workload.whole:
         why = "its GPUs are in use, or its pods are new"
     elif workload is not None:
         why = f"not all of its GPU pods have {IDLE_SHUTDOWN} any more, or one is protected"

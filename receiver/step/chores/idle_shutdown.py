@@ -29,6 +29,11 @@ def scale_idle_workloads_to_zero(
     """Check the workloads that opted in, once a minute. Raises TryLater when the store fails, WriterLostError when this
     replica may not write."""
     telemetry, cluster, store = sources.telemetry, hands.cluster, sources.store
+    if not looked.steady:
+        case = idle.case_of(looked.facts, policy, mode, store.told(idle.TOPIC), {})
+        for topic in idle.warned(case):  # nobody knows how much of its grace has passed
+            store.say(workload_notices.idle_cleared(topic, None, case, steady=False), now)
+        return
     if telemetry is None or cluster is None or not is_new_minute(looked.before, now) or not idle.can_tell(looked.facts):
         return
     workloads, told = idle.consenting(looked.pods), store.told(idle.TOPIC)
