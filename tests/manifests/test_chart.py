@@ -39,6 +39,8 @@ SETS = {
         "alertmanagerConfig=false",
         "extraEnv[0].name=GPU_AUTOSCALER_TEAM_NOTIFY_URLS",
         "extraEnv[0].value=vision=json://chat.example.com",
+        "networkPolicy.extraEgress[0].ports[0].port=10902",
+        "dashboards.folder=GPU: ours",
     ),
 }
 # A wrong value, and words of the sentence that refuses it.
@@ -126,8 +128,12 @@ def test_further_variables_reach_the_pod_and_the_routes_can_be_left_out() -> Non
 
 @pytest.mark.parametrize(
     ("values", "repeats", "groups"),
-    [((), timedelta(minutes=2), MINUTE), (("alertmanagerConfig=false",), 4 * HOUR, 5 * MINUTE)],
-    ids=["its routes", "routes of your own"],
+    [
+        ((), timedelta(minutes=2), MINUTE),
+        (("alertmanagerConfig=false",), 4 * HOUR, 5 * MINUTE),
+        (("monitoring=none",), 4 * HOUR, 5 * MINUTE),
+    ],
+    ids=["its routes", "routes of your own", "no monitoring"],
 )
 def test_the_server_knows_the_intervals_of_the_routes_that_the_chart_installs(
     values: tuple[str, ...], repeats: timedelta, groups: timedelta
@@ -221,6 +227,32 @@ def test_the_test_pod_may_connect_and_reads_the_secret_of_the_release() -> None:
     [container] = pod["spec"]["containers"]
     [token] = [v["valueFrom"]["secretKeyRef"] for v in container["env"] if "valueFrom" in v]
     assert token == {"name": "mine", "key": "operator-token"}
+
+
+def test_every_pod_pulls_its_image_with_the_secrets_that_are_named() -> None:
+    objects = made(*SETS["elsewhere"])
+    for spec in (
+        the(objects, "Deployment")["spec"]["template"]["spec"],
+        the(objects, "Pod", "gpu-autoscaler-test")["spec"],
+    ):
+        assert spec["imagePullSecrets"] == [{"name": "pull"}]
+        assert [c["imagePullPolicy"] for c in spec["containers"]] == ["IfNotPresent"]
+
+
+def test_further_traffic_may_be_allowed() -> None:
+    policy = the(made(*SETS["elsewhere"]), "NetworkPolicy")
+    assert policy["spec"]["egress"][-1] == {"ports": [{"port": 10902}]}
+
+
+def test_a_server_outside_of_the_cluster_gets_no_monitoring_of_a_service_that_is_not_there() -> None:
+    assert {o["apiVersion"] for o in made("runsOn=vm") if is_custom(o)} == set()
+    assert [o["metadata"]["name"] for o in made("runsOn=vm", "monitoring=plain") if o["kind"] == "ConfigMap"] == []
+
+
+def test_no_pod_starts_on_a_node_of_the_sizes_that_are_given() -> None:
+    spec = the(made("pools[0].size=an.g1.new.kube.x8"), "Deployment")["spec"]["template"]["spec"]
+    [term] = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert "an.g1.new.kube.x8" in term["matchExpressions"][1]["values"]
 
 
 def test_the_chart_is_of_the_version_of_the_release() -> None:

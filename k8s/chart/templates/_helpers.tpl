@@ -6,6 +6,48 @@ app.kubernetes.io/name: gpu-autoscaler
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{- define "pull secrets" -}}
+{{- with .Values.image.pullSecrets -}}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The sizes of Civo's GPU nodes that are known, and those of `pools`. */}}
+{{- define "gpu sizes" -}}
+{{- $known := list }}
+{{- range .Values.pools }}{{ $known = append $known .size }}{{ end }}
+{{- concat (include "known gpu sizes" . | fromYamlArray) $known | uniq | toYaml }}
+{{- end }}
+
+{{- define "known gpu sizes" -}}
+- an.g1.l40s.kube.x1
+- an.g1.l40s.kube.x2
+- an.g1.l40s.kube.x4
+- an.g1.l40s.kube.x8
+- g4g.40.kube.small
+- g4g.40.kube.medium
+- g4g.40.kube.large
+- g4g.40.kube.xlarge
+- g4g.kube.small
+- g4g.kube.medium
+- g4g.kube.large
+- g4g.kube.xlarge
+- an.g1.h100.kube.x1
+- an.g1.h100.kube.x8
+- an.g1.h200sxm.kube.x1
+- an.g1.h200sxm.kube.x8
+- an.g1.h100.kube.x2
+- an.g1.h100.kube.x4
+{{- end }}
+
+{{- /* The kind of monitoring to render: none for a server outside of the cluster, which this chart gives no Service. */}}
+{{- define "monitoring" -}}
+{{ eq .Values.runsOn "cluster" | ternary .Values.monitoring "none" }}
+{{- end }}
+
 {{- define "url" -}}
 {{ .Values.publicUrl | default "http://127.0.0.1:8080" | trimSuffix "/" }}
 {{- end }}
@@ -24,7 +66,7 @@ app.kubernetes.io/name: gpu-autoscaler
 {{- fail "pools: name at least one GPU node pool, with name, civo_pool_id, size, resources and max_nodes" }}
 {{- end }}
 {{- $alertmanager := dict "urls" $alertmanagers }}
-{{- if and .Values.alertmanagerConfig (not $plain) }}
+{{- if and .Values.alertmanagerConfig (eq .Values.monitoring "kube-prometheus-stack") }}
 {{- $route := .Files.Get "files/route.yaml" | fromYaml }}
 {{- $_ := set $alertmanager "repeat_interval" $route.repeatInterval }}
 {{- $_ := set $alertmanager "group_interval" (first $route.routes).groupInterval }}

@@ -18,8 +18,9 @@ CALLERS = ("step", "web", "reports", "runtime", "server", "adapters/messages")
 READING = ("get", "list", "watch")  # of `ClusterWire.ask`
 METHODS = ("PUT", "POST", "PATCH", "DELETE")  # of `CivoCloud._send`
 WRITING_LISTS = ("patch", "patch_status", "apply_status")
-# What is handed on as a function is written by the function that calls it.
+# What is handed on as a function, all of a function's writes or one of them, is written by the function that calls it.
 HANDED_ON = {
+    "store.progressed in step.act._act": "step.carry_out._delete",
     "step.chores.budget._changes": "step.chores.budget._done",
     "step.parts.StepContext.say_later": "step.parts.StepContext.say_later.<lambda>",
 }
@@ -92,7 +93,7 @@ def sites() -> frozenset[Site]:
         "cluster": port_writes("Cluster", "WorkGate"),
     }
     return frozenset(
-        Site(f"{port}.{node.attr}", HANDED_ON.get(where, where))
+        Site(verb := f"{port}.{node.attr}", HANDED_ON.get(f"{verb} in {where}", HANDED_ON.get(where, where)))
         for folder in CALLERS
         for file in sorted((ROOT / folder).rglob("*.py"))
         for where, node in _attributes(file)
