@@ -199,13 +199,13 @@ class Stepping:
         outside.last_step = web.LastStep(facts=stepped.facts, settings=settings, mode=mode.value, steady=stepped.steady)
         self._believed = steady_since(self._believed, now, steady=stepped.steady)
         if stepped.steady:  # a clock jump must not prune rows or send a monthly report
-            if abs(now - self._pruned_at) > PRUNE_EVERY:
+            sure = is_trusted(self._believed, now)
+            if sure and abs(now - self._pruned_at) > PRUNE_EVERY:
                 self._pruned_at = now
                 try:
                     outside.loops_store.prune(now)
                 except TryLater as error:  # pruning can wait, scaling cannot
                     log.warning("old rows not deleted", error=str(error))
-            sure = is_trusted(self._believed, now)
             self._month_end().look(now, sure=sure)
             if (week_end := self._week_end()) is not None:
                 week_end.look(now, sure=sure)

@@ -34,7 +34,7 @@ from receiver.core.model.signals import PAYLOAD_LIFE, Alert, forgotten, numbered
 from receiver.core.model.text import some
 from receiver.core.money.attribution import attribute, by_team
 from receiver.core.money.budget import Month, highest, month_of
-from receiver.core.money.cost import A_WEEK, elsewhere_per_hour, spend_by_pool
+from receiver.core.money.cost import A_WEEK, dearer_per_hour, elsewhere_per_hour, spend_by_pool
 from receiver.core.money.reconciliation import account, compare
 from receiver.core.scaling.waits import drift, why_removals_stop
 from receiver.ports import Accounts, AlarmFacts, Alarms, Cloud, Cluster, Sizes, StepStore, Telemetry, TryLater, WontWork
@@ -372,6 +372,7 @@ def _spend(
         pools=pools,
         teams=teams,
         elsewhere_per_hour=elsewhere_per_hour(lives, {pool.id for pool in policy.pools}),
+        dearer_per_hour=dearer_per_hour(lives, policy.pools),
         seen=seen,
         seen_since=since,
     )

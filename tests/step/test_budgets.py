@@ -137,3 +137,23 @@ def test_a_pod_that_only_its_teams_budget_refuses_is_told_once_while_the_pool_gr
     assert sorted(told) == [("ml/mine-0", "NotTriggerScaleUp"), ("ml/theirs-0", "TriggeredScaleUp")]
     [said] = [e.message for e in life.world.events if e.name == "mine-0" and e.reason == "NotTriggerScaleUp"]
     assert said.startswith("GPU pool l40s does not grow for it: within_budget: budget of team research: $0.00 of $1.00")
+
+
+def reserved(life: Life) -> Decimal:
+    """The next paid hour of the nodes that live, USD."""
+    view = life.steps[-1].assignment.budget
+    assert view is not None
+    return view.reserved
+
+
+def test_nodes_that_came_at_a_higher_price_are_reserved_for_at_that_price(store: Store) -> None:
+    dear = replace(a_policy().pools[0], price_usd_per_hour=Decimal(4))
+    life = a_life(store, Budget(monthly_usd=Decimal(24), hold_at=Decimal("0.99")))
+    life.policy = replace(life.policy, pools=(dear,))
+    life.submit(*(a_job(f"j{n}", duration=timedelta(hours=6)) for n in range(3)))
+    life.run(10 * MINUTE, tick=MINUTE)
+    assert (life.required(), reserved(life)) == (3, Decimal(12))  # and 12 are spent
+    life.policy = replace(life.policy, pools=(replace(dear, price_usd_per_hour=Decimal(1)),))
+    life.submit(*(a_job(f"more{n}", duration=timedelta(hours=6)) for n in range(5)))
+    life.run(10 * MINUTE, tick=MINUTE)
+    assert (life.required(), reserved(life)) == (3, Decimal(12))

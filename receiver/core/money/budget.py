@@ -326,7 +326,7 @@ class _Views:
         ledger began, of which no team is known."""
         facts, policy, budget, spend = self._facts, self._policy, self._budget, self._facts.spend
         coming = unseen(facts)
-        hourly = {p.id: _price(p) * nodes_of(facts.pool(p.id)) for p in policy.pools}
+        hourly = {p.id: _per_hour(p, facts) for p in policy.pools}
         kept = {p.id: coming.get(p.id, 0) * unit_price(_price(p), policy.billing) for p in policy.pools}
         everything = sum(hourly.values(), spend.elsewhere_per_hour)
         seen, all_kept = sum(spend.seen.values(), NOTHING), sum(kept.values(), _kept_elsewhere(facts))
@@ -399,16 +399,22 @@ def _price(pool: Pool) -> Decimal:
     return pool.price_usd_per_hour or NOTHING
 
 
+def _per_hour(pool: Pool, facts: Facts) -> Decimal:
+    """USD per hour of the nodes of *pool*: a node keeps the price that it came at, also after a lower one is set."""
+    return _price(pool) * nodes_of(facts.pool(pool.id)) + facts.spend.dearer_per_hour.get(pool.id, NOTHING)
+
+
 def _team_shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
     """USD per hour of the GPUs that the running pods of each team hold, by their share of the node; a slice counts as
     a fraction of a GPU, as in attribution."""
     found: dict[str, Decimal] = {}
     for pool in policy.pools:
+        each = _per_hour(pool, facts) / max(1, nodes_of(facts.pool(pool.id)))
         for node in facts.pool(pool.id).living:
             gpus = max(gpus_of(node.allocatable, node.labels), gpus_of(pool.resources, node.labels))
             for pod in node.pods:
                 if team := team_of(pod, policy):
-                    share = Decimal(gpus_of(pod.requests, node.labels)) / Decimal(gpus) * _price(pool)
+                    share = Decimal(gpus_of(pod.requests, node.labels)) / Decimal(gpus) * each
                     found[team] = found.get(team, NOTHING) + share
     return found
 

@@ -7,7 +7,7 @@ from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import TypeVar
 
 from receiver.core.model.memory import EndedLives, NodeLife
-from receiver.core.model.policy import Anchor, Billing, Rounding
+from receiver.core.model.policy import Anchor, Billing, Pool, Rounding
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 THE_END = datetime.max.replace(tzinfo=UTC)
@@ -126,6 +126,19 @@ def elsewhere_per_hour(lives: Iterable[NodeLife], pools: Container[str]) -> Deci
     """USD per hour of the living nodes of *lives* that are in none of *pools* (ids)."""
     living = (life for life in lives if life.gone_at is None and life.pool not in pools)
     return sum((life.price_usd_per_hour or Decimal(0) for life in living), Decimal(0))
+
+
+def dearer_per_hour(lives: Iterable[NodeLife], pools: Iterable[Pool]) -> Mapping[str, Decimal]:
+    """USD per hour by which the living nodes of each of *pools* (by id) cost more than the price that it has now: a
+    node keeps the price that it came at."""
+    price = {pool.id: pool.price_usd_per_hour for pool in pools if pool.price_usd_per_hour is not None}
+    found: dict[str, Decimal] = {}
+    for life in lives:
+        if life.gone_at is None and life.pool in price and life.price_usd_per_hour is not None:
+            more = life.price_usd_per_hour - price[life.pool]
+            if more > 0:
+                found[life.pool] = found.get(life.pool, Decimal(0)) + more
+    return found
 
 
 class EndedLog:

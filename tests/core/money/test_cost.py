@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Anchor, Billing, Budget, Rounding
 from receiver.core.money.budget import BudgetStage, month_of, stage_of
-from receiver.core.money.cost import elsewhere_per_hour, next_unit_at, spend_by_pool, unit_price, units, units_since
-from tests.core.builders import a_life
+from receiver.core.money.cost import (
+    dearer_per_hour,
+    elsewhere_per_hour,
+    next_unit_at,
+    spend_by_pool,
+    unit_price,
+    units,
+    units_since,
+)
+from tests.core.builders import a_life, a_pool
 
 BORN = datetime(2026, 11, 20, 12, 10, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -120,3 +128,10 @@ def test_living_nodes_of_a_pool_that_left_the_configuration_go_on_costing() -> N
     lives = [lived(), lived(price=None), lived(lasted=MINUTE)]
     assert elsewhere_per_hour(lives, set()) == Decimal("1.29")
     assert elsewhere_per_hour(lives, {"p"}) == 0
+
+
+@pytest.mark.parametrize(("now", "more"), [("1.00", {"p": Decimal("0.29")}), ("1.29", {}), ("2", {}), (None, {})])
+def test_a_living_node_costs_what_it_did_when_it_came(now: str | None, more: dict[str, Decimal]) -> None:
+    lives = [lived(), lived(price=None), lived(lasted=MINUTE)]
+    pool = a_pool("p", id="p", price_usd_per_hour=None if now is None else Decimal(now))
+    assert dearer_per_hour(lives, [pool]) == more
