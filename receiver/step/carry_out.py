@@ -423,7 +423,9 @@ def _drain(victim: Victim, node: Node, action: Action, hands: Hands, now: dateti
     assert hands.cluster is not None
     try:
         consenting, evicting = victim.because is Because.CONSOLIDATED, victim.because is Because.EVICTED
-        cordoned_at = victim.since and victim.since + CORDON_MADE_WITHIN
+        cordoned_at = victim.since
+        if cordoned_at is not None and not victim.emptied:  # once emptied, what is there has come back
+            cordoned_at += CORDON_MADE_WITHIN
         return hands.cluster.drain(node.name, consenting=consenting, evicting=evicting, cordoned_at=cordoned_at)
     except TryLater as error:
         if now - (victim.since or now) <= DRAIN_WITHIN:

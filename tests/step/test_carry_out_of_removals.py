@@ -104,10 +104,13 @@ def test_pods_that_may_go_are_drained_and_their_node_is_deleted(because: Because
     assert one(progress).stage is VictimStage.DELETED
 
 
-def test_a_pod_that_came_within_a_minute_of_the_cordon_is_evicted_since_it_may_have_come_before() -> None:
+@pytest.mark.parametrize(("emptied", "margin"), [(False, MINUTE), (True, timedelta(0))])
+def test_a_pod_that_came_within_a_minute_of_the_cordon_may_have_come_before_and_is_evicted_once(
+    emptied: bool, margin: timedelta
+) -> None:
     outside = Outside()
-    goes_on(removal(victim(since=CORDONED_AT)), ours(), outside=outside)
-    assert outside.cordoned_at == CORDONED_AT + MINUTE
+    goes_on(removal(victim(since=CORDONED_AT, emptied=emptied)), ours(), outside=outside)
+    assert outside.cordoned_at == CORDONED_AT + margin
 
 
 def test_a_node_that_does_not_answer_is_not_drained() -> None:
