@@ -1,6 +1,7 @@
 """`gpu-autoscaler replay`: the cost and waits of policies on a recorded trace."""
 
 import sys
+from collections.abc import Set
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -137,14 +138,12 @@ def replay(
     `explain decision --bundle` wrote.
     """
     if bundle is not None:
-        if decision is not None or traces or any(given[name] for name in ("prometheus", "compare", "config")) or html:
-            raise click.UsageError("--bundle can be combined with --json only.")
+        _refuse_others({"bundle", "as_json"}, "--bundle can be combined with --json only.")
         from receiver.cli.replay_decision import replay_bundle
 
         sys.exit(replay_bundle(bundle, as_json=as_json))
     if decision is not None:
-        if traces or given["prometheus"] is not None or given["compare"] or html is not None:
-            raise click.UsageError("--decision can be combined with --config and --json only.")
+        _refuse_others({"decision", "config", "as_json"}, "--decision can be combined with --config and --json only.")
         from receiver.cli.replay_decision import decide_again
 
         sys.exit(decide_again(decision, given["config"], as_json=as_json))
@@ -164,6 +163,14 @@ def replay(
         print_lines([*error.lines, "what to do: see gpu-autoscaler replay --help and docs/replay.md"], err=True)
         sys.exit(UNUSABLE)
     sys.exit(status)
+
+
+def _refuse_others(allowed: Set[str], sentence: str) -> None:
+    """Raise UsageError with *sentence* if an option is given that is not *allowed*: it would be ignored."""
+    context = click.get_current_context()
+    given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if given - allowed:
+        raise click.UsageError(sentence)
 
 
 def _taken(given: dict[str, Any]) -> dict[str, Any]:

@@ -92,8 +92,9 @@ def test_it_can_be_combined_with_json_only(url: str, store: SqlStore, tmp_path: 
     file = tmp_path / "decision.json"
     ask(url, "explain", "decision", growth(store), "--bundle", str(file), at=NOW)
     assert ask(unused_url(), "replay", "--bundle", str(file), at=NOW).exit_code == 0
-    refused = ask(unused_url(), "replay", "--bundle", str(file), "--decision", "1", at=NOW)
-    assert (refused.exit_code, "can be combined with --json only" in refused.stderr) == (2, True)
+    for other in (("--decision", "1"), ("--billing", "second")):
+        refused = ask(unused_url(), "replay", "--bundle", str(file), *other, at=NOW)
+        assert (refused.exit_code, "can be combined with --json only" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"bundle": 1}', '{"bundle": 99, "decision": {}}'])

@@ -139,8 +139,11 @@ def test_a_configuration_that_cannot_be_used_is_refused(url: str, store: SqlStor
     assert done.stderr.splitlines()[-1].startswith("to check again: gpu-autoscaler check-config ")
 
 
-def test_it_goes_with_nothing_of_a_trace(tmp_path: Path) -> None:
-    done = again(unused_url(), 1, "--trace", str(tmp_path / "t.csv"))
+@pytest.mark.parametrize(
+    "other", [("--trace", "t.csv"), ("--billing", "second"), ("--tick", "1s"), ("--html", "f")], ids=" ".join
+)
+def test_it_goes_with_nothing_of_a_trace(other: tuple[str, str]) -> None:
+    done = again(unused_url(), 1, *other)
     assert done.exit_code == 2
     assert "--decision can be combined with --config and --json only" in done.stderr
 

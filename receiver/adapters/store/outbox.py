@@ -159,7 +159,9 @@ def _bring_up_to_date(connection: Connection, standing: Mapping[str, Notice], at
                 same = topics.c.topic == notice.topic, topics.c.key == notice.key
                 connection.execute(delete(topics).where(*same))
         elif storable(now.key) == notice.key and (now.title, now.body) != (notice.title, notice.body):
-            _update(connection, [stored.id], title=now.title, body=now.body, created_at=at)
+            # What a destination has refused goes on growing old, or nobody would be told that it is stuck.
+            told_at = {} if stored.attempts else {"created_at": at}
+            _update(connection, [stored.id], title=now.title, body=now.body, **told_at)
 
 
 def _update(connection: Connection, numbers: Collection[int], **values: Any) -> bool:

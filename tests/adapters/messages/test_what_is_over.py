@@ -159,3 +159,16 @@ def test_nothing_is_ever_sent_that_is_not_true_any_more_and_what_lasts_is_told(
         last = [message["title"].split()[0] for message in told(wire)][-1:]
         assert last in ([["budget_hold"]] if holds else [["budget_clear"], []])
         store.close()
+
+
+@pytest.mark.parametrize(("refused", "age"), [(False, timedelta(0)), (True, 10 * MINUTE)])
+def test_what_a_destination_refuses_grows_old_though_its_figures_move(
+    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock, refused: bool, age: timedelta
+) -> None:
+    wire.post(CHAT_API, status=500)
+    outbox = an_outbox(store, clock)
+    store.say(held(body="$1.00 spent"), clock.at)
+    if refused:
+        deliver(outbox, clock, clock.at + MINUTE)
+    store.stand([held(body="$9.00 spent")], NOW + 10 * MINUTE, complete=True)
+    assert NOW + 10 * MINUTE - store.counts()["oldest_notice_at"] == age
