@@ -11,7 +11,7 @@ from receiver.core.explain.evidence import with_grounds
 from receiver.core.explain.explain import Fate, fates
 from receiver.core.explain.prospects import clock, first_removal, held_by_guardrail
 from receiver.core.explain.rules import sentence
-from receiver.core.model.actions import Decision
+from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import Facts, Node, PoolState, Stage
 from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Policy, Pool
@@ -97,7 +97,7 @@ def departure(state: PoolState, node: Node, facts: Facts, policy: Policy, *, obs
     billing, price = policy.billing, pool.price_usd_per_hour
     paid_until = next_unit_at(node.created_at, facts.at, billing)
     share = Decimal((paid_until - facts.at) / billing.granularity)
-    blocks, at = _blocks(node, _case(state, before, policy))
+    blocks, at = _blocks(node, _case(state, before, policy), before.decisions[state.pool])
     return Departure(
         node=node,
         pool=pool,
@@ -153,8 +153,10 @@ def _case(state: PoolState, outlook: _Outlook, policy: Policy) -> Case:
     return case_of(state, outlook.assignment.pools[state.pool], facts, policy, left)
 
 
-def _blocks(node: Node, case: Case) -> tuple[Sequence[str], datetime | None]:
+def _blocks(node: Node, case: Case, decision: Decision) -> tuple[Sequence[str], datetime | None]:
     """Return what prevents the removal of *node* now, in sentences, and when it may go (None: not known)."""
+    if node.instance in decision.candidates[: max(0, decision.present - decision.target)]:
+        return (), case.now
     own = list(_own_blocks(node, case))
     guardrail = held_by_guardrail(case, sentence)
     if own:
@@ -162,6 +164,8 @@ def _blocks(node: Node, case: Case) -> tuple[Sequence[str], datetime | None]:
     if node.stage is not Stage.USABLE:
         return ([guardrail], None) if guardrail else ((), case.now)
     at, why = first_removal([node], case, sentence)
+    if at == case.now and decision.deciding.verdict in (Verdict.HOLDS, Verdict.LIMITS):  # an approval, above all
+        return [sentence(decision.deciding, case)], None
     if at is None or at <= case.now:
         return [why] if at is None else (), at
     reason = f": {why}" if why else ", shortly before its next paid hour" if case.policy.billing.by_the_hour else ""
@@ -182,6 +186,8 @@ def _own_blocks(node: Node, case: Case) -> Iterator[str]:
         yield f"{node.kept_for or 'a workload'} has it kept until {clock(node.kept_until, case.now)}"
     if not node.busy and node.unknown_since is not None:
         yield "its GPUs are in use without a pod"
+    if buffer := case.wanted.warm.get(node.instance):
+        yield f"CapacityBuffer {buffer} keeps it free"
     if not node.busy and node.instance in case.wanted.needed:
         yield "waiting work would use it"
     if node.busy and node.stage is Stage.USABLE:

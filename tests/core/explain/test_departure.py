@@ -10,9 +10,12 @@ import pytest
 from receiver.core.explain.departure import Departure, departure, find_node
 from receiver.core.explain.explain import State
 from receiver.core.model.model import Backoff, CordonedBy, Facts, Node, Stage
+from receiver.core.model.overrides import Answer
 from receiver.core.model.pods import PodPhase
-from receiver.core.model.policy import Limits, Policy
+from receiver.core.model.policy import Approval, Limits, Policy
 from receiver.core.model.signals import SignalAction
+from receiver.core.model.windows import Window
+from receiver.core.scaling.bounds import topic_of
 from tests.core.builders import (
     HOUR,
     MINUTE,
@@ -22,11 +25,13 @@ from tests.core.builders import (
     a_pod,
     a_policy,
     a_pool,
+    a_question,
     a_signal,
     a_state,
     an_override,
     facts,
 )
+from tests.core.scaling.test_buffers import a_buffer
 
 
 def a_job(name: str = "train", gpus: int = 1, **changes: Any) -> Any:
@@ -132,3 +137,36 @@ def test_a_guardrail_is_said_beside_what_keeps_the_node() -> None:
 def test_a_dead_node_may_go_at_once() -> None:
     dead = a_node(stage=Stage.BROKEN, idle_since=None, created_at=NOW - 3 * HOUR, lost_at=NOW - 2 * HOUR)
     assert gone(facts(a_state(dead))).at == NOW
+
+
+REMOVALS = Approval(removals=True, wait=10 * MINUTE)
+REJECTED = a_question("i-n1", answer=Answer.REJECT, who="bob", answered_at=NOW - MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("found", "policy", "why"),
+    [
+        (facts(a_state(a_due_node()), buffers=(a_buffer(1),)), None, "CapacityBuffer ml/warm keeps it free"),
+        (facts(a_state(a_due_node())), a_policy(a_pool(approval=REMOVALS)), "an approval is needed"),
+        (facts(a_state(a_due_node()), questions=(REJECTED,)), a_policy(a_pool(approval=REMOVALS)), "bob rejected"),
+    ],
+    ids=["a buffer", "no approval", "a rejection"],
+)
+def test_what_keeps_the_node_in_the_decision_blocks_it(found: Facts, policy: Policy | None, why: str) -> None:
+    left = gone(found, policy)
+    assert left.at is None
+    assert why in left.blocks[0]
+
+
+@pytest.mark.parametrize("kind", ["ceiling", "pin"])
+def test_a_node_that_is_removed_in_the_midst_of_its_hour_may_go_now(kind: str) -> None:
+    found = facts(a_state(a_node("n1", created_at=NOW - HOUR / 2)), overrides=(an_override(kind, 0),))
+    assert (gone(found).blocks, gone(found).at) == ((), NOW)
+
+
+def test_a_busy_node_whose_window_is_over_may_go_now() -> None:
+    window = Window(name="night", max_nodes=0, evict_after=5 * MINUTE)
+    pool = a_pool(windows=(window,))
+    told = {topic_of(window, pool): NOW - 10 * MINUTE}
+    found = facts(a_state(a_worker(a_job("web", owner="ReplicaSet/web"))), told_to_go=told)
+    assert (gone(found, a_policy(pool)).blocks, gone(found, a_policy(pool)).at) == ((), NOW)
