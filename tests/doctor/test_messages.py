@@ -58,6 +58,7 @@ def test_a_team_alone_does_not_hear_what_is_about_no_team(tmp_path: Path) -> Non
     [
         (TELEGRAM, "complete warn", "names no chat"),
         ("slack://xoxb-1234-1234-abc124", "complete warn", "go to #general"),
+        (f"{TELEGRAM}/111/222", "complete warn", "has several targets"),
         ("nosuch://aaaaaaaa", "understood fail", "does not understand it"),
         ("pager=nosuch://aaaaaaaa", "understood fail", "pager (nosuch): Apprise does not understand it"),
     ],

@@ -149,7 +149,7 @@ def check_every_destination(
 
 
 def oddities(destination: Destination) -> list[str]:
-    """Return what a destination that Apprise understands leaves open, so that messages go elsewhere or nowhere."""
+    """Return what is odd about a destination that Apprise understands: messages go elsewhere, nowhere or twice."""
     found = []
     for plugin in destination.service or ():
         kind = type(plugin).__name__
@@ -157,6 +157,8 @@ def oddities(destination: Destination) -> list[str]:
             found.append("names no chat, so messages go to the last sender to the bot, if Telegram still knows it")
         if kind == "NotifySlack" and plugin.mode == "bot" and plugin.channels == ["#general"]:
             found += [] if "general" in destination.url else ["names no channel, so messages go to #general"]
+        if len(plugin) > 1:
+            found.append("has several targets: while one refuses, all get each message again; give each its own URL")
     return found
 
 
