@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, cast
 
+from receiver.core.model.actions import Action
 from receiver.core.model.pods import Pod
 from receiver.ports import Cloud, Cluster, Did, Receipt
 from receiver.step.carry_out import Hands
@@ -25,6 +26,7 @@ class Outside:
     def __init__(self, *, leads: bool = True, pods: Sequence[Pod] = (), **answers: Answer) -> None:
         self.calls: list[str] = []
         self.cordoned_at: datetime | None = None  # as the last drain was told
+        self.recorded: list[Action] = []  # before a request
         self._leads = leads
         self._pods = pods
         self._answers = answers
@@ -32,7 +34,12 @@ class Outside:
     @property
     def hands(self) -> Hands:
         """Hands that write to it."""
-        return Hands(cloud=cast("Cloud", self), cluster=cast("Cluster", self), may_write=self._may_write)
+        return Hands(
+            cloud=cast("Cloud", self),
+            cluster=cast("Cluster", self),
+            may_write=self._may_write,
+            record=self.recorded.append,
+        )
 
     @property
     def writes(self) -> list[str]:

@@ -96,6 +96,13 @@ def test_then_it_is_looked_at_drained_looked_at_again_and_deleted(since: datetim
     assert progress.again_at == NOW + 5 * SECOND
 
 
+def test_a_delete_is_recorded_before_it_is_sent_since_a_crash_would_hide_it() -> None:
+    outside = Outside(retire=TryLater("no answer", code="timeout"))
+    asked = removal(victim("n1", since=NOW), victim("n2"))
+    goes_on(asked, ours("n1"), ours("n2"), outside=outside)
+    assert outside.recorded == [replace(asked, victims=(asked.victims[0], replace(asked.victims[1], asked_at=NOW)))]
+
+
 @pytest.mark.parametrize(("because", "drained"), [(Because.CONSOLIDATED, "consenting"), (Because.EVICTED, "evicting")])
 def test_pods_that_may_go_are_drained_and_their_node_is_deleted(because: Because, drained: str) -> None:
     outside = Outside()
