@@ -177,13 +177,19 @@ def dies(*args: object, **given: object) -> Receipt:
     raise SystemExit
 
 
-def test_a_higher_count_waits_after_a_crash_though_the_growth_was_withdrawn_meanwhile(store: Store) -> None:
+def died_while_growing(store: Store) -> Life:
+    """A life whose process died between the PUT for one pod and its answer."""
     life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
     life.wrap_cloud = lambda inner: Wrapped(inner, resize=dies)
     life.submit(a_job("one", duration=HOUR))
     with pytest.raises(SystemExit):
         life.step()
     life.wrap_cloud = lambda inner: inner
+    return life
+
+
+def test_a_higher_count_waits_after_a_crash_though_the_growth_was_withdrawn_meanwhile(store: Store) -> None:
+    life = died_while_growing(store)
     life.world.cancel_job("one")
     life.step()
     life.submit(a_job("two", duration=HOUR), a_job("three", duration=HOUR))
@@ -210,12 +216,7 @@ def test_a_lower_count_waits_while_a_higher_one_may_still_arrive(store: Store) -
 
 
 def test_a_higher_count_waits_after_a_crash_between_a_request_and_its_answer(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
-    life.wrap_cloud = lambda inner: Wrapped(inner, resize=dies)
-    life.submit(a_job("one", duration=HOUR))
-    with pytest.raises(SystemExit):
-        life.step()
-    life.wrap_cloud = lambda inner: inner
+    life = died_while_growing(store)
     life.run(5 * SECOND)
     life.submit(a_job("two", duration=HOUR))
     life.run(50 * SECOND)
