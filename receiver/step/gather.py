@@ -136,16 +136,12 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     orphans = tuple(action for action in left if action is not None)
     resumed = memory.ran_out_early if steady else ()
     pods = said.cluster.pods if said.cluster else ()
-    started_at = said.alarms.started_at if said.alarms is not None else None
-    restarted = started_at is not None and abs(now - started_at) < KNOWS_AGAIN_AFTER
-    remembered = said.alarms is None or memory.deliveries or restarted
-    kept = store.remembered_alerts(now - sources.payload_life) if remembered else ()
     facts = Facts(
         at=now,
         pools=pools,
         waiting=_waiting(said, states[Source.KUBERNETES], sources.waited),
         deferred=tuple(p for p in pods if p.phase is PodPhase.DEFERRED),
-        signals=signals_from(kept if said.alarms is None else _firing(said.alarms, kept, restarted), policy),
+        signals=signals_from(_firing(said.alarms, memory, sources, now), policy),
         sources=states,
         spend=books.spend,
         budget_changes=memory.budget_changes,
@@ -175,8 +171,15 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     )
 
 
-def _firing(alarms: AlarmFacts, kept: Sequence[Alert], restarted: bool) -> list[Alert]:
-    """Return what fires, with what an Alertmanager that has just started may have forgotten."""
+def _firing(alarms: AlarmFacts | None, memory: Memory, sources: Sources, now: datetime) -> Sequence[Alert]:
+    """Return the firing alerts: those of Alertmanager's API, and those that it may have forgotten in a restart. Without
+    its answer (None), the delivered ones."""
+    started_at = alarms.started_at if alarms is not None else None
+    restarted = started_at is not None and abs(now - started_at) < KNOWS_AGAIN_AFTER
+    remembered = alarms is None or memory.deliveries or restarted
+    kept = sources.store.remembered_alerts(now - sources.payload_life) if remembered else ()
+    if alarms is None:
+        return kept
     fires = numbered(alarms.alerts, kept)
     return [*fires, *forgotten(kept, fires, alarms.silences)] if restarted else fires
 

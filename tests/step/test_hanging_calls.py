@@ -55,6 +55,11 @@ class Hanging:
         return next(at for sent, at in self.sent if sent == pool)
 
 
+def without_cooldown(store: Store) -> Life:
+    """A life whose pool may grow at every step."""
+    return Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
+
+
 @pytest.mark.parametrize("hang", ["a", "ab", "abc"])
 def test_the_other_pools_are_served_one_timeout_and_a_step_later_at_most(store: Store, hang: str) -> None:
     scene = Hanging(store, "abcd", hang)
@@ -114,7 +119,7 @@ def test_several_nodes_of_one_removal_do_not_hang_one_after_the_other(store: Sto
 
 
 def test_while_a_request_is_unanswered_the_same_count_is_asked_for_before_a_higher_one(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
+    life = without_cooldown(store)
     asked: list[int] = []
 
     def resize(pool: str, **given: int) -> Receipt:
@@ -133,7 +138,7 @@ def test_while_a_request_is_unanswered_the_same_count_is_asked_for_before_a_high
 
 
 def test_a_count_that_takes_effect_late_and_unanswered_does_not_lower_a_higher_one(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
+    life = without_cooldown(store)
     life.cloud.fail_next(TryLater("no answer", code="timeout"), "resize")
     life.submit(a_job("one", duration=HOUR))
     life.step()
@@ -162,7 +167,7 @@ def test_a_removal_in_between_does_not_end_the_wait_for_a_lower_count(store: Sto
 
 
 def test_the_same_count_is_asked_for_again_at_once_when_its_work_comes_back(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
+    life = without_cooldown(store)
     life.cloud.fail_next(TryLater("no answer", code="timeout"), "resize")
     life.submit(a_job("one", duration=HOUR))
     life.step()
@@ -179,7 +184,7 @@ def dies(*args: object, **given: object) -> Receipt:
 
 def died_while_growing(store: Store) -> Life:
     """A life whose process died between the PUT for one pod and its answer."""
-    life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
+    life = without_cooldown(store)
     life.wrap_cloud = lambda inner: Wrapped(inner, resize=dies)
     life.submit(a_job("one", duration=HOUR))
     with pytest.raises(SystemExit):
@@ -201,7 +206,7 @@ def test_a_higher_count_waits_after_a_crash_though_the_growth_was_withdrawn_mean
 
 def test_a_lower_count_waits_while_a_higher_one_may_still_arrive(store: Store) -> None:
     """It could arrive between our look at the count and our PUT, which would then remove nodes of Civo's choice."""
-    life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
+    life = without_cooldown(store)
     life.cloud.fail_next(TryLater("no answer", code="timeout"), "resize")
     life.submit(a_job("one", duration=HOUR), a_job("two", duration=HOUR))
     life.step()

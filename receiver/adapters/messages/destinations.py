@@ -158,7 +158,9 @@ def oddities(destination: Destination) -> list[str]:
         if kind == "NotifySlack" and plugin.mode == "bot" and plugin.channels == ["#general"]:
             found += [] if "general" in destination.url else ["names no channel, so messages go to #general"]
         if len(plugin) > 1:
-            found.append("has several targets: while one refuses, all get each message again; give each its own URL")
+            found.append(
+                "has several targets: while one fails, the others get each message again; use one URL per target"
+            )
     return found
 
 

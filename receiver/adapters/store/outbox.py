@@ -159,7 +159,7 @@ def _bring_up_to_date(connection: Connection, standing: Mapping[str, Notice], at
                 same = topics.c.topic == notice.topic, topics.c.key == notice.key
                 connection.execute(delete(topics).where(*same))
         elif storable(now.key) == notice.key and (now.title, now.body) != (notice.title, notice.body):
-            # What a destination has refused goes on growing old, or nobody would be told that it is stuck.
+            # After a failed attempt the age stays: GpuAutoscalerNoticesStuck reads it.
             told_at = {} if stored.attempts else {"created_at": at}
             _update(connection, [stored.id], title=now.title, body=now.body, **told_at)
 

@@ -400,7 +400,7 @@ def _price(pool: Pool) -> Decimal:
 
 
 def _per_hour(pool: Pool, facts: Facts) -> Decimal:
-    """USD per hour of the nodes of *pool*: a node keeps the price that it came at, also after a lower one is set."""
+    """USD per hour of the nodes of *pool*: each is charged at the price at which it was bought, also after a cut."""
     return _price(pool) * nodes_of(facts.pool(pool.id)) + facts.spend.dearer_per_hour.get(pool.id, NOTHING)
 
 

@@ -129,8 +129,8 @@ def elsewhere_per_hour(lives: Iterable[NodeLife], pools: Container[str]) -> Deci
 
 
 def dearer_per_hour(lives: Iterable[NodeLife], pools: Iterable[Pool]) -> Mapping[str, Decimal]:
-    """USD per hour by which the living nodes of each of *pools* (by id) cost more than the price that it has now: a
-    node keeps the price that it came at."""
+    """USD per hour by which the living nodes of each of *pools* (by id) cost more than its present price: a node is
+    charged at the price at which it was bought."""
     price = {pool.id: pool.price_usd_per_hour for pool in pools if pool.price_usd_per_hour is not None}
     found: dict[str, Decimal] = {}
     for life in lives:

@@ -231,7 +231,7 @@ def idle_cleared(topic: str, workload: Consenting | None, case: IdleCase, *, ste
     the clock is not *steady*."""
     why = f"it has no GPU pod with {IDLE_SHUTDOWN} any more"
     if not steady:
-        why = "the clock was set, or no step was made for a while; if it stays idle, a new warning follows"
+        why = "the clock changed, or the autoscaler paused; if the workload stays idle, a new warning follows"
     elif workload is not None and workload.whole:
         why = "its GPUs are in use, or its pods are new"
     elif workload is not None:

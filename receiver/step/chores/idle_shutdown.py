@@ -31,7 +31,7 @@ def scale_idle_workloads_to_zero(
     telemetry, cluster, store = sources.telemetry, hands.cluster, sources.store
     if not looked.steady:
         case = idle.case_of(looked.facts, policy, mode, store.told(idle.TOPIC), {})
-        for topic in idle.warned(case):  # nobody knows how much of its grace has passed
+        for topic in idle.warned(case):  # how much of its grace has passed is unknown
             store.say(workload_notices.idle_cleared(topic, None, case, steady=False), now)
         return
     if telemetry is None or cluster is None or not is_new_minute(looked.before, now) or not idle.can_tell(looked.facts):
