@@ -266,6 +266,8 @@ def _pod_status(pod: WorldPod) -> JSON:
     status: JSON = {"phase": pod.phase, "qosClass": "Burstable"}
     if conditions := _pod_conditions(pod):
         status["conditions"] = conditions
+    if pod.nominated:
+        status["nominatedNodeName"] = pod.nominated
     if pod.claim_names:
         named = sorted(pod.claim_names.items())
         status["resourceClaimStatuses"] = [{"name": name, "resourceClaimName": claim} for name, claim in named]

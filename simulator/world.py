@@ -7,12 +7,10 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from receiver.core.model.policy import Taint
 from receiver.core.model.signals import Alert, Silence
 from receiver.core.model.usage import Course, Sample
 from receiver.ports import AlarmFacts, TelemetryFacts
 from receiver.replay.ports import WorldAlarms, WorldTelemetry
-from receiver.replay.world.cloud import SimulatedCloud
 from receiver.replay.world.cluster import merged
 from receiver.replay.world.nodes import Nodes, pool_labels, with_automatic
 from receiver.replay.world.objects import (
@@ -25,11 +23,11 @@ from receiver.replay.world.objects import (
     PodSpec,
     WorldConfig,
     WorldPod,
-    WorldPool,
 )
-from receiver.replay.world.pods import Pods
 from receiver.replay.world.world import World as ReplayWorld
+from simulator.civo_calls import CivoCloud
 from simulator.gpu_metrics import ObservedGpus
+from simulator.slow_pods import Reservation, SlowPods
 
 Owner = tuple[str, str, str]  # kind, namespace, name
 SAMPLED = timedelta(minutes=2)
@@ -146,6 +144,7 @@ class FaultyNodes(Nodes):
     """Nodes whose driver may crash and whose kubelet may fall silent."""
 
     _activity: ObservedGpus
+    _pods: SlowPods
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
@@ -190,6 +189,12 @@ class FaultyNodes(Nodes):
         if node.ready:
             self.silent.add(name)
             self._set_ready(node, ready=False)
+
+    def kubelet_dies(self, name: str) -> None:
+        """Silence the kubelet of a node for good: no pod there starts or ends any more. Unknown: 404."""
+        node = self._cluster.node(name)
+        self._pods.kubelet_died(name)
+        self._set_ready(node, ready=False)
 
     def recover(self, name: str) -> None:
         """Undo what happened to a node, unless the machine is gone. Unknown: 404."""
@@ -239,65 +244,7 @@ class FaultyNodes(Nodes):
         super()._drop_object(name)
 
 
-class CivoCloud(SimulatedCloud):
-    """Civo with the calls that the product never makes."""
-
-    _nodes: FaultyNodes
-
-    def recycle(self, hostname: str) -> None:
-        """Replace one node: same count, new instance, new name, no drain. Unknown: 404."""
-        for pool in self.pools.values():
-            for vm in pool.instances:
-                if vm.hostname == hostname and vm.living:
-                    self._retire(pool, vm, "recycle")
-                    self._follow(pool)
-                    return
-        raise Denied("database_kubernetes_node_not_found", 404, "Failed to find the node")
-
-    def create_pool(self, spec: WorldPool) -> None:
-        if spec.id in self.pools:
-            raise Denied("database_kubernetes_cluster_invalid", 400, "The pool exists already")
-        if not self.behaviour.partial_fill:
-            self.accounts.check(spec, spec.count)
-        pool = self._add_pool(spec)
-        self._require(pool, spec.count)
-        self._follow(pool)
-
-    def delete_pool(self, pool_id: str) -> None:
-        pool = self.pool(pool_id)
-        del self.pools[pool_id]
-        self._require(pool, 0)
-        for vm in pool.living:
-            self._retire(pool, vm, "delete_pool")
-
-    def relabel(
-        self, pool_id: str, *, labels: Mapping[str, str] | None = None, taints: tuple[Taint, ...] | None = None
-    ) -> None:
-        """PUT a pool's labels or taints, which its nodes take over; None leaves them."""
-        pool = self.pool(pool_id)
-        if labels is not None:
-            pool.labels = dict(labels)
-        if taints is not None:
-            pool.taints = taints
-        self._nodes.pool_relabelled(pool)
-
-    def listed_count(self, pool_id: str) -> int:
-        """Return the ``count`` in a list of pools (Behaviour.list_count). Unknown: 404."""
-        if self.behaviour.list_count == "desired":
-            return self.shown_count(pool_id)
-        return len(self.pool(pool_id).instances)
-
-    def replace_pools(self, counts: Mapping[str, int]) -> None:
-        """PUT the cluster with a full list of pools: those not listed are deleted. Unknown: 404."""
-        for pool in counts:
-            self.pool(pool)
-        for pool in [p for p in self.pools if p not in counts]:
-            self.delete_pool(pool)
-        for pool, count in counts.items():
-            self.resize(pool, count)
-
-
-class ChangingPods(Pods):
+class ChangingPods(SlowPods):
     """Pods that people and other programs change."""
 
     _activity: ObservedGpus
@@ -410,6 +357,9 @@ class World(ReplayWorld):
         self.group_objects: dict[str, list[dict[str, Any]]] = {}  # behind gangs, by the name of their kind
         self.crashed_nodes: Collection[str] = nodes.crashed  # by `WorldFaults.lose_gpu`
         self.silent_nodes: Collection[str] = nodes.silent  # by `WorldFaults.not_ready`
+        self.dead_nodes: Collection[str] = pods.dead  # by `kubelet_dies`
+        self.reserved: Mapping[tuple[str, str], Reservation] = pods.reserved  # by namespace and name
+        self.kubelet_dies = nodes.kubelet_dies
         self.ailing_nodes: Collection[str] = nodes.ailing  # by `WorldFaults.condition` and `unhealthy`
         self.delete_node = nodes.delete
         self.listed_count = cloud.listed_count
@@ -427,6 +377,7 @@ class World(ReplayWorld):
         self.scale_to_zero = pods.scale_to_zero
         self.at_zero = pods.at_zero
         self.patch_pod = pods.patch
+        self.remove_obstacle = pods.remove_obstacle
         self.work = pods.work
         self.used_outside: Collection[str] = activity.outside  # nodes whose GPUs are used from outside Kubernetes
         self.stop_using = activity.stop_using

@@ -115,6 +115,8 @@ def _phase(pod: WorldPod) -> PodPhase:
         return PodPhase.RUNNING
     if pod.node is not None:
         return PodPhase.STARTING
+    if pod.nominated:
+        return PodPhase.OTHER
     return PodPhase.WAITING if pod.scheduled is False and pod.reason == "Unschedulable" else PodPhase.OTHER
 
 

@@ -205,7 +205,9 @@ class ClusterObjects:
         for resource, count in pod.asks.items():
             used[resource] -= count
         if not here:
-            del self.pods_on[pod.node], self.used[pod.node]
+            del self.pods_on[pod.node]
+            if not any(used.values()):  # else a pod has reserved room there
+                del self.used[pod.node]
         return True
 
     def on(self, node: str) -> list[WorldPod]:

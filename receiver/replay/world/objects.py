@@ -338,8 +338,8 @@ class WorldPod(PodSpec):
 
     *scheduled* is its PodScheduled condition: None before the scheduler tried it, False with *reason*
     (``Unschedulable`` or ``SchedulingGated``) and *message*, True once bound; *scheduled_since* is the condition's
-    lastTransitionTime. *deletion_at* is its deletionTimestamp. *claim_names* are the ResourceClaims that were generated
-    for its claims, *special_claim* is the one for its extended resources.
+    lastTransitionTime. *deletion_at* is its deletionTimestamp. *nominated* is its nominatedNodeName. *claim_names* are
+    the ResourceClaims that were generated for its claims, *special_claim* is the one for its extended resources.
     """
 
     uid: str
@@ -353,6 +353,7 @@ class WorldPod(PodSpec):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     deletion_at: datetime | None = None
+    nominated: str = ""
     claim_names: Mapping[str, str] = field(default_factory=dict)
     special_claim: str = ""
     version: int = 0

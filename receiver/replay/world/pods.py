@@ -149,7 +149,10 @@ class Pods:
 
     def __post_init__(self) -> None:
         self.claims = Claims(self._cluster, self._agenda, self._note_devices)
-        self.scheduler = Scheduler(self._cluster, self._agenda, self._bind, self._packing, self.claims)
+        self.scheduler = self._new_scheduler()
+
+    def _new_scheduler(self) -> Scheduler:
+        return Scheduler(self._cluster, self._agenda, self._bind, self._packing, self.claims)
 
     # --- creation ---
 
@@ -221,7 +224,8 @@ class Pods:
 
     def _bind(self, pod: WorldPod, node: str) -> None:
         now = self._agenda.now
-        self._cluster.change_pod(pod, node=node, scheduled=True, scheduled_since=now, reason="", message="")
+        bound: dict[str, Any] = {"node": node, "nominated": ""}
+        self._cluster.change_pod(pod, **bound, scheduled=True, scheduled_since=now, reason="", message="")
         self._cluster.occupy(pod, node)
         self._activity.hold(pod, node)
         self._agenda.after(self._dice.spread(self._timings.image_pull), self._start, pod.key, pod.uid)
@@ -255,14 +259,15 @@ class Pods:
         if self._timings.finished_lingers is not None:
             self._agenda.after(self._timings.finished_lingers, self._remove, key, uid)
 
-    def delete(self, namespace: str, name: str) -> None:
-        """Begin a pod's graceful deletion. Its controller replaces it."""
+    def delete(self, namespace: str, name: str, grace: timedelta | None = None) -> None:
+        """Begin a pod's graceful deletion, which takes all of *grace* (None: as timed). Its controller replaces it."""
         pod = self._cluster.pod((namespace, name))
         if pod.over or pod.node is None:
             self._remove(pod.key, pod.uid)
         elif pod.deletion_at is None:
-            self._cluster.change_pod(pod, deletion_at=self._agenda.now + self._timings.terminate)
-            self._agenda.after(self._timings.terminate, self._remove, pod.key, pod.uid)
+            takes = self._timings.terminate if grace is None else grace
+            self._cluster.change_pod(pod, deletion_at=self._agenda.now + takes)
+            self._agenda.after(takes, self._remove, pod.key, pod.uid)
             if pod.owner_kind in AT_ONCE:
                 self._replace(pod, self._specs.pop(pod.key, None), self._origins[pod.key])
 

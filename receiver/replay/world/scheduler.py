@@ -160,7 +160,7 @@ class WaitingLine:
         return None
 
 
-class _Wish(NamedTuple):
+class Wish(NamedTuple):
     """The requirements of a pod, each as a number: equal numbers mean equal requirements."""
 
     kind: int  # all that decides whether it fits
@@ -188,7 +188,7 @@ class Scheduler:
         self._line = WaitingLine()
         self._fresh: dict[Key, None] = {}  # without a message so far
         self._numbers: dict[Hashable, int] = {}
-        self._wishes: dict[Key, _Wish] = {}
+        self._wishes: dict[Key, Wish] = {}
         self._open: dict[str, None] = {}  # Ready nodes with a free GPU
         self._judged: dict[str, dict[int, tuple[int, int] | None]] = {}  # by node and place
         self._gangs: dict[Gang, list[tuple[int, int, Key]]] = {}  # waiting members, largest first
@@ -201,8 +201,8 @@ class Scheduler:
 
     def enqueue(self, pod: WorldPod) -> None:
         place = (tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations)
-        asks = (tuple(sorted(pod.asks.items())), place, pod.key if pod.claims else None)
-        self._wishes[pod.key] = wish = _Wish(
+        asks = (tuple(sorted(pod.asks.items())), place, self._of_its_own(pod))
+        self._wishes[pod.key] = wish = Wish(
             kind=self._numbers.setdefault(asks, len(self._numbers)),
             place=self._numbers.setdefault((place, pod.preferred), len(self._numbers)),
         )
@@ -215,6 +215,10 @@ class Scheduler:
                 self._fresh.update((key, None) for _, _, key in self._gangs[gang])
         self._line.join(pod.key, gang or wish.kind, pod.priority, pod.created_at)
         self._ask_for_pass()
+
+    def _of_its_own(self, pod: WorldPod) -> Hashable:
+        """Return what sets *pod* apart from others that ask for the same."""
+        return pod.key if pod.claims else None
 
     def forget(self, pod: WorldPod) -> None:
         self._line.leave(pod.key)
@@ -317,7 +321,7 @@ class Scheduler:
                 here[resource] = here.get(resource, 0) + count
         return places if len(places) >= least else []
 
-    def _choose(self, pod: WorldPod, wish: _Wish, taken: Taken, assumed: list[Allocation]) -> Allocation | None:
+    def _choose(self, pod: WorldPod, wish: Wish, taken: Taken, assumed: list[Allocation]) -> Allocation | None:
         """Return the best node that fits: with the fewest soft taints, then most preferred, by packing, then the
         oldest. Soft taints outweigh the rest in kube-scheduler too."""
         best: tuple[int, int, float, datetime, str] | None = None
@@ -391,9 +395,7 @@ class Scheduler:
                 continue
             kind = (self._wishes[key].kind, pod.gang is not None)
             if kind not in messages:
-                messages[kind] = self._errors.get(key) or why_not(
-                    pod, self._cluster.nodes.values(), self._cluster.used, self._claims
-                )
+                messages[kind] = self._errors.get(key) or self._why_not(pod)
             reason = "SchedulerError" if key in self._errors else "Unschedulable"
             if pod.scheduled is not False:
                 now = self._agenda.now
@@ -402,6 +404,9 @@ class Scheduler:
                 )
             elif (pod.reason, pod.message) != (reason, messages[kind]):
                 self._cluster.change_pod(pod, reason=reason, message=messages[kind])
+
+    def _why_not(self, pod: WorldPod) -> str:
+        return why_not(pod, self._cluster.nodes.values(), self._cluster.used, self._claims)
 
     def _is_held_back(self, pod: WorldPod) -> bool:
         """Return True for a pod of a PodGroup that lacks pods: kube-scheduler neither tries it nor says why."""

@@ -1,6 +1,6 @@
 """The world: Civo and its cluster behind one clock."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -98,7 +98,7 @@ class World:
         self.add_pod = pods.add
         self.ungate = pods.ungate
         self.delete_pod = pods.delete
-        self.evict = pods.delete
+        self.evict: Callable[..., None] = pods.delete
         self.patch_node = self._nodes.patch
         self.utilization = activity.average
         self.gpus = activity.gpus
