@@ -274,6 +274,7 @@ class ClusterNode:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    tainted_since: Mapping[str, datetime] = field(default_factory=dict)  # of taints that stand for conditions, by key
     hosts: tuple[str, ...] = ()  # monitoring and our own pods that run there
     compute: Mapping[str, int] = field(default_factory=dict)
     others: Mapping[str, int] = field(default_factory=dict)

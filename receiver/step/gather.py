@@ -39,6 +39,7 @@ from receiver.core.money.reconciliation import account, compare
 from receiver.core.scaling.waits import drift, why_removals_stop
 from receiver.ports import Accounts, AlarmFacts, Alarms, Cloud, Cluster, Sizes, StepStore, Telemetry, TryLater, WontWork
 from receiver.step.devices import DeviceJoin
+from receiver.step.hosts import beside_other_nodes
 from receiver.step.parts import Parts
 from receiver.step.pool_states import Answers, lives_of, pool_state, strays, templates
 
@@ -252,6 +253,8 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
     if cluster is not None:
         with parts.part("claims"):  # without it pods that claim devices are no demand
             cluster = sources.join.join(cluster, templates(policy, memory))
+        with parts.part("hosts"):
+            cluster = beside_other_nodes(cluster, policy)
     telemetry = answer(Source.PROMETHEUS, sources.telemetry.look if sources.telemetry else None)
     alarms = answer(Source.ALERTMANAGER, sources.alarms.look if sources.alarms else None)
     machines: Mapping[str, Mapping[str, int]] = {}

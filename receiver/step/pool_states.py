@@ -17,9 +17,9 @@ from receiver.core.model.pods import Pod, PodPhase, gpus_of, kept
 from receiver.core.model.policy import POOL_LABEL, Policy, Pool, Taint
 from receiver.core.model.signals import PoolSilence
 from receiver.core.model.usage import Use, judge
-from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.core.scaling.demand import offer_of, room_beside_gpus
 from receiver.core.scaling.repair import falling_sick
+from receiver.core.scaling.rooms import SHORT_LOSS
 from receiver.core.scaling.waits import expected_count
 from receiver.ports import (
     CORDON_ANNOTATION,
@@ -212,7 +212,7 @@ def _node(instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, 
         hosts=node.hosts,
         kept_by=node.kept_by if node.ready else (),
         labels=dict(node.labels),
-        taints=node.taints,
+        taints=tuple(t for t in node.taints if not _may_pass(t, node, said.at)),
         startup_taint=taint.key if taint else "",
         dra=served_by_dra(node, pool),
         sick=ill.why,
@@ -226,6 +226,12 @@ def _node(instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, 
         others=node.others,
         daemons=node.daemons,
     )
+
+
+def _may_pass(taint: Taint, node: ClusterNode, now: datetime) -> bool:
+    """True for a taint of a condition that is so young that it may be over before another node would be usable."""
+    since = node.tainted_since.get(taint.key)
+    return since is not None and now - since <= SHORT_LOSS
 
 
 def _room(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from receiver.core.model.actions import Action, Because
 from receiver.core.model.model import ON_ITS_WAY, Stage
-from receiver.core.scaling.capacity import SHORT_LOSS
+from receiver.core.scaling.rooms import SHORT_LOSS
 from receiver.ports import WontWork
 from receiver.replay.world.claims import SLICE
 from receiver.replay.world.objects import VM, WorldPod

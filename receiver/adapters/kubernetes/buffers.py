@@ -13,9 +13,10 @@ from decimal import ROUND_CEILING
 from typing import Any
 
 from receiver.adapters.kubernetes import api
+from receiver.adapters.kubernetes.affinity import requirement_from
 from receiver.adapters.kubernetes.api import Json, entries, key_of, section, text, versioned, words
 from receiver.adapters.kubernetes.nodes import MOST_BYTES, bounded
-from receiver.adapters.kubernetes.pods import SeenPod, effective, requirement_from
+from receiver.adapters.kubernetes.pods import SeenPod, effective
 from receiver.adapters.kubernetes.queues import BY_RESOURCES, MOST_OF_ONE, Reader, announced_pod
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import CPU, MEMORY, Buffer, Pod

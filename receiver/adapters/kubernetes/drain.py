@@ -12,10 +12,11 @@ from typing import Any
 
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes import api
+from receiver.adapters.kubernetes.affinity import requirement_from
 from receiver.adapters.kubernetes.api import ClusterPart, Json, entries, section, versioned, words
 from receiver.adapters.kubernetes.dra import Dra
 from receiver.adapters.kubernetes.nodes import node_from, taint_from
-from receiver.adapters.kubernetes.pods import SPEAKING, DrainFate, SeenPod, requirement_from
+from receiver.adapters.kubernetes.pods import SPEAKING, DrainFate, SeenPod
 from receiver.adapters.kubernetes.reflector import Lists
 from receiver.core.model.pods import PROTECTED, SYSTEM_NAMESPACE, WHY, KeepRule, Pod, keeps_for
 from receiver.core.model.policy import Taint

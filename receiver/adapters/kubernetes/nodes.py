@@ -1,5 +1,6 @@
 """Kubernetes nodes as values, from the API server's JSON."""
 
+from datetime import datetime
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
@@ -19,6 +20,15 @@ MOST_UNITS = Decimal(10**9)
 MOST_BYTES = Decimal(2**60)
 IN_A_WHOLE = {CPU: 1000, MEMORY: 1, STORAGE: 1, SLOTS: 1}  # CPU counts in millicores
 NO_DEVICES = ("kubernetes.io/", "requests.", "attachable-volumes-")
+# The taints that the node lifecycle controller sets by conditions of the kubelet, and takes away again.
+CONDITIONS = {
+    "node.kubernetes.io/not-ready": "Ready",
+    "node.kubernetes.io/unreachable": "Ready",
+    "node.kubernetes.io/memory-pressure": "MemoryPressure",
+    "node.kubernetes.io/disk-pressure": "DiskPressure",
+    "node.kubernetes.io/pid-pressure": "PIDPressure",
+    "node.kubernetes.io/network-unavailable": "NetworkUnavailable",
+}
 SHOWN = 60  # characters of what is not understood
 LONGEST_NAME = 253  # bytes; no object's name is longer
 
@@ -40,6 +50,7 @@ def node_from(raw: Json) -> ClusterNode:
         labels=labels,
         annotations=annotations,
         taints=tuple(taint_from(t) for t in entries(spec, "taints")),
+        tainted_since=_tainted_since(spec, status),
         compute={**compute(offered), **shared},
         created_at=moment(metadata.get("creationTimestamp")),
         conditions={text(c, "type"): text(c, "status") for c in entries(status, "conditions")},
@@ -71,6 +82,20 @@ def compute(quantities: Json) -> dict[str, int]:
 
 def taint_from(raw: Json) -> Taint:
     return Taint(key=text(raw, "key"), value=text(raw, "value"), effect=text(raw, "effect") or "NoSchedule")
+
+
+def _tainted_since(spec: Json, status: Json) -> dict[str, datetime]:
+    """When the taints that stand for a condition of the node appeared, by key."""
+    found: dict[str, datetime] = {}
+    for raw in entries(spec, "taints"):
+        kind = CONDITIONS.get(text(raw, "key"))
+        if kind is None:
+            continue
+        changes = [c.get("lastTransitionTime") for c in entries(status, "conditions") if text(c, "type") == kind]
+        since = moment(raw.get("timeAdded")) or next((at for at in map(moment, changes) if at is not None), None)
+        if since is not None:
+            found[text(raw, "key")] = since
+    return found
 
 
 def named(value: object) -> str:

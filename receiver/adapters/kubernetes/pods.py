@@ -11,11 +11,12 @@ from typing import Any
 from receiver import ports
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes import sharing
+from receiver.adapters.kubernetes.affinity import host_rules, preferred_nodes, required_nodes
 from receiver.adapters.kubernetes.api import Json, condition, controller_of, entries, key_of, section, text, words
 from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, named, named_resources
 from receiver.config.values import LongerThanZero, Wrong, parse
 from receiver.core.model.devices import CLAIMS
-from receiver.core.model.pods import SLOTS, Pod, PodPhase, Preference, Requirement, Toleration
+from receiver.core.model.pods import SLOTS, Pod, PodPhase, Toleration
 from receiver.core.model.shares import is_share
 from receiver.core.model.text import cut
 from receiver.core.model.usage import EndedPod, workload_name
@@ -31,7 +32,6 @@ DEFAULT_SCHEDULER = "default-scheduler"
 READ_OF_CONTAINERS = ("name", "resources", "restartPolicy")
 UNTRIED = frozenset({"Schedulable", "Undetermined"})  # Volcano's words for pods of a gang of which another did not fit
 TERMINATED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"  # a field selector knows no "or"
-NEVER = Requirement(key="", operator="In")  # an empty node selector term matches no node (NodeSelector v1 core)
 
 COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 VOLCANO_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
@@ -415,9 +415,6 @@ class SeenPod:
             raise TryLater(
                 f"Kubernetes' answer is not understood: creationTimestamp of pod {self.key}", code="malformed"
             )
-        node = section(section(spec, "affinity"), "nodeAffinity")
-        required = section(node, "requiredDuringSchedulingIgnoredDuringExecution")
-        preferred = entries(node, "preferredDuringSchedulingIgnoredDuringExecution")
         bound = condition(self.status, "PodScheduled")
         started = self.container_times("running", "startedAt")
         return Pod(
@@ -429,13 +426,10 @@ class SeenPod:
             created_at=created_at,
             node=spec.get("nodeName") or None,
             node_selector=words(spec, "nodeSelector"),
-            affinity=tuple(_requirements(t) or (NEVER,) for t in entries(required, "nodeSelectorTerms")),
-            preferred=tuple(  # an empty term prefers nothing (PreferredSchedulingTerm v1 core)
-                Preference(weight=whole(p.get("weight")) or 0, term=term)
-                for p in preferred
-                if (term := _requirements(section(p, "preference")))
-            ),
+            affinity=required_nodes(spec),
+            preferred=preferred_nodes(spec),
             tolerations=self.tolerations,
+            host_rules=host_rules(spec, self.namespace, self.labels),
             priority=spec.get("priority") or 0,
             priority_class=text(spec, "priorityClassName"),
             gang=gang.key if gang else None,
@@ -482,16 +476,3 @@ def effective(spec: Json, read: Callable[[Json], dict[str, int]]) -> dict[str, i
     found = Counter({**(total | peak), **asked(spec)})
     found.update(read(section(spec, "overhead")))
     return dict(found)
-
-
-def _requirements(term: Json) -> tuple[Requirement, ...]:
-    return tuple(requirement_from(w) for w in (*entries(term, "matchExpressions"), *entries(term, "matchFields")))
-
-
-def requirement_from(raw: Json) -> Requirement:
-    values = raw.get("values")
-    return Requirement(
-        key=text(raw, "key"),
-        operator=text(raw, "operator"),
-        values=tuple(str(v) for v in values) if isinstance(values, list) else (),
-    )

@@ -18,8 +18,9 @@ from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, MOST_NAMED, new_node, refusal, take, workloads
 from receiver.core.scaling.guardrails import cooled_down
-from receiver.core.scaling.market import Kind, LabelIndex, shape
+from receiver.core.scaling.market import LabelIndex
 from receiver.core.scaling.patience import PatientWork, deferred, waits_for
+from receiver.core.scaling.rooms import Kind, shape
 
 STAGES = {
     Stage.BUILDING: "is being built",

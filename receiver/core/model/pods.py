@@ -34,6 +34,36 @@ class Preference:
     term: tuple[Requirement, ...]
 
 
+class Together(StrEnum):
+    """How often the pods that a rule is about may be on the node of the pod that has the rule."""
+
+    NEVER = "never"  # required pod anti-affinity
+    ALWAYS = "always"  # required pod affinity
+    EVENLY = "evenly"  # a topology spread constraint with DoNotSchedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRule:
+    """A required rule of a pod about which other pods share its node (topology key `kubernetes.io/hostname`).
+
+    It is about pods of *namespaces* (None: of all) with labels that meet all of *selector*. A node may have *max_skew*
+    of them more than the one with the fewest; fewer than *min_domains* nodes count as if one had none. *elsewhere*: a
+    node without GPUs, on which none of them is, counts beside the pools' nodes.
+    """
+
+    together: Together
+    namespaces: tuple[str, ...] | None
+    selector: tuple[Requirement, ...] = ()
+    max_skew: int = 1
+    min_domains: int = 1
+    elsewhere: bool = False
+
+    @property
+    def starts_at_zero(self) -> bool:
+        """True for a spread of which each new node takes no more than *max_skew* pods for now."""
+        return self.elsewhere or self.min_domains > 1
+
+
 class PodPhase(StrEnum):
     """The phase of a GPU pod; terminated pods hold nothing and are not reported."""
 
@@ -59,6 +89,7 @@ class Pod:
     affinity: tuple[tuple[Requirement, ...], ...] = ()  # required: alternatives, each a conjunction
     preferred: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    host_rules: tuple[HostRule, ...] = ()
     priority: int = 0
     priority_class: str = ""
     gang: str | None = None  # the key of a declared gang

@@ -16,9 +16,10 @@ from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.policy import Pool
 from receiver.core.promises.startup import ZERO, Learnt, chance, gap
 from receiver.core.scaling.assign import Wanted
-from receiver.core.scaling.capacity import Bin, Given
+from receiver.core.scaling.capacity import Given
 from receiver.core.scaling.guardrails import cooled_down
 from receiver.core.scaling.packing import takes_pods
+from receiver.core.scaling.rooms import Bin, foreign_taints
 
 P50, P90 = 0.5, 0.9
 A_MINUTE = timedelta(minutes=1)
@@ -168,7 +169,7 @@ class Promises:
         """What is free on a node when one of its workloads, of that name, has ended there. A gang ends as a whole."""
         found: list[tuple[Mapping[str, int], str]] = []
         for node in self.state.of(Stage.USABLE):
-            if takes_pods(node):
+            if takes_pods(node) and not foreign_taints(node, self.pool):
                 left: dict[str, Counter[str]] = {}
                 free = node.free
                 for pod in node.pods:

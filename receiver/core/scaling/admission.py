@@ -18,7 +18,7 @@ from receiver.core.model.policy import Policy
 from receiver.core.model.text import dollars, listed, some
 from receiver.core.money.budget import BudgetStage, BudgetView, Refusal, passes_hold, teams_of
 from receiver.core.money.cost import unit_price
-from receiver.core.scaling.capacity import Allowance, Tally
+from receiver.core.scaling.capacity import Allowance, Tally, checkpoint
 from receiver.core.scaling.demand import missing_pods
 from receiver.core.scaling.gangs import new_nodes, place_gang, place_parts
 from receiver.core.scaling.market import Matching
@@ -59,7 +59,7 @@ def judge(
     """Return the answers to the candidates that are not ready. Their cost stays subtracted in *allowance* where the
     budgets cover it, so that nothing of a lower rank takes it; *tallies* are as before. *pairs* as in `Matching`."""
     tallies = tuple(tallies)
-    before, shared = [tally.mark() for tally in tallies], allowance.mark()
+    undo, shared = checkpoint(tallies), allowance.mark()
     matching = Matching(tallies, pairs)
     answers: list[CheckAnswer] = []
     # Those that are ready first: their cost was promised. They may wait for other checks for hours, beside the others.
@@ -69,8 +69,7 @@ def judge(
         answer = _judged(candidate, policy, matching, allowance)
         answers += [] if candidate.ready else [answer]
     left = dict(allowance.left)
-    for tally, mark in zip(tallies, before, strict=True):
-        tally.return_to(mark)
+    undo()
     allowance.return_to(shared)
     allowance.left = left
     return tuple(answers)
@@ -159,7 +158,10 @@ def _refused(parts: Sequence[Part], policy: Policy, allowance: Allowance) -> tup
     try:
         for part, fitting in parts:
             able = [tally for tally in fitting if not _beyond(part, tally, policy, allowance)]
-            needs = sorted(((tally, new_nodes(part, tally)) for tally in able), key=_price)
+            counts = ((tally, new_nodes(part, tally)) for tally in able)
+            needs = sorted(((tally, count) for tally, count in counts if count is not None), key=_price)
+            if not needs:
+                return None
             refusals = [allowance.refusing(tally, count, part) for tally, count in needs]
             place = refusals.index(None) if None in refusals else 0
             (tally, count), refusal = needs[place], refusals[place]
@@ -182,6 +184,8 @@ def _too_large(parts: Sequence[Part], policy: Policy, allowance: Allowance) -> s
 
 def _beyond(part: Workload, tally: Tally, policy: Policy, allowance: Allowance) -> str:
     pool, count = tally.pool, new_nodes(part, tally, empty=True)
+    if count is None:
+        return f"its pods must share a node, and none of pool {pool.name} holds all of them"
     if count > pool.max_nodes:
         return f"needs {some(count, 'node')}; pool {pool.name} may have {pool.max_nodes}"
     usd = count * unit_price(pool.price_usd_per_hour or Decimal(0), policy.billing)

@@ -33,11 +33,12 @@ from receiver.core.scaling.capacity import (
     keep_standby,
     open_tally,
 )
-from receiver.core.scaling.demand import missing_pods, take, workloads
+from receiver.core.scaling.demand import missing_pods, workloads
 from receiver.core.scaling.failures import Failure, Failures, LeftOut
 from receiver.core.scaling.filling import rearranged, serve_again
 from receiver.core.scaling.gangs import leave_waiting, place_gang, place_parts, try_gang
-from receiver.core.scaling.market import Headroom, Matching, gang_kind, keep_warm, refused, requests_of
+from receiver.core.scaling.market import Headroom, Matching, keep_warm, refused
+from receiver.core.scaling.neighbours import Neighbours
 from receiver.core.scaling.packing import may_not_return, movable
 from receiver.core.scaling.patience import Deadlines, PatientWork, deferred, next_purchase
 from receiver.core.scaling.repair import under_repair
@@ -183,12 +184,15 @@ def _without_room(
     matching = Matching(tuple(tallies.values()), pairs)
     full: set[tuple[str, object]] = set()  # room only shrinks, so what a pool did not hold is not tried again
     for work in patient:
-        first, kind = work.workload.pods[0], gang_kind(work.workload)
+        first = work.workload.pods[0]
         fitting = [x for x in matching.fitting(first) if all(x in matching.fitting(p) for p in work.workload.pods)]
-        for tally in (x for x in fitting if (x.pool.id, kind) not in full):
+        for tally in fitting:
+            place = tally.pool.id, tally.kinds(work.workload)
+            if place in full:
+                continue
             if try_gang(work.workload, tally, allowance, most=0, begin=True):
                 break
-            full.add((tally.pool.id, kind))
+            full.add(place)
         else:
             yield work
 
@@ -197,9 +201,10 @@ def _open_tallies(facts: Facts, policy: Policy, budgets: Budgets, aside: Collect
     """The tallies of the pools. One that is set *aside* does not grow. Its room counts as far as it is known, or the
     same pods would cause another purchase."""
     tallies: dict[str, Tally] = {}
+    neighbours = Neighbours.of(facts, {pool.id: pool.offered_labels for pool in policy.pools})
     for pool in policy.pools:
         with suppress(Exception) if pool.id in aside else nullcontext():
-            tally = tallies[pool.id] = open_tally(pool, facts, budgets)
+            tally = tallies[pool.id] = open_tally(pool, facts, budgets, neighbours)
             tally.room = 0 if pool.id in aside else tally.room
     return tallies
 
@@ -306,7 +311,8 @@ def _serve(workload: Workload, matching: Matching, allowance: Allowance, unserve
         detail = f"pod {workload.key} is beyond the minimum of gang {first.gang}, which has no room yet"
         leave_waiting(workload, common[0], "gangs_whole", detail)
     elif not workload.gang:
-        _place_pod(workload, matching, common, allowance)
+        why = _place_pod(workload, matching, common, allowance)
+        return [Misfit(workload=workload, detail=why)] if why else []
     elif common:
         if not place_gang(workload, common, matching, allowance):
             unserved.add(workload.key)
@@ -315,24 +321,40 @@ def _serve(workload: Workload, matching: Matching, allowance: Allowance, unserve
     return []
 
 
-def _place_pod(workload: Workload, matching: Matching, fitting: Sequence[Tally], allowance: Allowance) -> None:
+def _place_pod(workload: Workload, matching: Matching, fitting: Sequence[Tally], allowance: Allowance) -> str:
+    """Give a pod on its own room that exists, is on its way or is bought; return why no new node would help it, if
+    none would."""
     pod = workload.pods[0]
-    asks, kind = pod.asks, requests_of(pod)
     for shelf in (USABLE, OPENED):
         for tally in fitting:
-            room = tally.settle(asks, shelf, kind)
+            room = tally.settle(pod, shelf, tally.kind(pod))
             if room is not None:
                 tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
-                return
+                return ""
+    neighbours = fitting[0].neighbours
+    if neighbours is not None and not neighbours.admits(object(), pod):
+        return f"pod {pod.key} must run beside pods that its affinity names, and their nodes have no room for it"
     ordered = matching.market(pod).order(pod)
     for tally in ordered:
-        if tally.begin() and (room := tally.settle(asks, OPENED, kind)) is not None:
+        if tally.begin() and (room := tally.settle(pod, OPENED, tally.kind(pod))) is not None:
             tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
-            return
+            return ""
+    useless = {tally.pool.name: why for tally in ordered if (why := tally.why_spoilt([pod])) is not None}
+    ordered = [tally for tally in ordered if tally.pool.name not in useless] if useless else ordered
+    if not ordered:
+        whys = "; ".join(f"{name}: {why}" for name, why in useless.items())
+        return f"no node is bought for pod {pod.key} ({whys})"
+    _buy(workload, ordered, allowance)
+    return ""
+
+
+def _buy(workload: Workload, ordered: Sequence[Tally], allowance: Allowance) -> None:
+    """Put a pod on its own into a new node of one of the pools, or into one that a check or guardrail leaves out."""
+    pod = workload.pods[0]
     chosen, allowed = _where_to_buy(ordered, allowance, workload)
     blocked = chosen.blocked
     if allowed < len(RULES) or blocked:
-        left_out = chosen.settle(asks, NOT_ALLOWED, kind)
+        left_out = chosen.settle(pod, NOT_ALLOWED, chosen.kind(pod))
         if left_out is not None:
             if allowed == 0:
                 allowance.refuse(chosen, 1, workload)
@@ -341,7 +363,7 @@ def _place_pod(workload: Workload, matching: Matching, fitting: Sequence[Tally],
     allowance.open(chosen, "demand", workload=workload, passed=allowed)
     opened = chosen.new_bin()
     opened.allowed = allowed == len(RULES) and not blocked
-    take(opened.free, asks)
+    opened.put(pod, pod.asks)
     chosen.add(opened)
     chosen.give(Given(workload=workload, rooms=(opened,)), asks=True)
 

@@ -10,9 +10,10 @@ from receiver.core.model.pods import Buffer, Pod, Workload
 from receiver.core.model.policy import Scope
 from receiver.core.model.text import dollars, some
 from receiver.core.money.cost import next_unit_at
-from receiver.core.scaling.capacity import COMING, OPENED, RULES, USABLE, Allowance, Bin, Requests, Tally
-from receiver.core.scaling.demand import refusal, take
-from receiver.core.scaling.market import Matching, RefusedWork, may_open, requests_of
+from receiver.core.scaling.capacity import COMING, OPENED, RULES, USABLE, Allowance, Tally
+from receiver.core.scaling.demand import refusal
+from receiver.core.scaling.market import Matching, RefusedWork, may_open
+from receiver.core.scaling.rooms import Bin, Kind
 
 NO_MORE = ("the budget does not cover another node", "the pool is at its maximum", "the limits allow no more nodes")
 
@@ -88,11 +89,11 @@ class _Rooms:
     def __init__(self, facts: Facts, allowance: Allowance) -> None:
         self._facts, self._billing = facts, allowance.policy.billing
         self._usable: dict[str, Sequence[Bin]] = {}  # by pool
-        self._reached: dict[tuple[str, int, Requests], int] = {}  # room only shrinks: a full one is passed over once
+        self._reached: dict[tuple[str, int, Kind], int] = {}  # room only shrinks: a full one is passed over once
 
     def fill(self, kept: KeptBuffer, pod: Pod, tally: Tally, shelf: int) -> KeptBuffer:
         """Put as many chunks as fit into the rooms of *shelf*."""
-        rooms, key = self._of(tally, shelf), (tally.pool.id, shelf, requests_of(pod))
+        rooms, key = self._of(tally, shelf), (tally.pool.id, shelf, tally.kind(pod))
         place = self._reached.get(key, 0)
         while place < len(rooms) and _left(kept):
             kept = _fill(kept, pod, tally, rooms[place])
@@ -165,8 +166,8 @@ def _left(kept: KeptBuffer) -> int:
 
 def _fill(kept: KeptBuffer, pod: Pod, tally: Tally, room: Bin) -> KeptBuffer:
     """Put as many chunks as fit into *room*."""
-    count, left = 0, _left(kept)
-    while count < left and take(room.free, pod.asks):
+    count, left, asks = 0, _left(kept), pod.asks
+    while count < left and room.put(pod, asks):
         count += 1
     if not count:
         return kept
@@ -187,7 +188,9 @@ def _where(
 ) -> tuple[str, Tally | None]:
     """The pool for another node, or why there is none."""
     ordered = matching.market(pod).order(pod)
-    for tally in ordered:
+    if ordered and not ordered[0].empty_bin().admits(pod):
+        return "a chunk must run beside pods that its affinity names", None
+    for tally in (tally for tally in ordered if tally.why_spoilt([pod]) is None):
         if may_open(tally, facts, allowance, out) and allowance.passes(tally, 1, work) == len(RULES):
             return "", tally
     if not ordered:

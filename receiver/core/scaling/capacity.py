@@ -2,22 +2,24 @@
 allow them."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.model.actions import Because, VictimStage
 from receiver.core.model.model import ON_ITS_WAY, REPAIR, CordonedBy, Facts, Node, PoolState, Stage
 from receiver.core.model.overrides import Question, approved_growth, growth_ever_approved
-from receiver.core.model.pods import COMPUTE, Workload, gpus_in
+from receiver.core.model.pods import COMPUTE, Pod, Workload, gpus_in
 from receiver.core.model.policy import Policy, Pool, Repair, Scope
 from receiver.core.model.signals import SignalAction
 from receiver.core.money.budget import Budgets, BudgetView, Key, Refusal, highest, passes_hold, teams_of, unseen
 from receiver.core.money.cost import unit_price
 from receiver.core.scaling.bounds import BoundsInForce, Grace, bounds_of, graces_of, takes_work, why_closed
-from receiver.core.scaling.demand import IGNORED_NAMESPACES, new_node, take
+from receiver.core.scaling.demand import IGNORED_NAMESPACES, new_node
+from receiver.core.scaling.neighbours import Neighbours
+from receiver.core.scaling.rooms import SHORT_LOSS, Bin, Kind, requests_of, shape, site_of, spoilt, why_spoilt
 from receiver.core.scaling.waits import (
     LONGEST_GROWTH_BACKOFF,
     probes_left,
@@ -26,8 +28,6 @@ from receiver.core.scaling.waits import (
     undone_by_others,
     unlisted_too_long,
 )
-
-Requests = tuple[tuple[str, int], ...]
 
 # The shelves of bins. Usable nodes are filled first, then begun ones; only then another node that is on its way is
 # begun, in the order of buying. So the same pods fill the nodes that were bought for them: if every coming node were
@@ -46,27 +46,6 @@ class HeldWorkload:
     detail: str
     uncovered: Workload | None = None
     met: str = ""
-
-
-@dataclass(slots=True, eq=False)
-class Bin:
-    """Room for pods: a node that exists or is on its way (*instance*; None while Civo does not list it)."""
-
-    pool: str
-    instance: str | None
-    free: dict[str, int]
-    usable: bool = False
-    used: bool = False
-    bought: bool = False
-    allowed: bool = True  # False: a check or guardrail leaves it out, so it must not attract other work
-
-    @property
-    def gpus(self) -> int:
-        return gpus_in(self.free)
-
-    def copy(self) -> "Bin":
-        """Another bin with the same room. (Not `replace`: a gang tries every node of every pool that fits it.)"""
-        return Bin(self.pool, self.instance, dict(self.free), self.usable, self.used, self.bought, self.allowed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +74,8 @@ class Tally:
     room: int | None = None  # new nodes that a guardrail would leave (0: none, None: as many as the checks allow)
     gang_room: int | None = None  # while fewer are requested after a refusal: new nodes that one gang may need
     shelves: tuple[list[Bin], ...] = ([], [], [], [])  # the bins by shelf: see USABLE
-    too_small: dict[tuple[Requests, ...], int] = field(default_factory=dict)
-    reached: dict[tuple[int, Requests], int] = field(default_factory=dict)
+    too_small: dict[Kind, int] = field(default_factory=dict)
+    reached: dict[tuple[int, Kind], int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SOURCES, 0))
     within: list[int] = field(default_factory=lambda: [0, 0, 0])  # budget, maximum, limits
     asking: list[Workload] = field(default_factory=list)
@@ -111,9 +90,13 @@ class Tally:
     graces: tuple[Grace, ...] = ()
     warm: dict[str, str] = field(default_factory=dict)  # instances kept for a buffer alone, with its key
     buffers: dict[str, None] = field(default_factory=dict)  # the buffers that new nodes are for
+    neighbours: Neighbours | None = None  # shared by all pools
+    spoilt: Sequence[Bin] = ()  # see `why_spoilt`
+    differs: bool = False  # some nodes take other pods than the pool does
 
     def __post_init__(self) -> None:
         self.shelves = ([], [], [], [])
+        self.spoilt, self.differs = spoilt(self.bins), any(b.differs for b in self.bins)
         for room in self.bins:
             self.shelves[USABLE if room.usable else COMING].append(room)
             self.free += room.gpus if room.usable else 0
@@ -158,14 +141,26 @@ class Tally:
         for name in self.__slots__:
             setattr(self, name, getattr(before, name))
 
-    def settle(self, asks: Mapping[str, int], shelf: int, kind: Requests) -> Bin | None:
-        """Put *asks* into the first bin of *shelf* that holds them and return it; None when none does. A bin that could
-        not hold a kind of request once never will, so each kind passes over it only once."""
+    def kind(self, pod: Pod) -> Kind:
+        """What decides which nodes of the pool take *pod*: one that refused a pod of a kind once always will."""
+        kind: Kind = requests_of(pod)
+        if self.differs or pod.affinity or pod.node_selector:
+            kind = shape(pod)
+        others = self.neighbours.kind(pod) if self.neighbours is not None else None
+        return kind if others is None else (kind, others)
+
+    def kinds(self, workload: Workload) -> Kind:
+        return tuple(self.kind(pod) for pod in workload.pods)
+
+    def settle(self, pod: Pod, shelf: int, kind: Kind) -> Bin | None:
+        """Put *pod* into the first bin of *shelf* that takes it and return that; None when none does. Each *kind* of
+        pod passes over a bin that does not take it only once."""
         rooms = self.shelves[shelf]
         place = self.reached.get((shelf, kind), 0)
         if place == len(rooms):
             return None
-        while place < len(rooms) and not take(rooms[place].free, asks):
+        asks = pod.asks
+        while place < len(rooms) and not rooms[place].put(pod, asks):
             place += 1
         self.reached[shelf, kind] = place
         if place == len(rooms):
@@ -173,6 +168,12 @@ class Tally:
         rooms[place].used = True
         self.free -= gpus_in(asks) if shelf != NOT_ALLOWED else 0
         return rooms[place]
+
+    def why_spoilt(self, pods: Iterable[Pod]) -> str | None:
+        """Why no further node of the pool is bought for *pods*, by those that were bought before."""
+        if not self.spoilt:
+            return None
+        return next((why for pod in pods if (why := why_spoilt(pod, self.spoilt)) is not None), None)
 
     def begin(self, rooms: Sequence[Bin] | None = None) -> bool:
         """Begin to fill *rooms* that are on their way, or else the next one; False when there is none."""
@@ -215,18 +216,32 @@ class Tally:
 
     def new_bin(self) -> Bin:
         """A node that is not there yet, for work that is put into it at once."""
-        return Bin(pool=self.pool.id, instance=None, free=dict(self.offer), used=True, bought=True)
+        return replace(self.empty_bin(), used=True, bought=True)
 
     def empty_bin(self) -> Bin:
         """A node that is not there yet, and that no work asks for."""
-        return Bin(pool=self.pool.id, instance=None, free=dict(self.offer))
+        return Bin(pool=self.pool.id, instance=None, free=dict(self.offer), neighbours=self.neighbours)
 
 
-SHORT_LOSS = timedelta(minutes=3)
+def checkpoint(tallies: Sequence[Tally]) -> Callable[[], None]:
+    """Note how *tallies* stand; the function that is returned takes them back to that."""
+    before = [tally.mark() for tally in tallies]
+    neighbours = tallies[0].neighbours if tallies else None
+    mark = neighbours.mark() if neighbours is not None else 0
+
+    def undo() -> None:
+        for tally, state in zip(tallies, before, strict=True):
+            tally.return_to(state)
+        if neighbours is not None:
+            neighbours.return_to(mark)
+
+    return undo
+
+
 UNKNOWN_PRICE = Decimal("Infinity")
 
 
-def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
+def open_tally(pool: Pool, facts: Facts, budgets: Budgets, neighbours: Neighbours | None = None) -> Tally:
     """Return the empty tally of *pool*: its bounds now, its room, and whether a guardrail will hold its growth."""
     state, now = facts.pool(pool.id), facts.at
     bounds = bounds_of(pool, facts.overrides, now)
@@ -248,11 +263,16 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
     )
     graces = graces_of(pool, bounds, facts.told_to_go, now, facts.given_up)
     offer = new_node(pool, state)
+    bins = _capacity(pool, state, facts, why_closed(budgets, pool.id), offer, evicts=bool(graces))
+    if neighbours is not None:
+        for room in bins:
+            room.neighbours = neighbours
     return Tally(
         pool=pool,
         state=state,
         bounds=bounds,
-        bins=_capacity(pool, state, facts, why_closed(budgets, pool.id), offer, evicts=bool(graces)),
+        bins=bins,
+        neighbours=neighbours,
         offer=offer,
         price=UNKNOWN_PRICE if pool.price_usd_per_hour is None else pool.price_usd_per_hour,
         room=0 if held else smaller[0] if smaller else probes,
@@ -288,7 +308,8 @@ def _capacity(
         # The GPU operator's validation pods will finish.
         staying = tuple(p for p in node.pods if p.namespace not in IGNORED_NAMESPACES)
         free = (node if len(staying) == len(node.pods) else replace(node, pods=staying)).free
-        rooms.append(Bin(pool=pool.id, instance=node.instance, free=dict(free), usable=True))
+        site = site_of(node, pool, state.offer, facts.at) if node.labels or node.taints else None
+        rooms.append(Bin(pool=pool.id, instance=node.instance, free=dict(free), usable=True, site=site))
     names = {n.instance: n.name for n in usable}
     rooms.sort(key=lambda room: (room.gpus, names[room.instance or ""]))
     coming = [n for n in state.living if _is_coming(n, pool, facts) and takes_work(n, closed)]
@@ -438,7 +459,7 @@ def hold_floor(tally: Tally, allowance: Allowance) -> None:
 
 def keep_standby(tally: Tally, allowance: Allowance) -> None:
     busy = {n.instance for n in tally.state.nodes if n.busy}
-    spare = len([b for b in tally.bins if not b.used and b.instance not in busy])
+    spare = len([b for b in tally.bins if not (b.used or b.closed or b.instance in busy)])
     for _ in range(tally.bounds.standby_nodes - spare):
         allowance.open(tally, "standby")
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from receiver.core.model.pods import COMPUTE, Pod, Workload
-from receiver.core.scaling.capacity import RULES, Allowance, Bin, Given, Requests, Tally
+from receiver.core.scaling.capacity import RULES, Allowance, Given, Tally
 from receiver.core.scaling.demand import is_of_devices, take
 from receiver.core.scaling.market import gang_kind
+from receiver.core.scaling.rooms import Bin, Requests
 
 MOST_MOVED = 20_000  # workloads seated again in one step where amounts differ
 FEW = 12  # up to so many workloads every seating is tried, up to MOST_TRIES
@@ -45,7 +46,7 @@ class Guest:
     kinds: tuple[Requests, ...]
     rooms: tuple[Room, ...] = ()
     fixed: bool = False
-    shares: bool = False  # it asks for shares of GPUs or claims devices: it cannot be moved
+    shares: bool = False  # it takes part of a device, or chooses its neighbours: it cannot be moved
 
     @property
     def alone(self) -> bool:
@@ -103,7 +104,8 @@ def serve_again(seats: Seats, order: Mapping[str, int], tallies: Mapping[str, Ta
             tally.add(opened)
         given = Given(workload=workload, rooms=tuple(bins[tally.pool.id, room.place] for room in rooms))
         for taken, pod in zip(given.rooms, workload.pods, strict=True):
-            take(taken.free, pod.asks)
+            if not taken.put(pod, pod.asks):
+                return False
             taken.used = True
         tally.give(given, asks=bool(new))
     for tally in tallies.values():
@@ -147,8 +149,12 @@ class _Filling:
     def _guest(self, workload: Workload) -> Guest:
         found = [self._fitting(pod) for pod in workload.pods]
         common = [x for x in found[0] if all(x in other for other in found[1:] if other is not found[0])]
-        shares = any(is_of_devices(resource) for pod in workload.pods for resource in pod.requests)
+        shares = any(self._is_bound_to_others(pod) for pod in workload.pods)
         return Guest(workload, tuple(self._numbers[id(x)] for x in common), gang_kind(workload), shares=shares)
+
+    def _is_bound_to_others(self, pod: Pod) -> bool:
+        neighbours = self._tallies[0].neighbours
+        return any(map(is_of_devices, pod.requests)) or (neighbours is not None and neighbours.concerns(pod))
 
     def saved(self) -> Seats | None:
         """Serve more, then leave new nodes out; None if neither is possible."""
@@ -273,15 +279,19 @@ class _Filling:
         queue = deque(guest.pools)
         while queue:
             pool = queue.popleft()
+            step = came[pool]
+            pod = (guest if step is None else step[0]).workload.pods[0]  # it takes the room of the mover
             for (asks, pools), sitting in self._singles[pool].items():
-                mover = next(iter(sitting), None)
-                if asks != kind or mover is None:
+                if asks != kind:
+                    continue
+                mover = next((g for g in sitting if g.rooms[0].bin.suits(pod)), None)
+                if mover is None:
                     continue
                 for other in pools:
                     if other in came:
                         continue
                     came[other] = mover, pool
-                    room = self._find(other, kind, guest.workload.pods[0])
+                    room = self._find(other, kind, mover.workload.pods[0])
                     if room is not None:
                         self._shift(guest, room, came)
                         return True
@@ -355,17 +365,19 @@ class _Filling:
                 continue
             seen = set()
             for room in self._rooms[pool]:
-                free = tuple(sorted(room.free.items()))
-                if free not in seen and _holds(room.free, guest.workload.pods[0].asks):
-                    seen.add(free)
+                pod, kind = guest.workload.pods[0], (room.bin.differs, *sorted(room.free.items()))
+                if kind not in seen and room.bin.suits(pod) and _holds(room.free, pod.asks):
+                    seen.add(kind)
                     yield (room,)
 
     def _find(self, pool: int, kind: Requests, pod: Pod) -> Room | None:
-        rooms, start = self._rooms[pool], self._start[pool]
+        rooms, start, asks = self._rooms[pool], self._start[pool], pod.asks
         place = start.get(kind, 0)
-        while place < len(rooms) and not _holds(rooms[place].free, pod.asks):
+        while place < len(rooms) and not _holds(rooms[place].free, asks):
             place += 1
         start[kind] = place
+        while place < len(rooms) and not (rooms[place].bin.suits(pod) and _holds(rooms[place].free, asks)):
+            place += 1
         return rooms[place] if place < len(rooms) else None
 
     def _move(self, guest: Guest, rooms: tuple[Room, ...]) -> None:

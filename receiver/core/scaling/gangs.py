@@ -6,9 +6,10 @@ from decimal import Decimal
 
 from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.text import some
-from receiver.core.scaling.capacity import COMING, RULES, Allowance, Bin, Given, HeldWorkload, Requests, Tally
-from receiver.core.scaling.demand import preference, take
-from receiver.core.scaling.market import Matching, gang_kind, requests_of
+from receiver.core.scaling.capacity import COMING, RULES, Allowance, Given, HeldWorkload, Tally, checkpoint
+from receiver.core.scaling.demand import preference
+from receiver.core.scaling.market import Matching
+from receiver.core.scaling.rooms import Bin, Kind
 
 
 def leave_waiting(
@@ -22,8 +23,9 @@ def leave_waiting(
 
 def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching, allowance: Allowance) -> bool:
     """Put all pods of a gang into one pool, or none at all; return whether it was placed."""
-    kind, gpus = gang_kind(workload), workload.gpus
+    gpus = workload.gpus
     for tally in fitting:
+        kind = tally.kinds(workload)
         if tally.free >= gpus and tally.too_small.get(kind) != tally.rooms:
             if try_gang(workload, tally, allowance, most=0):
                 return True
@@ -36,22 +38,29 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     if any(try_gang(workload, tally, allowance, begin=True) for tally in ready_first):
         return True
     tally = next((x for x in ordered if not x.blocked), ordered[0])
-    trial = [b.copy() for b in tally.roomy()]
-    begun = len(trial)
-    _fill(trial, workload.pods, tally)
-    opened = len(trial) - begun
-    passed = allowance.passes(tally, opened, workload)
-    met = RULES[min(passed, len(RULES) - 1)]
-    allows = f"guardrail {met} allows fewer"
-    if passed == len(RULES) and not tally.holds_gang(opened):
-        met, allows = "", f"Civo has just refused {tally.state.refused} nodes in all for pool {tally.pool.name}"
-    priced = tally.pool.price_usd_per_hour is not None
-    short = allowance.refusing(tally, opened, workload) if priced and passed == 0 else None
-    if short is not None:
-        met, allows = short.rule, f"guardrail {short.rule} allows fewer ({short.why})"
-    detail = f"gang {workload.key} needs {some(opened, 'new node')} at once, but {allows}"
-    leave_waiting(workload, tally, "gangs_whole", detail, uncovered=short is not None, met=met)
+    _leave_without_nodes(workload, tally, allowance)
     return False
+
+
+def _leave_without_nodes(workload: Workload, tally: Tally, allowance: Allowance) -> None:
+    """Record which rule leaves *workload* fewer new nodes in the pool of *tally* than it needs."""
+    opened, uncovered, met = new_nodes(workload, tally, begun=True), False, ""
+    if opened is None:
+        detail = f"the pods of gang {workload.key} must share a node, and none has room for all of them"
+    elif (why := tally.why_spoilt(workload.pods)) is not None:
+        detail = f"no node is bought in pool {tally.pool.name} for gang {workload.key}: {why}"
+    else:
+        passed = allowance.passes(tally, opened, workload)
+        met = RULES[min(passed, len(RULES) - 1)]
+        allows = f"guardrail {met} allows fewer"
+        if passed == len(RULES) and not tally.holds_gang(opened):
+            met, allows = "", f"Civo has just refused {tally.state.refused} nodes in all for pool {tally.pool.name}"
+        priced = tally.pool.price_usd_per_hour is not None
+        short = allowance.refusing(tally, opened, workload) if priced and passed == 0 else None
+        if short is not None:
+            met, allows, uncovered = short.rule, f"guardrail {short.rule} allows fewer ({short.why})", True
+        detail = f"gang {workload.key} needs {some(opened, 'new node')} at once, but {allows}"
+    leave_waiting(workload, tally, "gangs_whole", detail, uncovered=uncovered, met=met)
 
 
 def _by_new_nodes(workload: Workload, tallies: Sequence[Tally]) -> Sequence[Tally]:
@@ -61,17 +70,21 @@ def _by_new_nodes(workload: Workload, tallies: Sequence[Tally]) -> Sequence[Tall
     costs: dict[str, tuple[int, Decimal]] = {}
     for tally in tallies:
         liked = sum(preference(pod, tally.pool) for pod in workload.pods if pod.preferred)
-        costs[tally.pool.id] = -liked, tally.price * new_nodes(workload, tally)
+        nodes = new_nodes(workload, tally)
+        costs[tally.pool.id] = -liked, tally.price * (len(workload.pods) if nodes is None else nodes)
     return sorted(tallies, key=lambda x: costs[x.pool.id])
 
 
-def new_nodes(workload: Workload, tally: Tally, *, empty: bool = False) -> int:
-    """How many new nodes *workload* needs in the pool of *tally* beside room that exists or is on its way; all of its
-    nodes if the pool were *empty*."""
-    trial = [] if empty else [b.copy() for b in (*tally.roomy(), *tally.shelves[COMING])]
-    there = len(trial)
-    _fill(trial, workload.pods, tally)
-    return len(trial) - there
+def new_nodes(workload: Workload, tally: Tally, *, empty: bool = False, begun: bool = False) -> int | None:
+    """How many new nodes *workload* needs in the pool of *tally* beside room that exists or is on its way (*begun*:
+    beside what is begun already); all of its nodes if the pool were *empty*. None where no number of them helps."""
+    coming = [] if begun else tally.shelves[COMING]
+    trial = [] if empty else [b.copy() for b in (*tally.roomy(), *coming)]
+    there, mark = len(trial), tally.neighbours.mark() if tally.neighbours is not None else 0
+    places = _fill(trial, workload.pods, tally)
+    if tally.neighbours is not None:
+        tally.neighbours.return_to(mark)
+    return None if places is None else len(trial) - there
 
 
 def try_gang(
@@ -87,11 +100,12 @@ def try_gang(
     trial = [b.copy() for b in rooms]
     for tried in trial:
         tried.used = False
+    mark = tally.neighbours.mark() if tally.neighbours is not None else 0
     places = _fill(trial, workload.pods, tally)
     opened = len(trial) - len(rooms)
-    if most is not None and opened > most:
-        return False
-    if not tally.holds_gang(opened) or (opened and allowance.passes(tally, opened, workload) < len(RULES)):
+    if places is None or not _may_open(workload, tally, allowance, opened, most):
+        if tally.neighbours is not None:
+            tally.neighbours.return_to(mark)
         return False
     tally.admit_gang(opened)
     tally.free -= sum(room.gpus for room in begun) - sum(tried.gpus for tried in trial[: len(begun)])
@@ -110,6 +124,14 @@ def try_gang(
     return True
 
 
+def _may_open(workload: Workload, tally: Tally, allowance: Allowance, opened: int, most: int | None) -> bool:
+    if not opened:
+        return True
+    if (most is not None and opened > most) or not tally.holds_gang(opened):
+        return False
+    return allowance.passes(tally, opened, workload) == len(RULES) and tally.why_spoilt(workload.pods) is None
+
+
 def place_parts(
     workload: Workload, fitting: Sequence[Sequence[Tally]], matching: Matching, allowance: Allowance
 ) -> bool:
@@ -122,14 +144,12 @@ def place_parts(
         parts.setdefault(key, []).append(pod)
         pools[key] = found
     tallies = {x.pool.id: x for found in fitting for x in found}
-    before = {pool: tally.mark() for pool, tally in tallies.items()}
-    shared = allowance.mark()
+    undo, shared = checkpoint(tuple(tallies.values())), allowance.mark()
     for key, pods in parts.items():
         part = replace(workload, pods=tuple(pods))
         ordered = sorted(matching.gang_order(part, pools[key]), key=lambda x: x.blocked or x.full)
         if not any(try_gang(part, tally, allowance, begin=True) for tally in ordered):
-            for pool, tally in tallies.items():
-                tally.return_to(before[pool])
+            undo()
             allowance.return_to(shared)
             detail = f"the parts of gang {workload.key} fit different pools, and not all of these have room"
             leave_waiting(workload, ordered[0], "gangs_whole", detail)
@@ -137,19 +157,21 @@ def place_parts(
     return True
 
 
-def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> list[int]:
-    """Pack *pods* into *bins*, opening new ones at the end; return each pod's index in *bins*."""
+def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> list[int] | None:
+    """Pack *pods* into *bins*, opening new ones at the end; return each pod's index in *bins*. None where not even a
+    new node takes one of them."""
     places: list[int] = []
-    begin: dict[Requests, int] = {}  # room only shrinks, so a bin that holds no pod of a kind never will
+    begin: dict[Kind, int] = {}  # a bin that refused a pod of a kind refuses the next one
     for pod in pods:
-        asks, kind = pod.asks, requests_of(pod)
+        asks, kind = pod.asks, tally.kind(pod)
         place = begin.get(kind, 0)
-        while place < len(bins) and not take(bins[place].free, asks):
+        while place < len(bins) and not bins[place].put(pod, asks):
             place += 1
         begin[kind] = place
         if place == len(bins):
             bins.append(tally.new_bin())
-            take(bins[place].free, asks)
+            if not bins[place].put(pod, asks):
+                return None
         bins[place].used = True
         places.append(place)
     return places

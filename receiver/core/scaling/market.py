@@ -14,8 +14,10 @@ from receiver.core.model.model import Facts, Source, Stage
 from receiver.core.model.pods import COMPUTE, Pod, Workload, gpus_in, owner_of
 from receiver.core.model.policy import Objective, Policy, Pool
 from receiver.core.model.text import lasting
-from receiver.core.scaling.capacity import RULES, Allowance, Bin, Requests, Tally, grows_unasked
+from receiver.core.scaling.capacity import RULES, Allowance, Tally, grows_unasked
 from receiver.core.scaling.demand import is_of_devices, preference, refusal, take
+from receiver.core.scaling.neighbours import most_on_a_host
+from receiver.core.scaling.rooms import Bin, Kind, Requests, requests_of, shape
 
 WIDE = 4  # times the GPUs of the smallest sibling: a pod for that one leaves three quarters of the node idle
 SAME_PRICE = Decimal("0.1")  # per GPU: prices more than a tenth apart mean different GPUs
@@ -23,18 +25,7 @@ ASKED_WITHIN = timedelta(minutes=10)
 USED_WITHIN = timedelta(hours=3)  # so long after its last pod, a pool keeps one node's GPUs free
 SHARE_OF_ASKED = 0.2  # (0-1): the share of `ASKED_WITHIN` that a node takes to start, about
 DEVIATIONS = 2  # standard deviations of as many independent requests: square-root staffing
-Kind = tuple[object, ...]
 T = TypeVar("T")
-
-
-def requests_of(pod: Pod) -> Requests:
-    return tuple(sorted(pod.asks.items()))
-
-
-def shape(pod: Pod) -> Kind:
-    """What decides where a pod fits; pods of one shape are matched once."""
-    selector = tuple(sorted(pod.node_selector.items()))
-    return (requests_of(pod), selector, pod.affinity, pod.preferred, pod.tolerations, pod.pool_hint)
 
 
 class LabelIndex(Generic[T]):
@@ -118,17 +109,25 @@ class Market:
         self._orders: dict[object, Sequence[Tally]] = {}
 
     def enter(self, pod: Pod) -> None:
+        if most_on_a_host(pod) is not None:
+            return  # it fills no node together with others like it
         asks = requests_of(pod)
         if asks not in self._waiting:
             insort(self._largest_first, (-pod.gpus, asks))
         self._waiting[asks] += 1
 
     def leave(self, pod: Pod) -> None:
+        if most_on_a_host(pod) is not None:
+            return
         self._waiting[requests_of(pod)] -= 1
 
     def order(self, pod: Pod) -> Sequence[Tally]:
         """The pools for a new node for *pod*: what it prefers first, then the least USD per useful GPU."""
-        useful = {offer: self._useful(resources, pod) for offer, resources in self._offers.items()}
+        most = most_on_a_host(pod)
+        if most is None:
+            useful = {offer: self._useful(resources, pod) for offer, resources in self._offers.items()}
+        else:
+            useful = {offer: _useful_apart(resources, pod, most) for offer, resources in self._offers.items()}
         key = (shape(pod), tuple(sorted(useful.items())))
         if key not in self._orders:
             self._orders[key] = sorted(
@@ -161,6 +160,14 @@ class Market:
         return gpus_in(resources) - left
 
 
+def _useful_apart(resources: Mapping[str, int], pod: Pod, most: int) -> int:
+    """GPUs of a new node that *pod* and others like it would use, of which it takes at *most* so many."""
+    free, asks = dict(resources), pod.asks
+    pods = range(most)
+    all(take(free, asks) for _ in pods)  # stops at the first that does not fit
+    return gpus_in(resources) - gpus_in(free)
+
+
 def by_price(tally: Tally) -> tuple[Decimal, str]:
     """The order of pools when nothing else decides: USD per GPU of a full node, then the name."""
     return tally.price / max(1, tally.pool.gpus_per_node), tally.pool.name
@@ -180,17 +187,27 @@ def _by_gang_price(workload: Workload, tallies: Sequence[Tally]) -> list[Tally]:
     def cost(tally: Tally) -> tuple[int, Decimal, tuple[Decimal, str]]:
         offer = _offer(tally)
         if offer not in needed:
-            nodes: list[dict[str, int]] = []  # empty ones that the gang fills, first fit
-            for pod in workload.pods:
-                asks = pod.asks
-                if not any(take(free, asks) for free in nodes):
-                    nodes.append(dict(tally.offer))
-                    take(nodes[-1], asks)
-            needed[offer] = len(nodes)
+            needed[offer] = _nodes_filled(workload, tally.offer)
         liked = sum(preference(pod, tally.pool) for pod in workload.pods)
         return -liked, tally.price * needed[offer], by_price(tally)
 
     return sorted(tallies, key=cost)
+
+
+def _nodes_filled(workload: Workload, offer: Mapping[str, int]) -> int:
+    """How many empty nodes a gang fills, first fit."""
+    nodes: list[dict[str, int]] = []
+    pods_on: list[int] = []  # pods that must not be on one node with more like them
+    for pod in workload.pods:
+        asks, most = pod.asks, most_on_a_host(pod)
+        able = (n for n in range(len(nodes)) if most is None or pods_on[n] < most)
+        place = next((n for n in able if take(nodes[n], asks)), len(nodes))
+        if place == len(nodes):
+            nodes.append(dict(offer))
+            pods_on.append(0)
+            take(nodes[-1], asks)
+        pods_on[place] += most is not None
+    return len(nodes)
 
 
 def goes_early(pool: Pool, policy: Policy) -> bool:
@@ -367,7 +384,7 @@ def _open(
     tally: Tally, warmth: Headroom, rooms: Sequence[Bin], facts: Facts, allowance: Allowance, out: RefusedWork
 ) -> Headroom:
     """Open nodes until the GPUs of *warmth* are free in *rooms*; return it with the nodes to spare."""
-    free = sum(room.gpus // warmth.unit * warmth.unit for room in rooms if room.allowed)
+    free = sum(room.gpus // warmth.unit * warmth.unit for room in rooms if room.allowed and not room.closed)
     per_node = tally.pool.gpus_per_node
     for _ in range(-(-(warmth.gpus - free) // per_node)):
         if not may_open(tally, facts, allowance, out):

@@ -11,12 +11,13 @@ from math import prod
 
 from receiver.core.model.devices import CLAIMS
 from receiver.core.model.model import Facts, Node, PoolState, Stage
-from receiver.core.model.pods import Pod
+from receiver.core.model.pods import Pod, Together
 from receiver.core.model.policy import Objective, Packing, Policy, Pool, Taint
 from receiver.core.money.cost import next_unit_at
-from receiver.core.scaling.capacity import Bin, Tally
-from receiver.core.scaling.demand import refusal, take, tolerates_cordon
+from receiver.core.scaling.capacity import Tally
+from receiver.core.scaling.demand import refusal, tolerates_cordon
 from receiver.core.scaling.market import goes_early, is_small
+from receiver.core.scaling.rooms import Bin
 
 LAST_WORKLOADS = 300  # workloads change, and so many predict as well as two thousand
 WEIGHT_OF_THE_RULE = 5  # the heavy-tailed prior counts as much as so many workloads
@@ -200,14 +201,19 @@ def movable(tallies: Iterable[Tally], now: datetime) -> frozenset[str]:
 
 def _pack(pods: Sequence[Pod], places: Sequence[_Place]) -> set[str] | None:
     """Put all *pods* into *places* and return the instances that took one, or None and change nothing."""
-    before = [dict(p.room.free) for p in places]
+    if not places or any(rule.together is not Together.NEVER for pod in pods for rule in pod.host_rules):
+        return None  # where others may run depends on where these do
+    before, neighbours = [dict(p.room.free) for p in places], places[0].room.neighbours
+    mark = neighbours.mark() if neighbours is not None else 0
     took: set[str] = set()
     for pod in sorted(pods, key=lambda p: (-p.gpus, p.key)):
         fitting = (p for p in places if refusal(pod, p.tally.pool, p.tally.state) is None)
-        place = next((p for p in fitting if take(p.room.free, pod.asks)), None)
+        place = next((p for p in fitting if p.room.put(pod, pod.asks)), None)
         if place is None:
             for p, free in zip(places, before, strict=True):
                 p.room.free = free
+            if neighbours is not None:
+                neighbours.return_to(mark)
             return None
         took.add(place.node.instance)
     return took

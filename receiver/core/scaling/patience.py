@@ -13,8 +13,10 @@ from receiver.core.model.model import Facts, Node, PoolState, Stage
 from receiver.core.model.pods import Pod, PodPhase, Workload, too_much
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.scaling.demand import misfit, missing_pods, refusal, take, workloads
-from receiver.core.scaling.market import ASKED_WITHIN, Kind, shape
+from receiver.core.scaling.market import ASKED_WITHIN
+from receiver.core.scaling.neighbours import Neighbours
 from receiver.core.scaling.packing import SOFT_TAINTS, Survival, free_gpus, takes_pods
+from receiver.core.scaling.rooms import Bin, Kind, shape, site_of
 
 LEAD_MARGIN = timedelta(minutes=1)  # a step, Civo's answer, the scheduler
 SLOWER = 1.5  # times the usual start-up, before enough nodes have shown how long slow ones take
@@ -99,7 +101,7 @@ def deferred(facts: Facts) -> tuple[Workload, ...]:
 class _Room:
     node: Node
     pool: Pool
-    free: dict[str, int]
+    bin: Bin
     soft: int  # soft taints of ours: the scheduler prefers nodes with fewer
 
 
@@ -123,8 +125,9 @@ class Admissions:
         buffered_gpus: int = 0,
     ) -> None:
         self._facts, self._policy, self._survival = facts, policy, survival
+        self._neighbours = Neighbours.of(facts, {pool.id: pool.offered_labels for pool in policy.pools})
         self._rooms = [
-            _Room(node, pool, dict(node.free), sum(taint in SOFT_TAINTS for taint in node.taints))
+            _Room(node, pool, self._bin(node, pool), sum(taint in SOFT_TAINTS for taint in node.taints))
             for pool in policy.pools
             if not waiting_gpus.get(pool.id)
             for node in facts.pool(pool.id).of(Stage.USABLE)
@@ -132,10 +135,14 @@ class Admissions:
         ]
         self._rooms.sort(key=lambda room: (room.soft, room.node.created_at, room.node.name))
         self._kept = self._to_keep() + buffered_gpus
-        self._free = sum(free_gpus(room.free, room.pool) for room in self._rooms)
+        self._free = sum(free_gpus(room.bin.free, room.pool) for room in self._rooms if not room.bin.closed)
         self._chances: dict[str, float] = {}
         self._takes: dict[tuple[str, Kind], bool] = {}  # by pool and shape
         self._smallest: dict[Kind, int] = {}
+
+    def _bin(self, node: Node, pool: Pool) -> Bin:
+        site = site_of(node, pool, self._facts.pool(pool.id).offer, self._facts.at)
+        return Bin(pool.id, node.instance, dict(node.free), usable=True, site=site, neighbours=self._neighbours)
 
     def admit(self) -> tuple[tuple[Workload, ...], datetime | None]:
         """Return the workloads whose gates are to be removed now, and when the next one's are at the latest. Room is
@@ -155,7 +162,7 @@ class Admissions:
             if waits is None or (workload.gang and workload.key in begun):
                 ready.append(workload)
                 continue
-            kinds = tuple(shape(pod) for pod in workload.pods)
+            kinds = tuple((*shape(pod), pod.host_rules, pod.namespace) for pod in workload.pods)
             if placed < MOST_AT_ONCE and not missing_pods(workload) and kinds not in full:
                 if self._fits(workload):
                     placed += len(workload.pods)
@@ -180,14 +187,17 @@ class Admissions:
         if self._free - workload.gpus < self._kept:
             return False
         taken: list[tuple[_Room, dict[str, int]]] = []
+        mark = self._neighbours.mark() if self._neighbours is not None else 0
         for pod in workload.pods:
             room = self._choice(pod)
             if room is None:
                 for used, before in reversed(taken):
-                    used.free = before
+                    used.bin.free = before
+                if self._neighbours is not None:
+                    self._neighbours.return_to(mark)
                 return False
-            taken.append((room, dict(room.free)))
-            take(room.free, pod.asks)
+            taken.append((room, dict(room.bin.free)))
+            room.bin.put(pod, pod.asks)
         self._free -= workload.gpus
         return True
 
@@ -201,7 +211,7 @@ class Admissions:
         key = room.pool.id, shape(pod)
         if key not in self._takes:
             self._takes[key] = refusal(pod, room.pool, self._facts.pool(room.pool.id)) is None
-        return self._takes[key] and take(dict(room.free), pod.asks)
+        return self._takes[key] and room.bin.admits(pod) and take(dict(room.bin.free), pod.asks)
 
     def _is_right(self, room: _Room, pod: Pod) -> bool:
         """True unless *pod* would keep a node that is wider than it needs: one of the smallest pool that it fits, or

@@ -12,11 +12,11 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import next_change
 from receiver.core.money.cost import HOUR, next_unit_at
 from receiver.core.scaling.bounds import Grace, evicting, window_may_evict
-from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.market import goes_early
 from receiver.core.scaling.packing import consents
 from receiver.core.scaling.repair import SICK_FOR, is_unclaimed, may_end
+from receiver.core.scaling.rooms import SHORT_LOSS, foreign_taints
 from receiver.core.scaling.waits import LONGEST_REMOVAL_BACKOFF, dead_nodes, waits
 
 SAFETY_MINIMUM = timedelta(seconds=10)  # a node this fresh from work is not judged idle, whatever the paid hour says
@@ -69,10 +69,11 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
     others = [n for n in over if n.instance not in begun]
     empty, busy = [n for n in others if not n.busy], [n for n in others if n.busy]
     left_to_rest = max(0, idle_removals_left(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))
-    sick, well = [n for n in due if n.out_of_service], [n for n in due if not n.out_of_service]  # the sick spare none
+    unfit = [n for n in due if is_no_spare(n, case)]  # without these, as many nodes as before are ready for work
+    well = [n for n in due if not is_no_spare(n, case)]
     waits = {n.instance for n in unapproved(well, (), case)}  # for people, who may keep one: it delays no other
     well.sort(key=lambda n: n.instance in waits)
-    gone = tuple([*dead, *many, *emptying, *empty, *sick, *well[:left_to_rest], *busy, *moved][: case.present])
+    gone = tuple([*dead, *many, *emptying, *empty, *unfit, *well[:left_to_rest], *busy, *moved][: case.present])
     instances = {n.instance for n in gone}
     return Removable(nodes=gone, surplus=many, evicted=tuple(n for n in over if n.instance in instances))
 
@@ -192,12 +193,17 @@ def unit_ends_soon(node: Node, case: Case) -> datetime:
     return next_unit_at(node.created_at, case.now, billing) - margin
 
 
+def is_no_spare(node: Node, case: Case) -> bool:
+    """True for a node on which no ordinary work of the pool starts: it is sick, maintained, or tainted by others."""
+    return node.out_of_service or bool(foreign_taints(node, case.pool))
+
+
 def idle_removals_left(case: Case) -> int:
     """How many idle nodes may go beside the standby nodes and headroom that the pool keeps."""
     spare = [
         n
         for n in case.state.of(Stage.USABLE)
-        if not (n.busy or n.out_of_service or n.instance in case.wanted.needed or n.instance in case.wanted.repairs)
+        if not (n.busy or is_no_spare(n, case) or n.instance in case.wanted.needed or n.instance in case.wanted.repairs)
         and n.cordoned_by is not CordonedBy.SOMEONE
     ]
     if case.wanted.stopped:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from receiver.adapters.kubernetes.affinity import NEVER
 from receiver.adapters.kubernetes.nodes import gpus, node_from
-from receiver.adapters.kubernetes.pods import NEVER, DrainFate, SeenPod
+from receiver.adapters.kubernetes.pods import DrainFate, SeenPod
 from receiver.core.model.devices import CLAIMS
 from receiver.core.model.pods import PodPhase, Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint

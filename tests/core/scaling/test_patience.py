@@ -15,10 +15,10 @@ from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Patience, Policy, Pool
 from receiver.core.scaling import patience
 from receiver.core.scaling.assign import assign
-from receiver.core.scaling.capacity import Bin
 from receiver.core.scaling.failures import Failures
 from receiver.core.scaling.packing import SOFT_TAINTS, Survival
 from receiver.core.scaling.patience import LEAD_MARGIN, MOST_AT_ONCE, SLOWER, Admissions, lead, may_wait, waits_for
+from receiver.core.scaling.rooms import Bin
 from tests.core.builders import (
     GPU,
     HOUR,

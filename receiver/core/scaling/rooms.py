@@ -1,0 +1,165 @@
+"""Which pods a single node takes: by what is free there, by its own taints and labels, and by the pods on it.
+
+A pool's nodes are matched to a pod together (`demand.refusal`). People and controllers change single nodes: a node with
+a hard taint that its pool is not configured with is room only for pods that tolerate it, whoever put the taint there
+and however long it stays. A node that was relabelled is room only for pods that still select it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from receiver.core.model.model import Node, Offer
+from receiver.core.model.pods import Pod, Requirement, gpus_in
+from receiver.core.model.policy import Pool, Taint
+from receiver.core.scaling.demand import CORDON, meets, take, tolerates
+from receiver.core.scaling.neighbours import Host, Neighbours
+
+Requests = tuple[tuple[str, int], ...]
+Kind = tuple[object, ...]
+
+SHORT_LOSS = timedelta(minutes=3)
+NAME_FIELD = "metadata.name"  # the only field that node affinity matches
+HOST_LABEL = "kubernetes.io/hostname"
+MOST_SPOILT = 2  # nodes that were closed to a pod before any pod ran there: a third would probably be, too
+
+
+def requests_of(pod: Pod) -> Requests:
+    return tuple(sorted(pod.asks.items()))
+
+
+def shape(pod: Pod) -> Kind:
+    """What decides where a pod fits; pods of one shape are matched once."""
+    selector = tuple(sorted(pod.node_selector.items()))
+    return (requests_of(pod), selector, pod.affinity, pod.preferred, pod.tolerations, pod.pool_hint)
+
+
+def foreign_taints(node: Node, pool: Pool) -> tuple[Taint, ...]:
+    """The hard taints of *node* that its pool is not configured with. A cordon has rules of its own, and so has a
+    startup taint that has come back."""
+    if not node.taints or node.startup_taint:
+        return ()
+    hard = (t for t in node.taints if t.effect != "PreferNoSchedule" and t.key != CORDON.key)
+    return tuple(t for t in hard if t not in pool.taints)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What the scheduler reads of a usable node: its *name*, its labels (empty: not known), its foreign *taints*.
+
+    *differs*: taints or labels are other than the pool's. *fresh*: no pod has run there since it became usable.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()
+    differs: bool = False
+    fresh: bool = False
+
+    def takes(self, pod: Pod) -> bool:
+        if not all(any(tolerates(t, taint) for t in pod.tolerations) for taint in self.taints):
+            return False
+        if self.labels and any(self.labels.get(key) != value for key, value in pod.node_selector.items()):
+            return False
+        return not pod.affinity or any(all(self._meets(r) for r in term) for term in pod.affinity)
+
+    def _meets(self, requirement: Requirement) -> bool:
+        if requirement.key == NAME_FIELD:
+            return meets({NAME_FIELD: self.name}, requirement)
+        return not self.labels or meets(self.labels, requirement)
+
+
+def site_of(node: Node, pool: Pool, offer: Offer | None, now: datetime) -> Site:
+    """Return *node* as pods see it. A label that a new node lacks is on its way: several controllers set them."""
+    taints, labels = foreign_taints(node, pool), node.labels
+    if labels and pool.apply_to_nodes:
+        labels = {**labels, **pool.labels}
+    if labels and node.usable_since is not None and now - node.usable_since < SHORT_LOSS:
+        usual = {**(offer.labels if offer is not None else {}), **pool.offered_labels}
+        labels = {**{key: value for key, value in usual.items() if key != HOST_LABEL}, **labels}
+    relabelled = bool(labels) and any(labels.get(key) != value for key, value in pool.offered_labels.items())
+    return Site(
+        name=node.name,
+        labels=labels,
+        taints=taints,
+        differs=bool(taints) or relabelled,
+        fresh=node.usable_since is not None and node.idle_since is not None and node.idle_since <= node.usable_since,
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Bin:
+    """Room for pods: a node that exists or is on its way (*instance*; None while Civo does not list it).
+
+    *site* is what pods see of a usable node, *host* the same for copies of a bin.
+    """
+
+    pool: str
+    instance: str | None
+    free: dict[str, int]
+    usable: bool = False
+    used: bool = False
+    bought: bool = False
+    allowed: bool = True  # False: a check or guardrail leaves it out, so it must not attract other work
+    site: Site | None = None
+    neighbours: Neighbours | None = None  # of all pools; None where no pod has a rule about others
+    host: Host = None
+
+    def __post_init__(self) -> None:
+        if self.host is None:
+            self.host = self.instance or object()
+
+    @property
+    def gpus(self) -> int:
+        return gpus_in(self.free)
+
+    @property
+    def differs(self) -> bool:
+        return self.site is not None and self.site.differs
+
+    @property
+    def closed(self) -> bool:
+        """True where ordinary work of the pool does not start: it is no spare node."""
+        return self.site is not None and bool(self.site.taints)
+
+    def copy(self) -> "Bin":
+        """Another bin with the same room. (Not `replace`: a gang tries every node of every pool that fits it.)"""
+        return Bin(
+            self.pool, self.instance, dict(self.free), self.usable, self.used, self.bought, self.allowed,
+            self.site, self.neighbours, self.host,
+        )  # fmt: skip
+
+    def suits(self, pod: Pod) -> bool:
+        """True unless the node's own taints or labels keep *pod* away."""
+        site = self.site
+        return site is None or not (site.differs or pod.node_selector or pod.affinity) or site.takes(pod)
+
+    def admits(self, pod: Pod) -> bool:
+        """True unless the node itself or a pod on it keeps *pod* away, whatever is free."""
+        return self.suits(pod) and (self.neighbours is None or self.neighbours.admits(self.host, pod))
+
+    def put(self, pod: Pod, asks: Mapping[str, int]) -> bool:
+        """Put *pod*, which *asks* for so much, on this node; False changes nothing."""
+        if not self.admits(pod) or not take(self.free, asks):
+            return False
+        if self.neighbours is not None:
+            self.neighbours.add(self.host, self.pool, pod)
+        return True
+
+
+def spoilt(bins: Iterable[Bin]) -> Sequence[Bin]:
+    """The usable nodes that were tainted or relabelled before any pod ran there."""
+    return [b for b in bins if b.site is not None and b.site.fresh and b.site.differs]
+
+
+def why_spoilt(pod: Pod, bins: Sequence[Bin]) -> str | None:
+    """Why no further node is bought for *pod*, by the `spoilt` nodes of a pool; None where it is bought."""
+    if len(bins) < MOST_SPOILT:
+        return None
+    closed = [b.site for b in bins if b.site is not None and not b.site.takes(pod)]
+    if len(closed) < MOST_SPOILT:
+        return None
+    names = ", ".join(site.name for site in closed[:MOST_SPOILT])
+    taints = dict.fromkeys(f"{t.key}={t.value}:{t.effect}" for site in closed for t in site.taints)
+    why = f"got the taint {', '.join(taints)}" if taints else "were relabelled"
+    return f"its newest nodes ({names}) {why} before a pod ran there, and the next one probably would, too"

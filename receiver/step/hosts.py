@@ -1,0 +1,33 @@
+"""Nodes outside the GPU pools, as topology spread constraints of GPU pods see them: nodes with none of those pods."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from receiver.core.model.pods import Pod, Together
+from receiver.core.model.policy import POOL_LABEL, Policy
+from receiver.core.scaling.neighbours import Selection, chooses, selection_of
+from receiver.ports import ClusterFacts
+
+
+def beside_other_nodes(cluster: ClusterFacts, policy: Policy) -> ClusterFacts:
+    """Return *cluster* with each spread of a pod marked that counts nodes beside those of the pools. By default every
+    node counts that the pod's node selector and affinity allow, with or without GPUs."""
+    if not any(pod.host_rules for pod in cluster.pods):
+        return cluster
+    ours = {pool.id for pool in policy.pools}
+    others = [node.labels for node in cluster.nodes if node.labels.get(POOL_LABEL) not in ours]
+    known: dict[Selection, bool] = {}
+    pods = tuple(_marked(pod, others, known) if pod.host_rules else pod for pod in cluster.pods)
+    return replace(cluster, pods=pods)
+
+
+def _marked(pod: Pod, others: Sequence[Mapping[str, str]], known: dict[Selection, bool]) -> Pod:
+    if all(rule.together is not Together.EVENLY for rule in pod.host_rules):
+        return pod
+    selection = selection_of(pod)
+    if selection not in known:
+        known[selection] = any(chooses(selection, labels) for labels in others)
+    if not known[selection]:
+        return pod
+    rules = (replace(r, elsewhere=True) if r.together is Together.EVENLY else r for r in pod.host_rules)
+    return replace(pod, host_rules=tuple(rules))
