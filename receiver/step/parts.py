@@ -28,6 +28,7 @@ log = structlog.get_logger("receiver")
 # Every part that can fail while the step goes on, in the order of a step: all values of the metric's label.
 PARTS = (
     "claims",
+    "hosts",
     "sizes",
     "node_life",
     "drift",

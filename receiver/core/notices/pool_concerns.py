@@ -17,6 +17,7 @@ from receiver.core.notices.action_notices import instead_of
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Seen, Severity
 from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Wanted
+from receiver.core.scaling.rooms import foreign_taints
 from receiver.core.scaling.waits import (
     LONGEST_PROVISIONING_BACKOFF,
     Direction,
@@ -51,7 +52,7 @@ def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
     if state.nodes:
         found += _sick_nodes(pool, state, wanted, seen)
         found += _unclear_nodes(pool, state, seen)
-        found += _usable_nodes(pool, state, seen)
+        found += _usable_nodes(pool, state, wanted, seen)
     return (replace(concern, pool=pool.id) for concern in found)
 
 
@@ -404,7 +405,32 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
         )
 
 
-def _usable_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
+LEFT_BEHIND = ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted")
+
+
+def _tainted(node: Node, pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
+    """An idle node with a hard taint that its pool is not configured with: most work cannot start there."""
+    taints = foreign_taints(node, pool)
+    patience = IGNORED_FOR if wanted.asking or wanted.held else seen.policy.unknown_after
+    if not taints or node.idle_since is None or seen.now - node.idle_since < patience:
+        return
+    named = listed([f"{t.key}={t.value}:{t.effect}" for t in taints])
+    left = next((t.key for t in taints if t.key.startswith(LEFT_BEHIND)), "")
+    why = f"another autoscaler sets {left} on a node that it is about to delete, and may leave it behind"
+    yield Concern(
+        kind=Cause.CORDONED,
+        what=f"idle and tainted: {node.name}",
+        why=f"it has {named}, which pool {pool.name} is not configured with{f'; {why}' if left else ''}",
+        cost=wording.an_hour(pool, 1),
+        doing="only pods that tolerate the taint start there, other work gets another node, and this one is removed"
+        " like any idle node",
+        todo="To return it: " + "; ".join(f"kubectl taint nodes {node.name} {t.key}:{t.effect}-" for t in taints),
+        topic=f"tainted:{node.instance}",
+        key=named,
+    )
+
+
+def _usable_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     """Usable nodes that stay for a pod without a GPU or for a cordon, that are not as configured, or whose pods do not
     start: an image that cannot be pulled holds a paid GPU."""
     paid_for = max(seen.policy.unknown_after, seen.policy.billing.granularity)
@@ -434,6 +460,7 @@ def _usable_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]
                 topic=f"cordoned:{node.instance}",
                 key=node.idle_since.isoformat() if node.idle_since else "",
             )
+        yield from _tainted(node, pool, wanted, seen)
         offers = {r: node.allocatable.get(r, 0) for r in pool.resources}
         if offers != dict(pool.resources) and not node.dra:  # what DRA serves is learnt from the node itself
             yield Concern(

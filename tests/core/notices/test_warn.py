@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Node, PoolState, Source, SourceState, Stage
-from receiver.core.model.pods import PodPhase
+from receiver.core.model.pods import PodPhase, Toleration
 from receiver.core.model.policy import Policy, Taint
 from receiver.core.notices.action_notices import removals_stop
 from receiver.core.notices.notice import Notice, Severity
@@ -256,6 +256,9 @@ def ignored(pod: dict[str, Any] | None = None, **node: Any) -> Facts:
     return facts(a_state(a_node(**{**shows, **node})), waiting=[waits])
 
 
+ANY = Toleration(key="", operator="Exists", value="", effect="")
+
+
 @pytest.mark.parametrize(
     ("found", "differs"),
     [
@@ -266,10 +269,12 @@ def ignored(pod: dict[str, Any] | None = None, **node: Any) -> Facts:
         ),
         pytest.param(ignored(labels={}), "lacks the labels gpu=l40s", id="without the label"),
         pytest.param(
-            ignored(taints=(Taint(key="a", value="b"),)), "has the extra taints a=b:NoSchedule", id="with a taint"
+            ignored({"tolerations": (ANY,)}, taints=(Taint(key="a", value="b"),)),
+            "has the extra taints a=b:NoSchedule",
+            id="with a taint that it tolerates",
         ),
         pytest.param(
-            ignored(labels={}, taints=(Taint(key="a", value="b"),)),
+            ignored({"tolerations": (ANY,)}, labels={}, taints=(Taint(key="a", value="b"),)),
             "lacks the labels gpu=l40s and has the extra taints a=b:NoSchedule",
             id="with both",
         ),
@@ -285,6 +290,44 @@ def test_a_pod_that_waits_beside_a_node_for_it_is_told_with_the_difference(found
     assert notice.title == "ml/train is pending although n1 of GPU pool l40s should fit it"
     assert notice.body.splitlines()[0] == f"Why: node n1 {differs}."
     assert (notice.topic, notice.key) == ("ignored:ml/train", "uid-train:i-n1")
+
+
+@pytest.mark.parametrize(
+    ("key", "why", "remedy"),
+    [
+        pytest.param("maintenance", "", "kubectl taint nodes n1 maintenance:NoSchedule-", id="by a person"),
+        pytest.param(
+            "ToBeDeletedByClusterAutoscaler",
+            "; another autoscaler sets ToBeDeletedByClusterAutoscaler on a node that it is about to delete, and may"
+            " leave it behind",
+            "kubectl taint nodes n1 ToBeDeletedByClusterAutoscaler:NoSchedule-",
+            id="left behind",
+        ),
+    ],
+)
+def test_an_idle_node_with_a_taint_that_keeps_work_away_is_told_with_the_command_that_removes_it(
+    key: str, why: str, remedy: str
+) -> None:
+    found = ignored(taints=(Taint(key=key, value="x"),))
+    notice = the_one(found, a_policy(LABELLED))
+    assert notice.title == "GPU pool l40s: idle and tainted: n1"
+    assert notice.body.splitlines()[0] == (
+        f"Why: it has {key}=x:NoSchedule, which pool l40s is not configured with{why}."
+    )
+    assert remedy in notice.body
+    assert (notice.topic, notice.key) == ("tainted:i-n1", f"{key}=x:NoSchedule")
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        pytest.param({"taints": (Taint(key="a", value="b", effect="PreferNoSchedule"),)}, id="a soft taint"),
+        pytest.param({"taints": (Taint(key="a", value="b"),), "idle_since": None}, id="a node in use"),
+        pytest.param({"taints": (Taint(key="a", value="b"),), "idle_since": ago(1.9)}, id="idle for a moment"),
+    ],
+)
+def test_a_taint_is_no_news_on(node: dict[str, Any]) -> None:
+    assert not [n for n in told(ignored(**node), a_policy(LABELLED)) if n.topic.startswith("tainted:")]
 
 
 @pytest.mark.parametrize(
