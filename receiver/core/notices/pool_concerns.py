@@ -22,6 +22,7 @@ from receiver.core.scaling.waits import (
     LONGEST_PROVISIONING_BACKOFF,
     Direction,
     Shortage,
+    Wait,
     WaitKind,
     awaited_since,
     lost_nodes,
@@ -56,6 +57,12 @@ def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
     return (replace(concern, pool=pool.id) for concern in found)
 
 
+OTHER_SYSTEMS = (
+    "Look at: Terraform (lifecycle { ignore_changes = [node_count] }), Cluster Autoscaler, Civo's dashboard: only one"
+    " of them should size a pool"
+)
+
+
 def _drifted(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     """A count that changed outside the autoscaler: the new one is adopted."""
     drift, lately = seen.drifts.get(pool.id), sum(seen.now - d.at < A_DAY for d in state.drifts)
@@ -66,24 +73,44 @@ def _drifted(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     doing = "the new count is kept"
     if drift is not None:
         grew = drift.to_count > drift.from_count
-        undone = undone_by_others(state, seen.now, grows=not grew)
         what = f"node count changed outside the autoscaler, {drift.from_count} -> {drift.to_count}"
         doing += "; idle nodes are removed in their time" if grew else "; the pool grows when GPU work waits"
-        if undone is not None:
-            until = wording.moment(undone, seen.now)
-            stays = f"the pool does not {'shrink' if grew else 'grow'} before {until}"
-            doing = f"another system reverted our change three times in a day, so {stays}"
+        if undone_by_others(state, seen.now, grows=not grew) is not None:
+            doing = ""  # the stop is a concern of its own, with its own message
+        else:
+            topic = f"drift:{pool.id}:{drift.from_count}:{drift.to_count}"  # a count that flaps is told once an hour
+            key = f"{drift.at:%Y-%m-%dT%H}"
         cost = wording.costs(pool, seen.assignment.budgets, drift.to_count, drift.from_count)
-        topic = f"drift:{pool.id}:{drift.from_count}:{drift.to_count}"  # a count that flaps is told once an hour
-        key = f"{drift.at:%Y-%m-%dT%H}"
     yield Concern(
         kind=Cause.DRIFT,
         what=what,
         cost=cost,
         doing=doing,
-        todo="Look at: Terraform, Cluster Autoscaler, Civo's dashboard: only one of them should size a pool",
+        todo=OTHER_SYSTEMS,
         topic=topic,
         key=key,
+    )
+
+
+def _undone(pool: Pool, state: PoolState, wait: Wait, seen: Seen) -> Concern:
+    """The stop after another system reverted our changes. Its end is its key: each stop is told once, also where the
+    counts and the hour are those of an earlier message."""
+    grows, level = wait.direction is Direction.GROW, seen.level("not_undone_by_others", pool=pool.id)
+    reverts = [d for d in state.drifts if d.undoes and (d.to_count < d.from_count) is grows]
+    newest = max(reverts, key=lambda d: d.at)
+    last = f"last {newest.from_count} -> {newest.to_count} at {newest.at:%H:%M} UTC"
+    stays = "waiting work stays pending, unless another pool takes it" if grows else "idle nodes stay and cost money"
+    return Concern(
+        kind=Cause.DRIFT,
+        level=level,
+        what=f"does not {'grow' if grows else 'shrink'} before {wording.moment(wait.until, seen.now)}",
+        why=f"{wait.reason}; {last}",
+        cost="" if grows else wording.an_hour(pool, len(state.living)),
+        doing=stays,
+        todo=OTHER_SYSTEMS,
+        # As for stuck nodes: a pager, which does not get the warning, gets the failure.
+        topic=f"undone:{pool.id}:{wait.direction}" + (":waited for" if level is Level.BAD else ""),
+        key=wait.until.isoformat(),
     )
 
 
@@ -178,14 +205,7 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
                 doing=f"the nodes stay and cost money; the next try is at {until}",
             )
         elif wait.kind is WaitKind.UNDONE:
-            yield Concern(
-                kind="undone",
-                level=seen.level("not_undone_by_others", pool=pool.id),
-                what=f"is left alone until {until}",
-                why=said,
-                todo=RULES["not_undone_by_others"].advice,
-                guide=guide("not_undone_by_others"),
-            )
+            yield _undone(pool, state, wait, seen)
     action = state.open_action
     if action is not None and action.last_error:
         change = "growth" if action.kind is ActionKind.GROW else "removal"

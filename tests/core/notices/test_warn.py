@@ -385,17 +385,44 @@ def test_a_count_that_somebody_else_changed_is_told() -> None:
     assert (notice.topic, notice.key) == ("drift:l40s-id:1:3", f"{NOW:%Y-%m-%dT%H}")
 
 
-@pytest.mark.parametrize(("way", "said"), [((2, 1), True), ((1, 2), False)])
-def test_the_third_revert_says_until_when_the_count_is_left_alone(way: tuple[int, int], said: bool) -> None:
-    """Three times our growth was turned back; a change the other way is another matter."""
-    seen = tuple(Drift(at=ago(hours * 60), from_count=2, to_count=1, undoes=True) for hours in (0, 1, 2))
-    drift = replace(seen[0], from_count=way[0], to_count=way[1])
-    notice = the_one(facts(a_state(required=1, drifts=seen)), drifts={"l40s-id": drift})
-    left = (
-        "another system reverted our change three times in a day, so the"
-        " pool does not grow before 2026-11-21 12:00 UTC."
-    )
-    assert (left in notice.body) is said
+def reverts(to_count: int, *hours: float) -> tuple[Drift, ...]:
+    """Others took our change back that long ago."""
+    return tuple(Drift(at=ago(h * 60), from_count=2, to_count=to_count, undoes=True) for h in hours)
+
+
+def stops(*seen: Drift, **state: Any) -> list[Notice]:
+    found = told(facts(a_state(required=1, drifts=seen, **state)), drifts={"l40s-id": seen[-1]})
+    return [n for n in found if n.topic.startswith("undone:")]
+
+
+@pytest.mark.parametrize(
+    ("to_count", "stays"), [(1, "does not grow"), (3, "does not shrink")], ids=["lowered", "raised"]
+)
+def test_the_third_revert_says_until_when_the_count_is_left_alone(to_count: int, stays: str) -> None:
+    [notice] = stops(*reverts(to_count, 2, 1, 0))
+    assert notice.title == f"GPU pool l40s: {stays} before 2026-11-21 12:00 UTC"
+    assert f"last 2 -> {to_count} at 12:00 UTC" in notice.body
+    assert "ignore_changes" in notice.body
+
+
+def test_a_stop_is_told_whatever_was_told_of_the_same_counts_in_the_same_hour() -> None:
+    """The outbox drops a message whose topic and key it has sent: those of the stop are its own."""
+    first, second, third = reverts(1, 0.5, 0.3, 0.1)
+    before = told(facts(a_state(required=1, drifts=(first, second))), drifts={"l40s-id": second})
+    after = told(facts(a_state(required=1, drifts=(first, second, third))), drifts={"l40s-id": third})
+    assert not {(n.topic, n.key) for n in after} & {(n.topic, n.key) for n in before}
+
+
+def test_a_stop_is_told_although_no_step_saw_its_last_revert() -> None:
+    """A crash between the look and the message: the drift is stored by then."""
+    found = told(facts(a_state(required=1, drifts=reverts(1, 2, 1, 0))))
+    assert [n.title for n in found] == ["GPU pool l40s: does not grow before 2026-11-21 12:00 UTC"]
+
+
+def test_a_change_the_other_way_beside_a_stop_is_told_as_a_change() -> None:
+    raised = Drift(at=NOW, from_count=1, to_count=2)
+    found = told(facts(a_state(required=2, drifts=(*reverts(1, 2, 1, 0.5), raised))), drifts={"l40s-id": raised})
+    assert sorted(n.topic for n in found) == ["drift:l40s-id:1:2", "undone:l40s-id:grow"]
 
 
 @pytest.mark.parametrize(("pool", "name"), [("l40s-id", "l40s"), ("gone-id", "gone-id")])
