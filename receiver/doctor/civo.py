@@ -148,6 +148,8 @@ def at_civo(
     there = ", ".join(f"{p.id} ({p.size}, {some(p.required, 'node')})" for p in found.values()) or "no pool"
     missing = [pool for pool in wanted if pool.id not in found]
     lost = [f"pool {pool.name} ({pool.id}) is not in the cluster, which has {there}" for pool in missing]
+    unreadable = [pool for pool in wanted if pool.id in found and found[pool.id].unreadable]
+    lost += [f"Civo's response on pool {pool.name} is incomplete: {found[pool.id].unreadable}" for pool in unreadable]
     yield from POOLS.failures(lost, f"all {some(len(wanted), 'configured pool')} found")
     for pool in wanted:
         if pool.id not in found:

@@ -96,29 +96,32 @@ class WriterLostError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """One instance as Civo lists it; *status* is Civo's term (BUILDING, ACTIVE, DELETING, ...)."""
+    """One instance as Civo lists it. *status* is Civo's term (BUILDING, ACTIVE, DELETING, ...), empty where the
+    response has none; *created_at* is None where it has no usable time."""
 
     id: str
     hostname: str
     status: str
-    created_at: datetime
+    created_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudPool:
-    """A pool at Civo: the *required* count and the instances that exist."""
+    """A pool at Civo: the *required* count and the instances that exist. Where it is *unreadable*, which says what the
+    response lacks, the count is meaningless and some instances may be missing."""
 
     id: str
     required: int
     size: str
     instances: tuple[Instance, ...] = ()
+    unreadable: str = ""
 
 
 class Cloud(Protocol):
     """The API of node pools. Every call may raise TryLater or WontWork."""
 
     def look(self) -> Mapping[str, CloudPool]:
-        """Return every pool of the cluster by id."""
+        """Return every pool of the cluster by id. What the response lacks about one pool makes that one unreadable."""
 
     def resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
         """Request *target* nodes, an absolute count above *decided_on*. Idempotent.

@@ -140,7 +140,8 @@ def serve_pools(work: StepContext) -> list[datetime]:
             continue
         decision = work.decisions[pool]
         with work.parts.part("act", pool, sets_aside=True):
-            progress = _act(decision, work.numbers[pool], work) if work.facts.up(Source.CIVO) else None
+            known = work.facts.up(Source.CIVO) and not work.facts.pool(pool).unreadable
+            progress = _act(decision, work.numbers[pool], work) if known else None
             if progress is not None:
                 hung = progress.hung  # also where what follows fails
                 _close(progress, decision, work)

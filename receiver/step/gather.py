@@ -129,7 +129,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     states = _judged(said, pools, memory, policy, before)
     sources.goes_on()
     spend = _spend(sources, memory, lives, month, policy, now, parts, forecasts=chores)
-    nodes_seen = said.cloud is not None
+    nodes_seen = said.cloud is not None and not any(found.unreadable for found in said.cloud.values())
     books = reconcile_charges(sources.accounts, memory, lives, spend, policy, month, now, nodes_seen=nodes_seen)
     _keep(store, said, memory, lives, pools, drifts, books)
     ids = {pool.id for pool in policy.pools}
@@ -216,7 +216,8 @@ def _keep(
     books: ReconciledCharges,
 ) -> None:
     cloud = said.cloud or {}
-    required = {state.pool: cloud[state.pool].required for state in pools if state.pool in cloud}
+    counted = [state.pool for state in pools if state.pool in cloud and not cloud[state.pool].unreadable]
+    required = {pool: cloud[pool].required for pool in counted}
     worked = {life.instance for life in memory.lives if life.usable_at is not None}
     works = {life.pool for life in lives if life.usable_at is not None and life.instance not in worked}
     offers = {state.pool: state.offer for state in pools if state.offer is not None}
@@ -299,6 +300,7 @@ def _joined(
     Of a pool that cannot be worked out, the state has only the number of nodes.
     """
     past, found = memory.pools.get(pool.id, PoolMemory()), (said.cloud or {}).get(pool.id)
+    found = found if found is not None and not found.unreadable else None
     shown = past.required if found is None else found.required
     drifted, why = None, None
     state = PoolState(pool=pool.id, required=shown or 0, nodes=(), open_action=past.open_action)

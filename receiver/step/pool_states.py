@@ -12,7 +12,18 @@ from typing import Any
 from receiver.core.model.actions import ActionKind, VictimStage
 from receiver.core.model.devices import GPU_DRIVER, NodeDevices, Question, from_text, untainted
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
-from receiver.core.model.model import CordonedBy, Drift, Node, Offer, PoolState, Source, SourceState, Stage
+from receiver.core.model.model import (
+    DELETING_AT_CIVO,
+    NO_STATUS,
+    CordonedBy,
+    Drift,
+    Node,
+    Offer,
+    PoolState,
+    Source,
+    SourceState,
+    Stage,
+)
 from receiver.core.model.pods import Pod, PodPhase, gpus_of, kept
 from receiver.core.model.policy import POOL_LABEL, Policy, Pool, Taint
 from receiver.core.model.signals import PoolSilence
@@ -71,7 +82,8 @@ def pool_state(
     """Return what is known of *pool*."""
     past, now = memory.pools.get(pool.id, PoolMemory()), said.at
     found = said.cloud.get(pool.id) if said.cloud is not None else None
-    shown = past.required if said.cloud is None else (found.required if found else 0)
+    unreadable = found.unreadable if found is not None else ""
+    shown = past.required if said.cloud is None or unreadable else (found.required if found else 0)
     required = expected_count(past.late, shown, now)
     action = past.open_action
     victims = action.victims if action is not None and action.kind is ActionKind.RETIRE else ()
@@ -96,6 +108,7 @@ def pool_state(
         removal_backoff=past.removal_backoff,
         required_since=past.required_since if past.required == shown else now,
         uncounted=shown - required,
+        unreadable=unreadable,
         provisioning=past.provisioning,
         sickened=falling_sick(lives.values(), pool.id, now),
         ready_in=past.ready_in,
@@ -166,9 +179,7 @@ def served_by(said: Answers) -> Mapping[str, Question] | None:
 
 def _node(instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, policy: Policy) -> Node:
     found, startup_taints = said.nodes.get(instance.id), policy.startup_taints
-    life = life or NodeLife(
-        instance=instance.id, pool=pool.id, name=instance.hostname, size=pool.size, created_at=instance.created_at
-    )
+    life = life or _new_life(instance, pool, said.at)
     worked = life.usable_at is not None
     stage = stage_of(instance, found, said.cluster is not None, pool, startup_taints, worked=worked)
     ill, by = _health(found, said, policy, life)
@@ -207,7 +218,8 @@ def _node(instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, 
         cordoned_by=ours if node.unschedulable else None,
         cordoned_for=cordoned_for,
         closed_for=closed_for,
-        leaving=instance.status == "DELETING",
+        civo_status="" if instance.status in SAID_BY_THE_STAGE else instance.status or NO_STATUS,
+        undated=_is_undated(instance, life, said.at),
         protected=node.annotations.get(PROTECT_ANNOTATION, "false").lower() != "false",
         hosts=node.hosts,
         kept_by=node.kept_by if node.ready else (),
@@ -289,6 +301,7 @@ def lives_of(
     if said.cloud is None:
         return past
     known = {life.instance: life for life in past}
+    unreadable = {pool for pool, found in said.cloud.items() if found.unreadable}
     listed: dict[str, NodeLife] = {}
     for found in said.cloud.values():
         pool = policy.pool(found.id)
@@ -302,9 +315,10 @@ def lives_of(
     gone = (
         _priced(life if life.gone_at else replace(life, gone_at=said.at, idle_since=None), policy)
         for life in past
-        if life.instance not in listed
+        if life.instance not in listed and life.pool not in unreadable
     )
-    return (*listed.values(), *gone)
+    unseen = (life for life in past if life.instance not in listed and life.pool in unreadable)
+    return (*listed.values(), *gone, *unseen)
 
 
 def _believed(life: NodeLife, now: datetime) -> NodeLife:
@@ -321,9 +335,7 @@ def _life(
     GPUs in use on a usable node without a GPU pod make it neither busy nor idle: it is unknown.
     """
     now, node = said.at, said.nodes.get(instance.id)
-    past = old or NodeLife(
-        instance=instance.id, pool=pool.id, name=instance.hostname, size=pool.size, created_at=instance.created_at
-    )
+    past = old or _new_life(instance, pool, now)
     worked = past.usable_at is not None
     stage = stage_of(instance, node, said.cluster is not None, pool, policy.startup_taints, worked=worked)
     name = node.name if node else instance.hostname
@@ -347,8 +359,8 @@ def _life(
         pool=pool.id,
         name=instance.hostname,
         size=pool.size,
-        # While it builds, Civo may leave its creation out: then it was noted by a clock that was ahead.
-        created_at=min(past.created_at, instance.created_at) if steady else past.created_at,
+        # Civo may leave its creation out for a while: then the time was noted when the instance was first seen.
+        created_at=min(past.created_at, instance.created_at or past.created_at) if steady else past.created_at,
         price_usd_per_hour=pool.price_usd_per_hour if past.price_usd_per_hour is None else past.price_usd_per_hour,
         gpus=past.gpus if past.gpus and node is None else gpus_of(pool.resources, node.labels if node else {}),
         gone_at=None,
@@ -368,6 +380,33 @@ def _life(
     )
 
 
+CLOCKS_DIFFER = timedelta(minutes=5)  # at most, between Civo and here; a later creation is no time
+
+
+def _created_at(instance: Instance, now: datetime) -> datetime | None:
+    """When Civo says that *instance* was created, unless that is no usable time."""
+    at = instance.created_at
+    return None if at is None or at > now + CLOCKS_DIFFER else at
+
+
+def _new_life(instance: Instance, pool: Pool, now: datetime) -> NodeLife:
+    """The life of an instance that is seen for the first time."""
+    return NodeLife(
+        instance=instance.id,
+        pool=pool.id,
+        name=instance.hostname,
+        size=pool.size,
+        created_at=_created_at(instance, now) or now,
+    )
+
+
+def _is_undated(instance: Instance, life: NodeLife, now: datetime) -> bool:
+    """True while Civo gives no creation of an instance that was built when it was first seen: only then the time noted
+    says nothing of when its paid units begin."""
+    noted = life.seen_at is None or life.created_at == life.seen_at
+    return _created_at(instance, now) is None and noted and life.active_at == life.seen_at
+
+
 def _course(past: NodeLife, node: ClusterNode | None, said: Answers, policy: Policy, *, usable: bool) -> dict[str, Any]:
     """How the sickness and the maintenance of a node go on. Without Kubernetes nothing of that is known."""
     if said.cluster is None:
@@ -380,7 +419,7 @@ def _course(past: NodeLife, node: ClusterNode | None, said: Answers, policy: Pol
 
 def _noted(at: datetime | None, instance: Instance, now: datetime) -> datetime:
     """The moment that Kubernetes has noted, within the instance's life: its clock may differ from ours and Civo's."""
-    return now if at is None else max(min(instance.created_at, now), min(at, now))
+    return now if at is None else max(min(instance.created_at or at, now), min(at, now))
 
 
 def _with(life: NodeLife, **seen: Any) -> NodeLife:
@@ -397,6 +436,11 @@ def _priced(life: NodeLife, policy: Policy) -> NodeLife:
     return replace(life, price_usd_per_hour=pool.price_usd_per_hour)
 
 
+BUILDING_AT_CIVO = ("BUILDING", "BUILD_PENDING")
+FAILED_AT_CIVO = ("ERROR", "FAILED")  # not documented, and plain enough not to wait for a node that is not Ready
+SAID_BY_THE_STAGE = (*BUILDING_AT_CIVO, "ACTIVE")
+
+
 def stage_of(
     instance: Instance,
     node: ClusterNode | None,
@@ -406,20 +450,17 @@ def stage_of(
     *,
     worked: bool = False,
 ) -> Stage:
-    """How far an instance has come. Civo's undocumented statuses are broken, not busy and not idle; one that is Ready
-    is built, however old the list is. A node that has *worked* before and whose GPUs are not ready is sick; before that
-    it is still on its way."""
-    if instance.status == "DELETING":
+    """How far an instance has come. One that is Ready is built and runs, whatever Civo's list says: Kubernetes is the
+    witness. Only a node that is not Ready and that Civo calls failed is broken at once; a missing or other status says
+    nothing. A node that has *worked* before and whose GPUs are not ready is sick; before that it is on its way."""
+    if instance.status == DELETING_AT_CIVO:
         return Stage.DELETING
-    building = instance.status in ("BUILDING", "BUILD_PENDING")
-    if building and (node is None or not node.ready):
+    if instance.status in BUILDING_AT_CIVO and (node is None or not node.ready):
         return Stage.BUILDING
-    if not building and instance.status != "ACTIVE":
-        return Stage.BROKEN
     if not cluster_answers:
         return Stage.UNKNOWN
     if node is None or not node.ready:
-        return Stage.BOOTING
+        return Stage.BROKEN if instance.status in FAILED_AT_CIVO else Stage.BOOTING
     if not offers_gpus(node, pool) or startup_taint(node, pool, startup_taints) is not None:
         return Stage.INSTALLING
     if is_unready(node) and not worked:

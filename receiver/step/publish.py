@@ -159,7 +159,7 @@ def _pool(
     action = state.open_action
     return PoolDocument.of(
         pool,
-        **(_counts(state, wanted) if facts.up(Source.CIVO) else dict.fromkeys(COUNTED)),
+        **(_counts(state, wanted) if facts.up(Source.CIVO) and not state.unreadable else dict.fromkeys(COUNTED)),
         pool=pool.id,
         mode=mode,
         pending_gpus=wanted.waiting_gpus if _demand_is_known(facts) else None,

@@ -104,7 +104,7 @@ def _close_action(
 ) -> tuple[PoolState, int, int]:
     """Close the pool's open action if it has ended. Returns the state without it and the nodes added and removed."""
     action = state.open_action
-    if action is None or state.pool in parts.failures.set_aside:
+    if action is None or state.unreadable or state.pool in parts.failures.set_aside:
         return state, 0, 0
     outcome = settled(action, state, now)
     if outcome is None:

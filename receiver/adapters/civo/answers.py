@@ -4,8 +4,9 @@ Fields may be absent, and numbers may come as text. Shapes are those of civogo (
 ``charge.go``) and of responses seen live. Errors never quote a response: it may carry passwords and a kubeconfig.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
@@ -15,6 +16,9 @@ from receiver.core.model.pods import CPU, GIB, MEMORY, MIB, STORAGE
 from receiver.core.model.text import harmless
 from receiver.ports import Charges, CloudPool, Instance, TryLater, WontWork
 
+DOCUMENTED = ("BUILDING", "BUILD_PENDING", "ACTIVE", "DELETING")  # in Civo's clients; another status is only a word
+FIRST_YEAR = 2018  # in which Civo began: an earlier time is some language's zero
+ABSENT = -1  # a count that is not there: Go drops zeros
 DIGITS = 6  # of a count; no pool has a million nodes, and databases do not take every number
 SIZE_UNITS = {"cpu_cores": (CPU, 1000), "ram_mb": (MEMORY, MIB), "disk_gb": (STORAGE, GIB)}
 MOST_OF_SIZE = 10**7  # a larger number of cores, MB or GB is no machine's
@@ -26,72 +30,162 @@ Fields = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """How many nodes of which size a pool should have."""
+    """How many nodes of which size a pool should have; *count* is None where the response does not say."""
 
-    count: int
+    count: int | None
     size: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRecords:
+    """What the response says of one pool beside its required count: its *instances*, as far as they can be read, and
+    what *lacks*."""
+
+    size: str = ""
+    instances: tuple[Fields, ...] = ()
+    lacks: str = ""
 
 
 def required_pools(cluster: object) -> Mapping[str, Required]:
     """Return what each pool should have, by pool id. A pool at zero nodes is listed only here. Reading a response
     without ``required_pools`` as "no pools" would make every node look gone, so that is an error."""
-    found = _by_id(cluster, "required_pools")
+    found: dict[str, Required] = {}
+    for record in _list(_fields(cluster, "the cluster"), "required_pools"):
+        if isinstance(record, dict) and (pool := _word(record, "id")):
+            required = Required(_count(record), _word(record, "size"))
+            known = found.get(pool, required)
+            found[pool] = required if known.count == required.count else Required(None, required.size)
     if not found:
         raise malformed("required_pools")
-    return {pool: Required(_count(fields, pool), _word(fields, "size")) for pool, fields in found.items()}
+    return _without_dropped_zeros(cluster, found)
+
+
+def _without_dropped_zeros(cluster: object, found: Mapping[str, Required]) -> Mapping[str, Required]:
+    """Read an absent count as zero only where no instance lives: Go drops zeros, and a pool with instances whose count
+    is missing would look as if others had lowered it."""
+    if all(required.count != ABSENT for required in found.values()):
+        return found
+    existing = _existing(cluster)
+
+    def count(pool: str) -> int | None:
+        records = existing.get(pool, PoolRecords())
+        return None if records.lacks or any(_status(r) != "DELETING" for r in records.instances) else 0
+
+    return {
+        pool: Required(count(pool), required.size) if required.count == ABSENT else required
+        for pool, required in found.items()
+    }
 
 
 def cloud_pools(cluster: object, listing: Callable[[], object], now: datetime) -> Mapping[str, CloudPool]:
     """Merge the required counts with the existing instances, by pool id. *listing* fetches the cluster's bare
-    instance list and is called only if the pools omit an id or ``created_at``. An instance that still lacks one of
-    the two is an error: its cost would be unknown. The exception is one still being built without ``created_at``: it
-    counts from *now*, within a step of the truth, and the ledger keeps the first time it saw."""
-    wanted, existing = required_pools(cluster), _by_id(cluster, "pools")
-    found = {pool: _instances(fields) for pool, fields in existing.items()}
-    if not all(_is_complete(record) for records in found.values() for record in records):
-        response = listing()
-        listed = response.get("items") if isinstance(response, dict) else response
-        if not isinstance(listed, list):
-            raise malformed("the list of instances")
-        known = [_fields(record, "an instance") for record in listed]
-        found = {pool: [_filled(record, known) for record in records] for pool, records in found.items()}
-    nothing = Required(0, "")
+    instance list and is called only if the pools omit an id, ``created_at`` or a documented status.
+
+    What lacks in the response about one pool makes that pool unreadable, and no other. Of the two lists, the pool's is
+    believed where it says something that Civo documents. An instance without a usable ``created_at`` has None, except
+    one still being built: it counts from *now*, within a step of the truth, and the ledger keeps the first time it saw.
+    """
+    wanted, existing = required_pools(cluster), _existing(cluster)
+    if not all(_is_complete(record) for records in existing.values() for record in records.instances):
+        known = _listed(listing)
+        existing = {
+            pool: replace(records, instances=tuple(_filled(record, known) for record in records.instances))
+            for pool, records in existing.items()
+        }
+    owners = Counter(
+        number for records in existing.values() for number in {_word(record, "id") for record in records.instances}
+    )
     return {
-        pool: CloudPool(
-            id=pool,
-            required=wanted.get(pool, nothing).count,
-            size=wanted.get(pool, nothing).size or _word(existing.get(pool, {}), "size"),
-            instances=tuple(_instance(record, pool, now) for record in found.get(pool, ())),
-        )
-        for pool in {**wanted, **found}
+        pool: _pool(pool, wanted.get(pool), existing.get(pool, PoolRecords()), owners, now)
+        for pool in {**wanted, **existing}
     }
 
 
-def _by_id(cluster: object, name: str) -> dict[str, Fields]:
-    found: dict[str, Fields] = {}
-    for record in _list(_fields(cluster, "the cluster"), name):
-        fields = _fields(record, f"an entry of {name}")
-        pool = _word(fields, "id")
-        if not pool:
-            raise malformed(f"the id of a pool in {name}")
-        found[pool] = fields
-    return found
+def _pool(
+    pool: str, wanted: Required | None, records: PoolRecords, owners: Mapping[str, int], now: datetime
+) -> CloudPool:
+    lacks = [records.lacks] if records.lacks else []
+    instances: dict[str, Instance] = {}
+    for record in records.instances:
+        number = _word(record, "id")
+        if not number:
+            lacks.append(f"the id of instance {_hostname(record) or '(unnamed)'} is missing")
+        elif owners[number] > 1:
+            lacks.append(f"instance {number} is listed in {owners[number]} pools")
+        else:
+            instances.setdefault(number, _instance(record, now))
+    if wanted is None and any(i.status != "DELETING" for i in instances.values()):
+        lacks.append("the pool is missing from required_pools")
+    if wanted is not None and wanted.count is None:
+        lacks.append("its count in required_pools is missing or malformed")
+    return CloudPool(
+        id=pool,
+        required=(wanted.count or 0) if wanted is not None else 0,
+        size=(wanted.size if wanted is not None else "") or records.size,
+        instances=tuple(instances.values()),
+        unreadable="; ".join(dict.fromkeys(lacks)),
+    )
 
 
-def _instances(pool: Fields) -> list[Fields]:
+def _existing(cluster: object) -> Mapping[str, PoolRecords]:
+    """Return what exists, by pool id."""
+    found: dict[str, PoolRecords] = {}
+    unnamed = False
+    for record in _list(_fields(cluster, "the cluster"), "pools"):
+        pool = _word(record, "id") if isinstance(record, dict) else ""
+        if not isinstance(record, dict) or not pool:
+            unnamed = True
+            continue
+        records, before = _records(record), found.get(pool, PoolRecords())
+        together = (*before.instances, *records.instances)
+        found[pool] = replace(records, instances=together, lacks=before.lacks or records.lacks)
+    if unnamed:  # it may be any of those that should have nodes and are not among the others
+        required = [r for r in _list(_fields(cluster, "the cluster"), "required_pools") if isinstance(r, dict)]
+        for pool in (_word(record, "id") for record in required if _count(record) != 0):
+            found.setdefault(pool, PoolRecords(lacks="an entry of pools has no id"))
+    return {pool: records for pool, records in found.items() if pool}
+
+
+def _records(pool: Fields) -> PoolRecords:
     """Return the instances of one pool; for a name in ``instance_names`` without an entry only the name is known."""
-    found = [_fields(record, "an instance") for record in _list(pool, "instances")]
+    try:
+        listed, names = _list(pool, "instances"), _list(pool, "instance_names")
+    except TryLater:
+        return PoolRecords(size=_word(pool, "size"), lacks="its list of instances is malformed")
+    found = [record for record in listed if isinstance(record, dict)]
+    lacks = "" if len(found) == len(listed) else "an instance is malformed"
     named = {"", *map(_hostname, found)}
-    names = (harmless(n) for n in _list(pool, "instance_names") if isinstance(n, str))
-    return [*found, *({"hostname": name} for name in names if name not in named)]
+    found += [{"hostname": name} for n in names if isinstance(n, str) and (name := harmless(n)) not in named]
+    if not found and pool.get("instances") is None and _count(pool) not in (0, ABSENT):
+        lacks = "its list of instances is missing"
+    return PoolRecords(size=_word(pool, "size"), instances=tuple(found), lacks=lacks)
+
+
+def _listed(listing: Callable[[], object]) -> Sequence[Fields]:
+    """Return the bare list of instances; nothing if it cannot be had. It only adds to what is known."""
+    try:
+        response = listing()
+    except (TryLater, WontWork):
+        return ()
+    listed = response.get("items") if isinstance(response, dict) else response
+    return [record for record in listed if isinstance(record, dict)] if isinstance(listed, list) else ()
 
 
 def _hostname(instance: Fields) -> str:
     return _word(instance, "hostname") or _word(instance, "name")
 
 
+def _status(instance: Fields) -> str:
+    return _word(instance, "status").upper()
+
+
+def _created_at(instance: Fields) -> datetime | None:
+    found = moment(instance.get("created_at"))
+    return found if found is not None and found.year >= FIRST_YEAR else None
+
+
 def _is_complete(instance: Fields) -> bool:
-    return bool(_word(instance, "id")) and moment(instance.get("created_at")) is not None
+    return bool(_word(instance, "id")) and _created_at(instance) is not None and _status(instance) in DOCUMENTED
 
 
 def _filled(instance: Fields, known: Sequence[Fields]) -> Fields:
@@ -101,33 +195,33 @@ def _filled(instance: Fields, known: Sequence[Fields]) -> Fields:
     number, host = _word(instance, "id"), _hostname(instance)
     for other in known:
         if _word(other, "id") == number if number else _hostname(other) == host != "":
-            created_at = instance.get("created_at")
+            words = [_status(instance), _status(other)]
             return {
-                "id": other.get("id"),
+                "id": number or other.get("id"),
                 "hostname": host or _hostname(other),
-                "status": _word(instance, "status") or other.get("status"),
-                "created_at": other.get("created_at") if moment(created_at) is None else created_at,
+                "status": next((word for word in words if word in DOCUMENTED), words[0] or words[1]),
+                "created_at": (instance if _created_at(instance) is not None else other).get("created_at"),
             }
     return instance
 
 
-def _instance(found: Fields, pool: str, now: datetime) -> Instance:
-    number, host, status = _word(found, "id"), _hostname(found), _word(found, "status").upper()
-    if not number:
-        raise malformed(f"the id of instance {host or '(unnamed)'} in pool {pool}")
-    created_at = moment(found.get("created_at")) or (now if status.startswith("BUILD") else None)
-    if created_at is None:
-        raise malformed(f"created_at of instance {number} in pool {pool}")
-    return Instance(id=number, hostname=host, status=status, created_at=created_at)
+def _instance(found: Fields, now: datetime) -> Instance:
+    number, status = _word(found, "id"), _status(found)
+    created_at = _created_at(found) or (now if status.startswith("BUILD") else None)
+    return Instance(id=number, hostname=_hostname(found), status=status, created_at=created_at)
 
 
-def _count(fields: Fields, pool: str) -> int:
-    """Return the count; absent means zero (Go drops zeros)."""
-    value = fields.get("count", 0)
+def _count(fields: Fields) -> int | None:
+    """Return the count, ABSENT, or None where it is malformed."""
+    if "count" not in fields:
+        return ABSENT
+    value = fields["count"]
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= DIGITS:
         value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**DIGITS:
-        raise malformed(f"the count of pool {pool}")
+        return None
     return value
 
 

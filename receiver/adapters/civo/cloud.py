@@ -15,7 +15,15 @@ import requests
 import structlog
 from urllib3 import Timeout
 
-from receiver.adapters.civo.answers import GONE, charges_of, cloud_pools, machines_of, refusal, required_pools
+from receiver.adapters.civo.answers import (
+    GONE,
+    charges_of,
+    cloud_pools,
+    machines_of,
+    malformed,
+    refusal,
+    required_pools,
+)
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import (
     WRITE_SECONDS,
@@ -132,6 +140,8 @@ class CivoCloud:
             sentence = f"the pool's count at Civo is {required}, the decision assumed {decided_on}; nothing was sent"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
         found = self._pools(cluster, self._briefly).get(pool)  # what Civo lists, whatever its count says
+        if found is not None and found.unreadable:
+            raise malformed(f"pool {pool}: {found.unreadable}")
         alive = sum(i.status != "DELETING" for i in found.instances) if found else 0
         if alive > target:
             sentence = f"{some(alive, 'node')} exist, more than the {target} wanted; nothing was sent"
@@ -181,12 +191,15 @@ class CivoCloud:
         if wanted is None:
             detail = f"the cluster {self.cluster_id} has no pool {pool}: check civo_pool_id in the configuration"
             raise WontWork(detail, code="database_cluster_pool_not_found")
+        if wanted.count is None:
+            raise malformed(f"the count of pool {pool}")
         return wanted.count
 
     def _is_gone(self, instance: str) -> bool:
         """A 404 without Civo's code may come from a wrong URL too: the instance is gone if the pools do not list it."""
         pools = self._pools(self._cluster(self._briefly), self._briefly)
-        return all(instance != i.id for pool in pools.values() for i in pool.instances)
+        listed = {i.id for pool in pools.values() for i in pool.instances}
+        return instance not in listed and not any(pool.unreadable for pool in pools.values())
 
     def _pools(self, cluster: object, timeouts: Timeout | None = None) -> Mapping[str, CloudPool]:
         path = f"{self._cluster_path}/instances"

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.explain.explain import Fate, fates
-from receiver.core.explain.prospects import clock, first_removal, held_by_guardrail
+from receiver.core.explain.prospects import UNKNOWN_HOURS, clock, first_removal, held_by_guardrail
 from receiver.core.explain.rules import sentence
 from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import Facts, Node, PoolState, Stage
@@ -22,7 +22,7 @@ from receiver.core.scaling.assign import Assignment, assign
 from receiver.core.scaling.decide import case_of, decide_all, removals_under_way
 from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.packing import consents
-from receiver.core.scaling.removal import claims_on, is_kept, removal_backs_off
+from receiver.core.scaling.removal import claims_on, has_unknown_hours, is_kept, removal_backs_off
 from receiver.core.scaling.waits import dead_nodes
 
 PODS_NAMED = 5  # in a sentence
@@ -184,6 +184,8 @@ def _own_blocks(node: Node, case: Case) -> Iterator[str]:
         yield f"an earlier try failed: {case.state.removal_backoff.reason}"
     if is_kept(node, case) and node.kept_until is not None:
         yield f"{node.kept_for or 'a workload'} has it kept until {clock(node.kept_until, case.now)}"
+    if has_unknown_hours(node, case):
+        yield UNKNOWN_HOURS
     if not node.busy and node.unknown_since is not None:
         yield "its GPUs are in use without a pod"
     if buffer := case.wanted.warm.get(node.instance):

@@ -15,6 +15,7 @@ from receiver.core.scaling.removal import (
     changes,
     claims_on,
     could_be_emptied,
+    has_unknown_hours,
     idle_removals_left,
     is_idle_and_free,
     is_kept,
@@ -24,6 +25,7 @@ from receiver.core.scaling.removal import (
     unit_ends_soon,
 )
 
+UNKNOWN_HOURS = "Civo gives no usable time of its creation, so it is unknown when its next paid hour begins"
 # Without the answers of people: they may come at any time.
 UNASKED = tuple(guardrail for guardrail in GUARDRAILS if guardrail is not approved)
 MOST_CHANGES = 50  # that are looked through: a window that opens every minute is no reason to look for ever
@@ -111,6 +113,8 @@ def about_idle(idle: Sequence[Node], case: Case, say: Say) -> str:
 def _kept_by(node: Node, case: Case) -> str:
     if claims := claims_on(node):
         return claims
+    if has_unknown_hours(node, case):
+        return UNKNOWN_HOURS
     buffer = case.wanted.warm.get(node.instance)
     return f"CapacityBuffer {buffer} keeps it free" if buffer else "its GPUs are in use without a pod"
 

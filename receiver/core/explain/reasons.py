@@ -364,7 +364,7 @@ def nothing_wanted(case: Case, say: Say) -> str:
     on_the_way = len(case.state.coming) + case.state.unlisted
     backoff = case.state.removal_backoff
     if not case.up(Source.CIVO):
-        return f"nothing is known: {answer_of(Source.CIVO, case.facts.sources.get(Source.CIVO))}"
+        return f"nothing is known: {answer_of(Source.CIVO, case.source(Source.CIVO))}"
     if wanted.settled and on_the_way:
         return f"{some(wanted.waiting_gpus, 'GPU')} waiting, {some(on_the_way, 'node')} on the way"
     if wanted.settled:

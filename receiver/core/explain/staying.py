@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from receiver.core.explain.prospects import UNKNOWN_HOURS
 from receiver.core.explain.rules import SPEAKS_UP, plainly
 from receiver.core.model.actions import Action, Because, Decision, Victim, VictimStage
 from receiver.core.model.model import CordonedBy, Node, Stage
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import listed
 from receiver.core.scaling.guardrails import Case
-from receiver.core.scaling.removal import is_kept, removable_at, removal_backs_off
+from receiver.core.scaling.removal import has_unknown_hours, is_kept, removable_at, removal_backs_off
 
 EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)
 UNKNOWN = "its removal is no longer allowed"  # of a victim that was stored before a reason was kept with it
@@ -66,6 +67,8 @@ def _claimed(node: Node, case: Case) -> str:
     if is_kept(node, case) and node.kept_until is not None:
         whose = f"{node.kept_for} asks" if node.kept_for else "a workload asks"
         return f"{whose} to keep it until {node.kept_until:%Y-%m-%d %H:%M} UTC"
+    if has_unknown_hours(node, case):
+        return UNKNOWN_HOURS
     if node.unknown_since is not None:
         return "its GPUs are in use although no pod holds them"
     return backoff.reason if backoff is not None and removal_backs_off(node, case) else ""

@@ -92,10 +92,12 @@ class Stage(StrEnum):
     INSTALLING = "installing"  # Ready; its GPUs are not allocatable yet (minutes), or it carries a startup taint
     USABLE = "usable"  # Ready with its GPUs allocatable
     DELETING = "deleting"
-    BROKEN = "broken"  # an undocumented status, a usable node that stopped being Ready, or one gone from Kubernetes
+    BROKEN = "broken"  # a build that failed, a usable node that stopped being Ready, or one gone from Kubernetes
     UNKNOWN = "unknown"  # active at Civo, and Kubernetes did not answer
 
 
+DELETING_AT_CIVO = "DELETING"
+NO_STATUS = "no status"  # where Civo leaves the status of an instance out
 REPAIR = "repair"  # in our cordon annotation of a node under repair, where a removal has its id
 ON_ITS_WAY = frozenset({Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING})
 
@@ -131,7 +133,8 @@ class Node:
     cordoned_for: str | None = None  # the action id in our cordon annotation
     closed_for: str | None = None  # the budget stop in our annotation that closes it to new work
     protected: bool = False
-    leaving: bool = False  # Civo lists it as being deleted; after our DELETE the stage says so at once
+    civo_status: str = ""  # Civo's word for the instance, unless it is the one that the stage stands for
+    undated: bool = False  # Civo gives no usable time of its creation: when its paid units begin is unknown
     deleted: bool = False  # a removal counts its DELETE as accepted, and Civo lists it as running: it stays cordoned
     hosts: tuple[str, ...] = ()  # what must not be removed with it: our own pod, Prometheus, Alertmanager
     kept_by: tuple[str, ...] = ()  # the pods without a GPU that a drain would lose, each with its reason
@@ -151,12 +154,19 @@ class Node:
     daemons: Mapping[str, int] = field(default_factory=dict)  # what DaemonSets' pods request of that
 
     @property
+    def leaving(self) -> bool:
+        """True while Civo lists it as being deleted; after our DELETE the stage says so at once."""
+        return self.civo_status == DELETING_AT_CIVO
+
+    @property
     def note(self) -> str:
         """What its stage alone does not say, such as ``waits for taint readiness.k8s.io/gpu``; empty for nothing."""
         if not self.registered and self.lost_at is not None and self.stage is not Stage.UNKNOWN:
             return "has no Node object in Kubernetes any more"
         if self.startup_taint:
             return f"waits for taint {self.startup_taint}"
+        if self.civo_status and not self.leaving:
+            return f"Civo reports {self.civo_status}"
         if self.sick or self.maintained:
             return self.maintained or f"is sick: {self.sick}"
         return "has GPUs that a DRA driver serves" if self.dra else ""
@@ -268,6 +278,7 @@ class PoolState:
     required_since: datetime | None = None  # when Civo's number last changed
     utilization: float | None = None  # ratio 0-1
     silence: PoolSilence | None = None
+    unreadable: str = ""  # what Civo's response on this pool lacks: it does not change, and *nodes* may be incomplete
     uncounted: int = 0  # removed nodes that Civo still counts (below 0: new nodes that it does not count yet)
     provisioning: Backoff | None = None  # after nodes in a row that never became usable
     sickened: Backoff | None = None  # after usable nodes in a row that fell sick

@@ -14,6 +14,7 @@ from receiver.core.model.text import cut, lasting, listed, some
 from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import wording
 from receiver.core.notices.action_notices import instead_of
+from receiver.core.notices.civo_concerns import drifted, odd_at_civo, undone, unreadable
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Seen, Severity
 from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Wanted
@@ -22,18 +23,15 @@ from receiver.core.scaling.waits import (
     LONGEST_PROVISIONING_BACKOFF,
     Direction,
     Shortage,
-    Wait,
     WaitKind,
     awaited_since,
     lost_nodes,
     shortage_of,
     stuck_on_the_way,
-    undone_by_others,
     waits,
 )
 
 IGNORED_FOR = timedelta(minutes=2)  # the scheduler needs a moment after a node became usable
-A_DAY = timedelta(days=1)
 LONGEST_REASON = 160  # characters of an error of another system
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
@@ -43,7 +41,9 @@ def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
     state, wanted = seen.facts.pool(pool.id), seen.assignment.pools[pool.id]
     found: list[Concern] = []
     if pool.id in seen.drifts or state.drifts:
-        found += _drifted(pool, state, seen)
+        found += drifted(pool, state, seen)
+    if state.unreadable:
+        found.append(unreadable(pool, state, seen))
     found += _stuck(pool, state, seen)
     found += _waits(pool, state, wanted, seen)
     found += _held(pool, wanted, seen)
@@ -53,65 +53,9 @@ def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
     if state.nodes:
         found += _sick_nodes(pool, state, wanted, seen)
         found += _unclear_nodes(pool, state, seen)
+        found += odd_at_civo(pool, state)
         found += _usable_nodes(pool, state, wanted, seen)
     return (replace(concern, pool=pool.id) for concern in found)
-
-
-OTHER_SYSTEMS = (
-    "Look at: Terraform (lifecycle { ignore_changes = [node_count] }), Cluster Autoscaler, Civo's dashboard: only one"
-    " of them should size a pool"
-)
-
-
-def _drifted(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
-    """A count that changed outside the autoscaler: the new one is adopted."""
-    drift, lately = seen.drifts.get(pool.id), sum(seen.now - d.at < A_DAY for d in state.drifts)
-    if drift is None and not lately:
-        return
-    topic = key = cost = ""
-    what = f"node count changed outside the autoscaler {some(lately, 'time')} in the last day"
-    doing = "the new count is kept"
-    if drift is not None:
-        grew = drift.to_count > drift.from_count
-        what = f"node count changed outside the autoscaler, {drift.from_count} -> {drift.to_count}"
-        doing += "; idle nodes are removed in their time" if grew else "; the pool grows when GPU work waits"
-        if undone_by_others(state, seen.now, grows=not grew) is not None:
-            doing = ""  # the stop is a concern of its own, with its own message
-        else:
-            topic = f"drift:{pool.id}:{drift.from_count}:{drift.to_count}"  # a count that flaps is told once an hour
-            key = f"{drift.at:%Y-%m-%dT%H}"
-        cost = wording.costs(pool, seen.assignment.budgets, drift.to_count, drift.from_count)
-    yield Concern(
-        kind=Cause.DRIFT,
-        what=what,
-        cost=cost,
-        doing=doing,
-        todo=OTHER_SYSTEMS,
-        topic=topic,
-        key=key,
-    )
-
-
-def _undone(pool: Pool, state: PoolState, wait: Wait, seen: Seen) -> Concern:
-    """The stop after another system reverted our changes. Its end is its key: each stop is told once, also where the
-    counts and the hour are those of an earlier message."""
-    grows, level = wait.direction is Direction.GROW, seen.level("not_undone_by_others", pool=pool.id)
-    reverts = [d for d in state.drifts if d.undoes and (d.to_count < d.from_count) is grows]
-    newest = max(reverts, key=lambda d: d.at)
-    last = f"last {newest.from_count} -> {newest.to_count} at {newest.at:%H:%M} UTC"
-    stays = "waiting work stays pending, unless another pool takes it" if grows else "idle nodes stay and cost money"
-    return Concern(
-        kind=Cause.DRIFT,
-        level=level,
-        what=f"does not {'grow' if grows else 'shrink'} before {wording.moment(wait.until, seen.now)}",
-        why=f"{wait.reason}; {last}",
-        cost="" if grows else wording.an_hour(pool, len(state.living)),
-        doing=stays,
-        todo=OTHER_SYSTEMS,
-        # As for stuck nodes: a pager, which does not get the warning, gets the failure.
-        topic=f"undone:{pool.id}:{wait.direction}" + (":waited for" if level is Level.BAD else ""),
-        key=wait.until.isoformat(),
-    )
 
 
 LOOK_AT_NODES = "Look at: the instance at Civo, kubectl describe node, the GPU operator's pods"
@@ -205,7 +149,7 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
                 doing=f"the nodes stay and cost money; the next try is at {until}",
             )
         elif wait.kind is WaitKind.UNDONE:
-            yield _undone(pool, state, wait, seen)
+            yield undone(pool, state, wait, seen)
     action = state.open_action
     if action is not None and action.last_error:
         change = "growth" if action.kind is ActionKind.GROW else "removal"
@@ -404,7 +348,8 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
             yield Concern(
                 kind=Cause.UNKNOWN,
                 what=what,
-                why=happened.format(wording.moment(since, seen.now)),
+                why=happened.format(wording.moment(since, seen.now))
+                + (f"; {node.note}" if node.civo_status and node.busy else ""),
                 whose=wording.whose(wording.asked_by(node.pods, seen.policy)),
                 cost=wording.an_hour(pool, 1),
                 doing=doing,

@@ -54,9 +54,16 @@ class Case:
         return next((wait for wait in found if wait.kind is kind), None)
 
     def up(self, source: Source) -> bool:
-        """True when *source* answered."""
-        found = self.facts.sources.get(source)
+        """True when *source* answered; Civo, what concerns this pool."""
+        found = self.source(source)
         return found is not None and found.up
+
+    def source(self, source: Source) -> SourceState | None:
+        """The state of *source* as far as it concerns this pool."""
+        found = self.facts.sources.get(source)
+        if source is Source.CIVO and found is not None and found.up and self.state.unreadable:
+            return replace(found, up=False, detail=f"incomplete response on this pool: {self.state.unreadable}")
+        return found
 
     def firing(self, action: SignalAction) -> Signal | None:
         """The first firing signal of *action*, or None."""
@@ -124,10 +131,9 @@ def sources_answer(target: int, case: Case) -> Held | None:
     """A change needs its sources: which must answer differs for growth and removal (docs/guardrails.md)."""
 
     def silent(source: Source, direction: Direction | None = None, other: Source | None = None) -> Held:
-        because = SilentSource(source=source, state=sources.get(source), direction=direction, other=other)
+        because = SilentSource(source=source, state=case.source(source), direction=direction, other=other)
         return Held(left=case.present, because=because)
 
-    sources = case.facts.sources
     for source in (Source.CIVO, Source.STORE):
         if not case.up(source):
             return silent(source)
@@ -138,7 +144,7 @@ def sources_answer(target: int, case: Case) -> Held | None:
             return silent(Source.KUBERNETES, Direction.GROW, Source.PROMETHEUS)
         return None
     for source in (Source.KUBERNETES, Source.PROMETHEUS, Source.HEARTBEAT, Source.ALERTMANAGER):
-        found = sources.get(source)
+        found = case.source(source)
         optional = source is Source.ALERTMANAGER and found is not None and not found.configured
         if not optional and not case.up(source):
             return silent(source, Direction.SHRINK)

@@ -129,6 +129,12 @@ def is_eligible(node: Node, case: Case) -> bool:
     return is_unclaimed(node) and not removal_backs_off(node, case)
 
 
+def has_unknown_hours(node: Node, case: Case) -> bool:
+    """True while nothing says when the paid units of *node* begin, and it would go by them; a budget's stop does not
+    wait for that."""
+    return node.undated and case.policy.billing.by_the_hour and not case.wanted.stopped
+
+
 def is_idle_and_free(node: Node, case: Case) -> bool:
     """True when nothing but time keeps *node*: it is usable, idle, eligible, and no waiting work or buffer needs it."""
     return (
@@ -137,6 +143,7 @@ def is_idle_and_free(node: Node, case: Case) -> bool:
         and node.idle_since is not None
         and node.unknown_since is None
         and not is_kept(node, case)
+        and not has_unknown_hours(node, case)
         and node.instance not in case.wanted.needed
         and (case.wanted.stopped or node.instance not in case.wanted.warm)
         and is_eligible(node, case)
@@ -154,6 +161,7 @@ def could_be_emptied(node: Node, case: Case) -> bool:
         node.stage is Stage.USABLE
         and node.instance in case.wanted.movable
         and case.firing(SignalAction.HOLD) is None
+        and not has_unknown_hours(node, case)
         and is_eligible(node, case)
         and (case.policy.billing.by_the_hour or case.firing(SignalAction.SCALE_DOWN) is not None)
         and (begun or not case.wanted.waiting_gpus)

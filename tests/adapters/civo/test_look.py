@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from pytest_httpserver import HTTPServer
@@ -110,6 +109,7 @@ def test_an_instance_being_built_without_created_at_counts_from_now(httpserver: 
     answer(httpserver, a_cluster({POOL: 1}, (a_pool(raw),)))
     httpserver.expect_request(f"{CLUSTER_PATH}/instances").respond_with_json([raw])
     (instance,) = cloud.look()[POOL].instances
+    assert instance.created_at is not None
     assert timedelta(0) <= SystemClock().now() - instance.created_at < timedelta(minutes=1)
 
 
@@ -121,41 +121,15 @@ def test_what_no_database_takes_is_not_kept_of_a_name(httpserver: HTTPServer, cl
 
 
 @pytest.mark.parametrize(
-    "pool, missing",
-    [
-        (a_pool(an_instance(1, created_at=None)), f"created_at of instance {an_instance(1)['id']}"),
-        (a_pool(an_instance(1, id=None)), f"the id of instance {an_instance(1)['hostname']}"),
-        (a_pool(instances="none"), "instances"),
-        (a_pool(instances=["none"]), "an instance"),
-        (a_pool(id=7), "the id of a pool"),
-    ],
-    ids=["no created_at", "no id", "instances are text", "an instance is text", "pool without id"],
-)
-def test_a_missing_part_that_matters_is_named(
-    httpserver: HTTPServer, cloud: CivoCloud, pool: dict[str, Any], missing: str
-) -> None:
-    answer(httpserver, a_cluster({POOL: 1}, (pool,)))
-    httpserver.expect_request(f"{CLUSTER_PATH}/instances").respond_with_json([])
-    with pytest.raises(TryLater, match=missing) as caught:
-        cloud.look()
-    assert caught.value.code == "malformed"
-
-
-@pytest.mark.parametrize(
-    "required",
-    [
-        *(None, [], "none", [{"size": SIZE}], [{"id": POOL, "count": -1}], [{"id": POOL, "count": True}]),
-        *([{"id": POOL, "count": 2**63}], [{"id": POOL, "count": "9" * 5000}]),
-    ],
-    ids=["absent", "empty", "text", "no id", "negative count", "boolean count", "beyond databases", "endless"],
+    "required", [None, [], "none", [{"size": SIZE}]], ids=["absent", "empty", "text", "no id at all"]
 )
 def test_an_answer_that_does_not_say_what_is_required_never_reads_as_no_nodes(
     httpserver: HTTPServer, cloud: CivoCloud, required: object
 ) -> None:
-    cluster = {**a_cluster(), "required_pools": required}
-    answer(httpserver, cluster)
-    with pytest.raises(TryLater):
+    answer(httpserver, {**a_cluster(), "required_pools": required})
+    with pytest.raises(TryLater) as caught:
         cloud.look()
+    assert caught.value.code == "malformed"
 
 
 @pytest.mark.parametrize("body", ["<html>", '"text"', "[1]", ""], ids=["html", "text", "list", "empty"])
