@@ -128,8 +128,8 @@ class Cloud(Protocol):
 
         Re-reads the required count first. Nothing is sent if it is at or above *target* (ALREADY), differs from
         *decided_on* (DIFFERS), or more nodes than *target* are alive (DIFFERS: the request would remove some). *shown*
-        is the count that Civo is known to show until our last change takes effect: re-reading it is accepted unless
-        *target* is below it.
+        is the count that Civo is known to show until our last change takes effect: a lower one than *decided_on* is a
+        growth that does not show yet, and is accepted; a higher one has yet to fall after a removal (DIFFERS).
         """
 
     def retire(self, pool: str, instance: str) -> Receipt:

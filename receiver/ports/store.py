@@ -211,10 +211,7 @@ class StepStore(CommonStore, Protocol):
 
         A confirmed or observed action replaces the pool's back-off of its kind (None ends it); a failed one sets it.
         Withdrawn and superseded ones leave back-off and cooldowns as they are. *late* becomes the pool's late count;
-        confirmed growth without one ends it."""
-
-    def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
-        """Set the removal back-off of *pool*, clear its late count and put *notice* into the outbox."""
+        confirmed growth without one ends that of a growth, and raises that of a removal by its nodes."""
 
     def say(self, notice: Notice, at: datetime) -> bool:
         """Put *notice* into the outbox unless the last one of its topic had the same key; True when it was added. An

@@ -61,8 +61,11 @@ class WorldCloud(WorldPort):
 
     def resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
         required = self._required(pool)
-        late = required == shown and required <= target
-        if required >= target and not late:
+        if shown is not None and decided_on < required <= shown:
+            sentence = f"the count of {required} is still to fall to {decided_on}"
+            return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
+        late = required == shown
+        if required >= target:
             sentence = f"the count is already {required}, wanted were {target}"
             return Receipt(did=Did.ALREADY, sentence=sentence, required=required)
         if required != decided_on and not late:

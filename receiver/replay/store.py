@@ -20,7 +20,7 @@ from receiver.core.model.usage import Accounted
 from receiver.core.money.budget import UNSURE_FOR, may_have_landed
 from receiver.core.money.cost import EndedLog
 from receiver.core.notices.notice import Notice
-from receiver.core.scaling.waits import is_late, refused_counts
+from receiver.core.scaling.waits import after_growth, is_late, refused_counts
 from receiver.ports import Grounds, StoredAction
 from receiver.replay.world.objects import FinishedJob
 
@@ -235,11 +235,8 @@ class ReplayStore:
             return
         lower = past.required < action.to_count
         since = at if lower or past.late is not None else past.required_since
-        self._change(action.pool, required=max(past.required, action.to_count), required_since=since, late=None)
-
-    def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
-        self._change(pool, removal_backoff=backoff, late=None)
-        self.say(notice, at)
+        count, left = max(past.required, action.to_count), after_growth(past.late, action)
+        self._change(action.pool, required=count, required_since=since, late=left)
 
     def say(self, notice: Notice, at: datetime) -> bool:
         """Nothing is sent."""

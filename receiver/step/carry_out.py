@@ -17,13 +17,12 @@ from receiver.core.model.text import lasting, some
 from receiver.core.notices.workload_notices import ToldPods
 from receiver.core.promises.calibration import OpenPromises
 from receiver.core.scaling.removal import LOOK_AGAIN_AFTER
-from receiver.core.scaling.waits import LONGEST_GROWTH_BACKOFF, late_after
+from receiver.core.scaling.waits import LONGEST_GROWTH_BACKOFF, STOPS_FOR, late_after
 from receiver.ports import DRAINING, Cloud, Cluster, Did, Receipt, TryLater, WontWork, WriterLostError
 
 FIRST_BACKOFF = timedelta(minutes=1)
 FIRST_REMOVAL_BACKOFF = timedelta(minutes=5)
 LONGEST_BACKOFF = timedelta(minutes=30)
-COUNT_STUCK_BACKOFF = timedelta(hours=24)  # removals that Civo answers with replacements only cost money
 FIRST_RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(minutes=1)
 LONGEST_DELAY = timedelta(hours=1)  # a longer Retry-After is ignored
@@ -102,9 +101,9 @@ def is_smaller_request(state: PoolState, now: datetime) -> bool:
     return state.backoff is not None and state.backoff.holds(now, LONGEST_GROWTH_BACKOFF)
 
 
-def removals_stopped(why: str, now: datetime) -> Backoff:
-    """Return the backoff of a pool whose removed nodes Civo replaces: each removal would only cost money."""
-    return Backoff(failures=1, until=now + COUNT_STUCK_BACKOFF, reason=why)
+def removals_stopped(why: str, instances: Sequence[str], now: datetime) -> Backoff:
+    """Return the backoff of *instances* that Civo does not delete although it accepted that; it ends when they go."""
+    return Backoff(failures=1, until=now + STOPS_FOR, reason=why, instances=tuple(sorted(instances)))
 
 
 def is_unanswered(action: Action, now: datetime) -> bool:
@@ -262,10 +261,11 @@ def _retire(
         return _later(moved, state, trouble, now)
     listed = {n.instance for n in state.nodes if not n.leaving}
     deleted = [v for v in victims if v.stage is VictimStage.DELETED and v.instance in listed]
-    if there := [v.node for v in deleted if now - (v.since or now) > MUST_GO_WITHIN]:
-        detail = f"Civo accepted the DELETE of {', '.join(there)} and still lists it after {lasting(MUST_GO_WITHIN)}"
+    if there := [v for v in deleted if now - (v.since or now) > MUST_GO_WITHIN]:
+        names = ", ".join(v.node for v in there)
+        detail = f"Civo accepted the DELETE of {names} and still lists it after {lasting(MUST_GO_WITHIN)}"
         stopped = _give_up(moved, state, detail, now)
-        return replace(stopped, backoff=removals_stopped(detail, now))
+        return replace(stopped, backoff=removals_stopped(detail, [v.instance for v in there], now))
     again = _look_again_at(moved, now)
     return Progress(action=moved, again_at=max(again, action.retry_at) if early and action.retry_at else again)
 
@@ -303,7 +303,8 @@ def _ended(action: Action, outcome: Outcome, state: PoolState, now: datetime) ->
 def _give_up(action: Action, state: PoolState, detail: str, now: datetime) -> Progress:
     outcome = Outcome(kind=OutcomeKind.FAILED, at=now, detail=detail)
     again_at = now + SOON if action.kind is ActionKind.GROW else None  # for fewer nodes, or nodes of another pool
-    return Progress(action=action, outcome=outcome, backoff=next_backoff(action, state, detail, now), again_at=again_at)
+    backoff, late = next_backoff(action, state, detail, now), late_after(action, state, now)
+    return Progress(action=action, outcome=outcome, late=late, backoff=backoff, again_at=again_at)
 
 
 def _look_again_at(action: Action, now: datetime) -> datetime:

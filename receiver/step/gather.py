@@ -18,6 +18,7 @@ from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory, is_steady, slow_starts
 from receiver.core.model.model import (
     REPAIR,
+    Backoff,
     CordonedBy,
     Drift,
     Facts,
@@ -36,7 +37,7 @@ from receiver.core.money.attribution import attribute, by_team
 from receiver.core.money.budget import Month, highest, month_of
 from receiver.core.money.cost import A_WEEK, dearer_per_hour, elsewhere_per_hour, spend_by_pool
 from receiver.core.money.reconciliation import account, compare
-from receiver.core.scaling.waits import drift, why_removals_stop
+from receiver.core.scaling.waits import drift, removals_stop
 from receiver.ports import Accounts, AlarmFacts, Alarms, Cloud, Cluster, Sizes, StepStore, Telemetry, TryLater, WontWork
 from receiver.step.devices import DeviceJoin
 from receiver.step.hosts import beside_other_nodes
@@ -79,7 +80,7 @@ class Sources:
 class Looked:
     """The facts, and what the rest of the step needs beside them.
 
-    *replaced* says of each pool whose removals Civo answers with other than one node less how it does. *orphans* are
+    *stopped* are the stops of pools whose removals Civo answers with other than one node less. *orphans* are
     open actions of pools that left the configuration, *strays* nodes of such pools that we closed to new work,
     *resumed* overrides that go on although a step under a clock ahead had ended them, *pods* every GPU pod of the
     cluster. *before* is what the previous step left; *steady* is True when the clock can be trusted.
@@ -88,7 +89,7 @@ class Looked:
     facts: Facts
     lives: tuple[NodeLife, ...]
     drifts: Mapping[str, Drift]
-    replaced: Mapping[str, str]
+    stopped: Mapping[str, Backoff]
     orphans: tuple[Action, ...]
     resumed: tuple[Override, ...]
     before: Control | None
@@ -162,7 +163,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         facts=facts,
         lives=lives,
         drifts=drifts,
-        replaced={state.pool: why for state, _, why in joined if why is not None},
+        stopped={state.pool: stop for state, _, stop in joined if stop is not None},
         orphans=orphans,
         resumed=resumed,
         before=before,
@@ -294,15 +295,15 @@ def _joined(
     store: StepStore,
     policy: Policy,
     parts: Parts,
-) -> tuple[PoolState, Drift | None, str | None]:
-    """Return the pool's state, the change of its count that is not ours, and why its removals stop.
+) -> tuple[PoolState, Drift | None, Backoff | None]:
+    """Return the pool's state, the change of its count that is not ours, and the stop of its removals.
 
     Of a pool that cannot be worked out, the state has only the number of nodes.
     """
     past, found = memory.pools.get(pool.id, PoolMemory()), (said.cloud or {}).get(pool.id)
     found = found if found is not None and not found.unreadable else None
     shown = past.required if found is None else found.required
-    drifted, why = None, None
+    drifted, stop = None, None
     state = PoolState(pool=pool.id, required=shown or 0, nodes=(), open_action=past.open_action)
     with parts.part("drift", pool.id, sets_aside=True):
         if found is not None:
@@ -311,8 +312,8 @@ def _joined(
         state = _with_deleted(pool_state(pool, said, memory, lives, policy, drifted), store)
     with parts.part("removals", pool.id, sets_aside=True):
         if found is not None:
-            why = why_removals_stop(past.late, shown, len(state.living), said.at)
-    return state, drifted, why
+            stop = removals_stop(past.late, shown, state.living, said.at)
+    return state, drifted, stop
 
 
 def _judged(

@@ -8,7 +8,7 @@ from functools import partial
 import structlog
 
 from receiver.core.model.actions import ActionKind, Because, OutcomeKind
-from receiver.core.model.model import Facts, PoolState, Rights, Source, never_asked
+from receiver.core.model.model import Backoff, Facts, PoolState, Rights, Source, never_asked
 from receiver.core.model.policy import Policy
 from receiver.core.model.windows import is_open
 from receiver.core.money.budget import views
@@ -20,7 +20,7 @@ from receiver.core.scaling.bounds import TOPIC, evicts
 from receiver.core.scaling.decide import removals_under_way
 from receiver.core.scaling.waits import late_after
 from receiver.ports import Cluster, StepStore, TryLater, WontWork
-from receiver.step.carry_out import Hands, removals_stopped, settled
+from receiver.step.carry_out import Hands, settled
 from receiver.step.gather import Looked
 from receiver.step.parts import Parts, decision_of, told_of_end
 
@@ -33,8 +33,8 @@ def settle(
 ) -> Facts:
     """Close what has ended, and add to the facts what earlier steps did and announced. Raises TryLater."""
     facts, before = _close_actions(looked.facts, store, policy, now, parts), looked.before
-    if looked.replaced:
-        facts = _stop_removals(facts, looked.replaced, store, policy, now, parts)
+    if looked.stopped:
+        facts = _stop_removals(facts, looked.stopped, store, policy, now, parts)
     if looked.steady:  # closing an override is final; an expired one no longer applies either way
         _end_overrides(looked, store, policy, now, parts)
     with parts.part("window_evictions"):  # if it fails, no window evicts in this step
@@ -128,13 +128,12 @@ def _close_action(
 
 
 def _stop_removals(
-    facts: Facts, replaced: Mapping[str, str], store: StepStore, policy: Policy, now: datetime, parts: Parts
+    facts: Facts, stopped: Mapping[str, Backoff], store: StepStore, policy: Policy, now: datetime, parts: Parts
 ) -> Facts:
-    """Back off from removals where Civo replaced the removed node instead of lowering the count, and send a message."""
+    """Back off from removals where Civo answers them with something other than one node less, and send one message."""
     pools: list[PoolState] = []
     for state in facts.pools:
-        if state.pool in replaced:
-            backoff = removals_stopped(replaced[state.pool], now)
+        if (backoff := stopped.get(state.pool)) is not None:
             notice = parts.composed(
                 partial(removals_stop, state, backoff, policy, now),
                 cause=Cause.REMOVAL_STOPPED,
@@ -142,7 +141,7 @@ def _stop_removals(
                 key=backoff.until.isoformat(),
                 plainly=f"GPU pool {state.pool}: removals stop until {backoff.until:%Y-%m-%d %H:%M} UTC",
             )
-            store.stop_removals(state.pool, backoff, notice, now)
+            store.say(notice, now)
             state = replace(state, required=state.required + state.uncounted, uncounted=0, removal_backoff=backoff)
         pools.append(state)
     return replace(facts, pools=tuple(pools))

@@ -136,7 +136,7 @@ def test_the_times_of_what_ends_by_itself_are_those_in_force() -> None:
     tried, removed, longest = carry_out.FIRST_BACKOFF, carry_out.FIRST_REMOVAL_BACKOFF, carry_out.LONGEST_BACKOFF
     beside = waits.FIRST_BACKOFF_BESIDE_WORKING_NODES
     assert told["backoff", "growth"] == f"{tried // minute} to {longest // minute} minutes"
-    stuck = carry_out.COUNT_STUCK_BACKOFF // hour
+    stuck = waits.STOPS_FOR // hour
     assert told["backoff", "removal"] == f"{removed // minute} to {longest // minute} minutes, or {stuck} hours"
     assert told["provisioning", "growth"] == f"{beside // minute} minutes to {waits.LONGEST_BACKOFF // hour} hours"
     assert told["undone", "either"] == f"{waits.GIVES_WAY_FOR // hour} hours"

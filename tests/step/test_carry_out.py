@@ -97,9 +97,9 @@ def test_a_request_is_a_smaller_one_while_a_back_off_from_growth_holds(backoff: 
     assert is_smaller_request(a_state(backoff=backoff), NOW) is smaller
 
 
-def test_removals_that_civo_answers_with_replacements_stop_for_a_day() -> None:
-    assert removals_stopped("it is still there", NOW) == Backoff(
-        failures=1, until=NOW + 24 * HOUR, reason="it is still there"
+def test_nodes_that_civo_keeps_although_it_accepted_their_delete_back_off_alone() -> None:
+    assert removals_stopped("it is still there", ["i-2", "i-1"], NOW) == Backoff(
+        failures=1, until=NOW + 24 * HOUR, reason="it is still there", instances=("i-1", "i-2")
     )
 
 

@@ -569,7 +569,7 @@ def test_a_removal_goes_on_until_every_node_is_deleted_or_spared() -> None:
 
 def test_a_removal_goes_on_while_civo_lists_a_deleted_node_as_running() -> None:
     assert at_the_end(VictimStage.DELETED, nodes=(a_node("n0"),)) is None
-    assert at_the_end(VictimStage.DELETED, nodes=(a_node("n0", leaving=True), a_node("n7"))) is not None
+    assert at_the_end(VictimStage.DELETED, nodes=(a_node("n0", civo_status="DELETING"), a_node("n7"))) is not None
 
 
 def test_a_removal_of_which_all_nodes_are_spared_is_withdrawn() -> None:
@@ -587,7 +587,7 @@ def test_the_end_of_a_removal_says_what_stays_and_what_civo_still_counts() -> No
 
 def test_the_count_that_civo_does_not_lower_at_once_is_late() -> None:
     gone = removal(victim(stage=VictimStage.GONE))
-    assert goes_on(gone, required=4).late == LateCount(expected=3, shown=4, since=NOW)
+    assert goes_on(gone, required=4).late == LateCount(expected=3, shown=4, since=gone.victims[0].since or NOW)
     assert goes_on(gone, required=3).late is None
     spared = removal(victim(stage=VictimStage.SPARED))
     assert ended(goes_on(spared, required=4)) is not None
@@ -595,7 +595,7 @@ def test_the_count_that_civo_does_not_lower_at_once_is_late() -> None:
 
 
 @pytest.mark.parametrize(("ago", "fails"), [(15 * MINUTE, False), (15 * MINUTE + SECOND, True), (None, False)])
-def test_a_node_that_civo_still_lists_a_quarter_of_an_hour_after_its_delete_stops_removals_for_a_day(
+def test_a_node_that_civo_still_lists_a_quarter_of_an_hour_after_its_delete_backs_off_for_a_day(
     ago: timedelta | None, fails: bool
 ) -> None:
     deleted = victim(stage=VictimStage.DELETED, since=None if ago is None else NOW - ago)
@@ -603,7 +603,8 @@ def test_a_node_that_civo_still_lists_a_quarter_of_an_hour_after_its_delete_stop
     if fails:
         detail = "Civo accepted the DELETE of n1 and still lists it after 15m"
         assert ended(progress) == (OutcomeKind.FAILED, detail)
-        assert progress.backoff == Backoff(failures=1, until=NOW + timedelta(hours=24), reason=detail)
+        until = NOW + timedelta(hours=24)
+        assert progress.backoff == Backoff(failures=1, until=until, reason=detail, instances=("i-n1",))
     else:
         assert progress.outcome is None
 
@@ -615,7 +616,7 @@ def test_a_node_that_has_been_cordoned_for_long_is_no_deleted_one() -> None:
 
 def test_a_deleted_node_that_is_leaving_or_no_longer_listed_is_not_waited_for() -> None:
     old = NOW - timedelta(hours=1)
-    for nodes in ((ours(leaving=True),), ()):
+    for nodes in ((ours(civo_status="DELETING"),), ()):
         action = removal(victim(stage=VictimStage.DELETED, since=old), victim("n2", since=NOW))
         assert goes_on(action, *nodes, ours("n2")).outcome is None
 

@@ -132,8 +132,11 @@ class CivoCloud:
         path = self._pool_path(pool)
         cluster = self._cluster(self._briefly)
         required = self._required(cluster, pool)
-        outdated = required == shown and required <= target
-        if required >= target and not outdated:
+        if shown is not None and decided_on < required <= shown:
+            sentence = f"Civo still counts removed nodes ({required} instead of {decided_on}); nothing was sent"
+            return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
+        outdated = required == shown  # our last growth does not show yet
+        if required >= target:
             sentence = f"the pool's count at Civo is already {required}, {target} wanted; nothing was sent"
             return Receipt(did=Did.ALREADY, sentence=sentence, required=required)
         if required != decided_on and not outdated:

@@ -29,7 +29,7 @@ from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Taint
 from receiver.core.money.budget import UNSURE_FOR, may_have_landed
 from receiver.core.notices.notice import Notice
-from receiver.core.scaling.waits import is_late, refused_counts
+from receiver.core.scaling.waits import after_growth, is_late, refused_counts
 from receiver.ports import StoredAction
 
 TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
@@ -81,13 +81,6 @@ class SqlActions(StorePart):
             if notice is not None:
                 outbox.say(connection, notice, outcome.at)
 
-    def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
-        # The late count that was the reason is no longer believed.
-        values = {**group_values(REMOVAL, backoff), **group_values(LATE, None)}
-        with self._write_memory() as connection:
-            connection.execute(update(pools).where(pools.c.pool == pool).values(values))
-            outbox.say(connection, notice, at)
-
     def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]:
         query = NEWEST_FIRST if pool is None else NEWEST_FIRST.where(actions.c.pool == pool)
         return tuple(stored_action(row) for row in self._rows(query.limit(limit)))
@@ -136,10 +129,12 @@ def _expect(connection: Connection, action: Action, at: datetime) -> None:
     growth also covers a removal that Civo's count did not show yet, even where the number stays the same: its nodes
     have been requested since *at*."""
     lower = pools.c.required < action.to_count
+    row = connection.execute(POOLS.where(pools.c.pool == action.pool)).mappings().first()
+    late = after_growth(group_of(row, LATE), action) if row is not None else None
     values = {
         "required": case((lower, action.to_count), else_=pools.c.required),
         "required_since": case((or_(lower, pools.c.late_since.is_not(None)), at), else_=pools.c.required_since),
-        **group_values(LATE, None),
+        **group_values(LATE, late),
     }
     connection.execute(update(pools).where(pools.c.pool == action.pool).values(values))
 

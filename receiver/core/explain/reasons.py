@@ -17,7 +17,7 @@ from receiver.core.money.cost import HOUR, unit_price
 from receiver.core.scaling.guardrails import Case, FewerRequested, StuckNodes, Uncounted
 from receiver.core.scaling.market import goes_early
 from receiver.core.scaling.removal import is_kept, removal_backs_off
-from receiver.core.scaling.waits import Direction, Wait, WaitKind
+from receiver.core.scaling.waits import MUST_FALL_WITHIN, Direction, Wait, WaitKind
 
 # Sentences on what would change an answer, each with the moment at which it comes true by itself.
 Changes = Sequence[tuple[str, datetime | None]]
@@ -269,8 +269,10 @@ def approved(reason: Reason, case: Case) -> Said:
 def one_change_at_a_time(reason: Reason, _case: Case) -> Said:
     action = reason.because
     if isinstance(action, Uncounted):
-        sentence = f"Civo still counts {some(action.nodes, 'removed node')}: {action.target} would lower its count"
-        return sentence, [("wait until Civo no longer counts the removed nodes", None)]
+        wait = f"the pool grows to {some(action.target, 'node')} once its count has fallen"
+        minutes = f"{int(MUST_FALL_WITHIN.total_seconds() // 60)} minutes"
+        helps = f"wait until Civo no longer counts the removed nodes: {minutes} at most, then its count is believed"
+        return f"Civo still counts {some(action.nodes, 'removed node')}: {wait}", [(helps, None)]
     failed = f"; its last error: {action.last_error}" if action.last_error else ""
     end = f"wait until action {action.id} ends, open since {moment(action.opened_at)}{failed}"
     return f"action {action.id} is open", [(end, None)]

@@ -255,6 +255,7 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets, neighbours: Neighbour
     held = (
         pool.price_usd_per_hour is None
         or bool(state.unreadable)
+        or state.uncounted > 0  # until Civo's count has fallen; other pools that fit need not wait for that
         or (backing_off and smaller is None)
         or any(s.action in (SignalAction.FREEZE, SignalAction.PAUSE_SCALE_UP) for s in facts.signals_for(pool.id))
         or bool(stuck_on_the_way(pool, state, now))

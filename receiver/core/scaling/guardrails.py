@@ -98,7 +98,8 @@ class FewerRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncounted:
-    """Civo still counts *nodes* that were removed, so a request for *target* would lower its count."""
+    """Civo still counts *nodes* that were removed. Its count falls by them later: a request for *target* sent before
+    would leave a count below the nodes that exist, and Civo would choose what it deletes."""
 
     nodes: int
     target: int
@@ -313,12 +314,8 @@ def approved(target: int, case: Case) -> Held | None:
 
 
 def one_change_at_a_time(target: int, case: Case) -> Held | None:
-    """An open removal is finished before the pool grows, and before other nodes are chosen.
-
-    While Civo still counts removed nodes, a number between what is left and what it shows would be a lower count.
-    """
-    shown = case.state.required + case.state.uncounted
-    if case.present < target < shown:
+    """An open removal is finished, and Civo's count has fallen, before the pool grows or other nodes are chosen."""
+    if target > case.present and case.state.uncounted > 0:
         return Held(left=case.present, because=Uncounted(nodes=case.state.uncounted, target=target))
     action = case.state.open_action
     if action is None or (target > case.present) == (action.kind is ActionKind.GROW):

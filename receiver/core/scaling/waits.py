@@ -4,7 +4,7 @@ Civo's required count tells whether a removed node was replaced, and whether som
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -23,6 +23,8 @@ FIRST_BACKOFF = timedelta(minutes=30)
 FIRST_BACKOFF_BESIDE_WORKING_NODES = timedelta(minutes=5)
 LONGEST_BACKOFF = timedelta(hours=24)
 MUST_FALL_WITHIN = timedelta(minutes=15)  # after a removal; longer than that is no delay
+STOPS_FOR = timedelta(hours=24)  # at most, after a removal that Civo answers with something other than one node less
+CLOCKS_DIFFER = timedelta(minutes=1)  # at most, between Civo and here, for what was created after a removal
 UNDOINGS = 3
 IN_A_DAY = timedelta(hours=24)
 GIVES_WAY_FOR = timedelta(hours=24)
@@ -204,33 +206,57 @@ def is_overdue(late: LateCount, now: datetime) -> bool:
     return now - late.since > MUST_FALL_WITHIN
 
 
-def why_removals_stop(late: LateCount | None, shown: int, living: int, now: datetime) -> str | None:
-    """Say how Civo answered a removal with something other than one node less, or None: replacements only cost
-    money."""
-    if late is None or not late.expected < shown <= late.shown:
+def removals_stop(late: LateCount | None, shown: int, living: Sequence[Node], now: datetime) -> Backoff | None:
+    """Return the stop of a pool where Civo answers a removal with something other than one node less, or None: further
+    replacements would only cost money. It lasts while what shows it does: a count that has not fallen, and either an
+    instance that came after the removal, or no fall within `MUST_FALL_WITHIN`."""
+    if late is None or not late.expected < shown <= late.shown or not timedelta(0) <= now - late.since < STOPS_FOR:
         return None
-    if living > late.expected:
-        return f"Civo replaced a removed node: {living} nodes where {late.expected} were left"
+    until, more = late.since + STOPS_FOR, len(living) - late.expected
+    came = [n.name for n in living if _came_after(n, late.since)]
+    if more > 0 and came:
+        nodes = ", ".join(came[-more:])
+        return Backoff(failures=1, until=until, reason=f"Civo replaced a removed node: {nodes} came after its removal")
     if is_overdue(late, now):
         minutes = int(MUST_FALL_WITHIN.total_seconds() // 60)
-        return f"the count of {shown} did not fall to {late.expected} within {minutes} minutes of a removal"
+        reason = f"the count of {shown} did not fall to {late.expected} within {minutes} minutes of a removal"
+        return Backoff(failures=1, until=until, reason=reason)
     return None
 
 
+def _came_after(node: Node, removal: datetime) -> bool:
+    """True for an instance that did not exist at a *removal*. A person's node that was kept, and one of our own growth
+    that Civo lists late, are older."""
+    seen = node.seen_since is not None and node.seen_since >= removal
+    return seen and node.created_at >= removal - CLOCKS_DIFFER
+
+
 def late_after(action: Action, state: PoolState, now: datetime) -> LateCount | None:
-    """What a removal that ends now leaves uncounted: None when Civo's count fell, or was raised by others meanwhile, or
-    when no step ran for longer than a count takes to fall."""
+    """What a removal that ends now, well or not, leaves uncounted: None when Civo's count fell, or was raised by others
+    meanwhile, or when no step ran for longer than a count takes to fall."""
     if action.kind is not ActionKind.RETIRE:
         return None
-    went = [v.since for v in action.victims if v.stage in (VictimStage.DELETED, VictimStage.GONE)]
+    listed = {n.instance for n in state.nodes if not n.leaving}
+    deleted = [v for v in action.victims if v.stage is VictimStage.DELETED and v.instance not in listed]
+    went = [v.since for v in (*deleted, *(v for v in action.victims if v.stage is VictimStage.GONE))]
     removed, known = len(went), [since for since in went if since is not None]
     if known and now - max(known) > 2 * MUST_FALL_WITHIN:
         return None
+    since = max(known, default=now)
     left, shown = action.from_count - removed, state.required + state.uncounted
     raised = shown > action.from_count + state.uncounted
     if not removed or raised or shown <= left:
         return None
-    return LateCount(expected=left, shown=shown, since=now)
+    return LateCount(expected=left, shown=shown, since=since if _within(since, MUST_FALL_WITHIN, now) else now)
+
+
+def after_growth(late: LateCount | None, action: Action) -> LateCount | None:
+    """What is left of a *late* count once growth is confirmed: a removal that Civo did not count is still uncounted
+    beside the new nodes; a growth that did not show is covered by this one."""
+    if late is None or late.expected > late.shown:
+        return None
+    more = action.to_count - action.from_count
+    return LateCount(expected=late.expected + more, shown=late.shown + more, since=late.since)
 
 
 def drift(past: PoolMemory | None, shown: int, now: datetime, unanswered: int = 0) -> Drift | None:
@@ -241,7 +267,7 @@ def drift(past: PoolMemory | None, shown: int, now: datetime, unanswered: int = 
     if past is None or past.required_since is None or shown == past.required:
         return None
     low, high = past.required, max(past.required, unanswered)
-    if past.late is not None:
+    if past.late is not None and now - past.late.since < STOPS_FOR:
         low, high = min(low, past.late.expected), max(high, past.late.expected)
     action = past.open_action
     if action is not None and action.kind is ActionKind.GROW:

@@ -85,6 +85,48 @@ def test_a_count_is_never_lowered(httpserver: HTTPServer, cloud: CivoCloud, pres
     assert bool(sent) is (present < 2 and decided_on == present)
 
 
+@pytest.mark.parametrize("target", range(2, 6))
+@pytest.mark.parametrize("present", [2, 3], ids=["fallen in part", "not fallen"])
+def test_nothing_is_sent_while_the_count_is_still_to_fall(
+    httpserver: HTTPServer, cloud: CivoCloud, present: int, target: int
+) -> None:
+    """Below, equal or above: Civo's own step down would leave fewer than there are nodes."""
+    required(httpserver, present)
+    receipt = cloud.resize(POOL, decided_on=1, target=target, shown=3)
+    assert (receipt.did, receipt.required) == (Did.DIFFERS, present)
+    assert "still counts removed nodes" in receipt.sentence
+    assert not requests_sent(httpserver, "PUT")
+
+
+def test_growth_goes_on_where_the_list_does_not_show_the_last_one(httpserver: HTTPServer, cloud: CivoCloud) -> None:
+    required(httpserver, 1)
+    httpserver.expect_ordered_request(POOL_PATH, method="PUT").respond_with_json(a_pool())
+    required(httpserver, 3)
+    assert cloud.resize(POOL, decided_on=2, target=3, shown=1).did is Did.DONE
+
+
+@pytest.mark.parametrize("count", [None, "two", -1], ids=["null", "text", "negative"])
+def test_nothing_is_sent_where_the_count_of_the_pool_cannot_be_read(
+    httpserver: HTTPServer, cloud: CivoCloud, count: object
+) -> None:
+    cluster = a_cluster({POOL: 1, "other": 1})
+    cluster["required_pools"][0]["count"] = count
+    httpserver.expect_request(CLUSTER_PATH, method="GET").respond_with_json(cluster)
+    with pytest.raises(TryLater) as caught:
+        cloud.resize(POOL, decided_on=1, target=3)
+    assert caught.value.code == "malformed"
+    assert not requests_sent(httpserver, "PUT")
+
+
+def test_another_pool_that_cannot_be_read_keeps_no_pool_from_growing(httpserver: HTTPServer, cloud: CivoCloud) -> None:
+    cluster = a_cluster({POOL: 1, "other": 1}, (a_pool(an_instance(2, id=None), pool="other"),))
+    cluster["required_pools"][1]["count"] = None
+    httpserver.expect_request(CLUSTER_PATH, method="GET").respond_with_json(cluster)
+    httpserver.expect_request(f"{CLUSTER_PATH}/instances").respond_with_json([])
+    httpserver.expect_request(POOL_PATH, method="PUT").respond_with_json(a_pool())
+    assert cloud.resize(POOL, decided_on=1, target=3).did is Did.DONE
+
+
 def test_a_count_that_reads_back_differently_is_told(httpserver: HTTPServer, cloud: CivoCloud) -> None:
     required(httpserver, 1)
     httpserver.expect_ordered_request(POOL_PATH, method="PUT").respond_with_json(a_pool())

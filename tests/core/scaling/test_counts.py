@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 
 from receiver.core.model.actions import Action, Victim, VictimStage
 from receiver.core.model.memory import PoolMemory
-from receiver.core.model.model import Drift, LateCount, PoolState
+from receiver.core.model.model import Backoff, Drift, LateCount, Node, PoolState
 from receiver.core.scaling.waits import (
+    after_growth,
     drift,
     expected_count,
     is_late,
     is_overdue,
     late_after,
+    removals_stop,
     undone_by_others,
-    why_removals_stop,
 )
 from tests.core.builders import MINUTE, NOW, a_growth, a_node, a_removal, a_state
 from tests.core.worlds import LAWS
@@ -75,34 +76,70 @@ def test_what_is_believed_is_what_civo_shows_or_what_we_made_of_it(
     assert not (is_late(late, shown) and shown == expected)
 
 
-# --- why_removals_stop ------------------------------------------------------------------------------------
+# --- removals_stop ----------------------------------------------------------------------------------------
+
+TOMORROW = NOW + timedelta(hours=24)
+
+
+def lives(*seen_after: float, created_after: float | None = None) -> list[Node]:
+    """Living nodes, each first seen so many minutes after the removal, and created then or at *created_after*."""
+    moments = [(NOW + m * MINUTE, NOW + (m if created_after is None else created_after) * MINUTE) for m in seen_after]
+    return [a_node(f"n{n}", seen_since=seen, created_at=made) for n, (seen, made) in enumerate(moments, start=1)]
+
+
+def stopped(late: LateCount | None, shown: int, living: Sequence[Node], minutes: float) -> Backoff | None:
+    return removals_stop(late, shown, living, NOW + minutes * MINUTE)
 
 
 def test_a_removal_that_shows_late_stops_nothing_for_a_quarter_of_an_hour() -> None:
-    assert why_removals_stop(REMOVED, 3, 1, NOW + 15 * MINUTE) is None
+    assert stopped(REMOVED, 3, lives(-60), 15) is None
 
 
-def test_a_count_that_does_not_fall_stops_removals() -> None:
-    why = why_removals_stop(REMOVED, 3, 1, NOW + 15 * MINUTE + timedelta(microseconds=1))
-    assert why == "the count of 3 did not fall to 1 within 15 minutes of a removal"
+def test_a_count_that_does_not_fall_stops_removals_for_a_day_after_the_removal() -> None:
+    stop = stopped(REMOVED, 3, lives(-60), 15.1)
+    assert stop == Backoff(
+        failures=1, until=TOMORROW, reason="the count of 3 did not fall to 1 within 15 minutes of a removal"
+    )
 
 
 def test_a_node_that_civo_builds_in_the_place_of_a_removed_one_stops_removals_at_once() -> None:
-    why = why_removals_stop(REMOVED, 3, 2, NOW)
-    assert why == "Civo replaced a removed node: 2 nodes where 1 were left"
+    stop = stopped(REMOVED, 3, lives(-60, 0.5), 1)
+    assert stop == Backoff(failures=1, until=TOMORROW, reason="Civo replaced a removed node: n2 came after its removal")
 
 
 @pytest.mark.parametrize(
-    ("late", "shown"),
+    ("late", "shown", "living"),
     [
-        pytest.param(None, 3, id="nothing was removed"),
-        pytest.param(REMOVED, 1, id="the count fell"),
-        pytest.param(REMOVED, 4, id="somebody raised it"),
-        pytest.param(GROWN, 1, id="a growth that does not show"),
+        pytest.param(None, 3, lives(-60, 1), id="nothing was removed"),
+        pytest.param(REMOVED, 1, lives(-60, 1), id="the count fell"),
+        pytest.param(REMOVED, 4, lives(-60, 1), id="somebody raised it"),
+        pytest.param(GROWN, 1, lives(-60, 1), id="a growth that does not show"),
+        pytest.param(REMOVED, 3, lives(-60, -50), id="a node that was there before, such as one that a person kept"),
+        pytest.param(REMOVED, 3, lives(-60, 1, created_after=-5), id="a node of our earlier growth, listed late"),
+        pytest.param(REMOVED, 3, lives(1), id="as many nodes as were left, one of them new"),
+        pytest.param(REMOVED, 3, lives(-60), id="the replacement is gone again"),
     ],
 )
-def test_removals_go_on_when(late: LateCount | None, shown: int) -> None:
-    assert why_removals_stop(late, shown, 9, NOW + 60 * MINUTE) is None
+def test_removals_go_on_when(late: LateCount | None, shown: int, living: Sequence[Node]) -> None:
+    assert stopped(late, shown, living, 10) is None
+
+
+def test_a_stop_ends_after_a_day_for_one_more_try() -> None:
+    assert stopped(REMOVED, 3, lives(-60, 1), 24 * 60 - 1) is not None
+    assert stopped(REMOVED, 3, lives(-60, 1), 24 * 60) is None
+
+
+def test_a_stop_outlasts_our_own_growth() -> None:
+    """Its new nodes are no replacements, and what Civo did not count is still uncounted beside them."""
+    late = after_growth(REMOVED, a_growth(5, 3))
+    assert late == LateCount(expected=3, shown=5, since=NOW)
+    assert stopped(late, 5, lives(-60, 1, 5, 5), 10) is not None  # one that was left, the replacement, two bought
+    assert stopped(late, 5, lives(-60, 5, 5), 10) is None  # the replacement is gone
+
+
+@pytest.mark.parametrize("late", [None, GROWN])
+def test_growth_covers_an_earlier_one_that_does_not_show(late: LateCount | None) -> None:
+    assert after_growth(late, a_growth(5, 2)) is None
 
 
 # --- late_after -------------------------------------------------------------------------------------------
@@ -132,6 +169,22 @@ def test_what_was_spared_is_still_expected() -> None:
 def test_a_second_removal_adds_to_one_that_is_late() -> None:
     late = late_after(removed(VictimStage.GONE, from_count=2), shows(3, uncounted=1), NOW)
     assert late == LateCount(expected=1, shown=3, since=NOW)
+
+
+@pytest.mark.parametrize(("minutes", "since"), [(3, NOW - 3 * MINUTE), (16, NOW)], ids=["lately", "long ago"])
+def test_a_count_is_late_since_its_last_delete(minutes: int, since: datetime) -> None:
+    """After a longer pause it gets its quarter of an hour from now on."""
+    action = removed(VictimStage.DELETED)
+    action = replace(action, victims=tuple(replace(v, since=NOW - minutes * MINUTE) for v in action.victims))
+    late = late_after(action, shows(3), NOW)
+    assert late is not None
+    assert late.since == since
+
+
+def test_what_civo_still_lists_is_not_removed() -> None:
+    state = a_state(a_node("n0", instance="i-0"), required=3)
+    late = late_after(removed(VictimStage.DELETED, VictimStage.GONE), state, NOW)
+    assert late == LateCount(expected=2, shown=3, since=NOW)
 
 
 @pytest.mark.parametrize(
