@@ -43,6 +43,9 @@ class ObservedCluster:
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
         return self._inner.gpu_pods_on(node)
 
+    def has_node(self, node: str) -> bool:
+        return self._inner.has_node(node)
+
     def missing_rights(self) -> Sequence[str]:
         return self._inner.missing_rights()
 

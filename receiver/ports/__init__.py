@@ -348,6 +348,9 @@ class Cluster(WorkGate, Protocol):
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
         """Return the GPU pods bound to *node*, read with quorum (no cache)."""
 
+    def has_node(self, node: str) -> bool:
+        """True if the Node object *node* exists, read with quorum: a list may lack it for a moment."""
+
     def missing_rights(self) -> Sequence[str]:
         """Return the rights that a removal needs and that RBAC refuses us (``patch nodes``). Changes nothing."""
 

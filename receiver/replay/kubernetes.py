@@ -264,6 +264,9 @@ class WorldCluster(WorldHolding):
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
         return [self._as_pod(p) for p in self._world.pods_on(node) if p.requests]
 
+    def has_node(self, node: str) -> bool:
+        return node in self._world.nodes
+
     def cordon(self, node: str, action: str) -> Receipt:
         found = self._world.nodes.get(node)
         if found is None:

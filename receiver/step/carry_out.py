@@ -394,7 +394,8 @@ def _gone(victim: Victim, now: datetime) -> Victim:
     It was ours if a crash came between the DELETE and its record, which follows a recorded cordon. After a long pause,
     such as a restored backup of the store, that proves nothing.
     """
-    if _is_recent(victim, now) and (victim.stage is VictimStage.CORDONED or victim.because is Because.STUCK):
+    uncordoned = victim.because in (Because.STUCK, Because.LOST)  # one without a Node object is deleted as it is
+    if _is_recent(victim, now) and (victim.stage is VictimStage.CORDONED or uncordoned):
         return replace(victim, stage=VictimStage.DELETED, since=now, why="")
     return replace(victim, stage=VictimStage.SPARED, since=now, why="it was already deleted, not by this removal")
 

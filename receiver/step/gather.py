@@ -4,7 +4,7 @@ Decides nothing. A source that fails becomes a SourceState that says so; what it
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -41,6 +41,7 @@ from receiver.core.scaling.waits import drift, removals_stop
 from receiver.ports import Accounts, AlarmFacts, Alarms, Cloud, Cluster, Sizes, StepStore, Telemetry, TryLater, WontWork
 from receiver.step.devices import DeviceJoin
 from receiver.step.hosts import beside_other_nodes
+from receiver.step.node_objects import deleted_node_objects
 from receiver.step.parts import Parts
 from receiver.step.pool_states import Answers, lives_of, pool_state, strays, templates
 
@@ -264,6 +265,12 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
         sources.goes_on()
         with parts.part("sizes"):
             machines = sources.sizes.machines()
+    gone: Collection[str] = ()
+    if sources.cluster is not None and cloud is not None and cluster is not None:
+        sources.goes_on()
+        with parts.part("node_objects"):
+            listed = {n.instance for n in cluster.nodes}
+            gone = deleted_node_objects(sources.cluster, memory, cloud, listed, now)
     pods: dict[str, list[Pod]] = {}
     for pod in cluster.pods if cluster else ():
         if pod.node:
@@ -279,6 +286,7 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
         states=states,
         nodes={n.instance: n for n in nodes},
         pods=pods,
+        deleted=gone,
         unjoined=[n for n in nodes if n.ready and n.instance not in listed] if cloud is not None else (),
         foreign=all(n.instance not in listed for n in nodes),
         silenced=silenced_pools(alarms.silences if alarms else (), policy),

@@ -30,6 +30,7 @@ PARTS = (
     "claims",
     "hosts",
     "sizes",
+    "node_objects",
     "node_life",
     "drift",
     "pool_state",

@@ -30,8 +30,7 @@ from receiver.core.model.signals import PoolSilence
 from receiver.core.model.usage import Use, judge
 from receiver.core.scaling.demand import offer_of, room_beside_gpus
 from receiver.core.scaling.repair import falling_sick
-from receiver.core.scaling.rooms import SHORT_LOSS
-from receiver.core.scaling.waits import expected_count
+from receiver.core.scaling.waits import SHORT_LOSS, expected_count
 from receiver.ports import (
     CORDON_ANNOTATION,
     PROTECT_ANNOTATION,
@@ -52,8 +51,9 @@ from receiver.step.sickness import MAINTAINED_FOR, Sickness, course, is_unready,
 class Answers:
     """What each source said at *at* (None: it did not answer), also by what it is joined by.
 
-    *unjoined* are ready nodes whose provider id names no listed instance, of any pool or none. *foreign*: no node's
-    does, as when Kubernetes and Civo answer for different clusters; then those of any pool may be ours.
+    *deleted* are instances whose Node object is known to be deleted. *unjoined* are ready nodes whose provider id names
+    no listed instance, of any pool or none. *foreign*: no node's does, as when Kubernetes and Civo answer for different
+    clusters; then those of any pool may be ours.
     """
 
     at: datetime
@@ -64,6 +64,7 @@ class Answers:
     states: Mapping[Source, SourceState]
     nodes: Mapping[str, ClusterNode]  # by instance id
     pods: Mapping[str, Sequence[Pod]]  # GPU pods by the node they are bound to
+    deleted: Collection[str]
     unjoined: Sequence[ClusterNode]
     foreign: bool
     silenced: Mapping[str, PoolSilence]  # by pool
@@ -189,10 +190,11 @@ def _node(instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, 
         # A startup taint again: for a moment that changes nothing, then the node is no room for pods, then broken.
         late = Stage.INSTALLING if lost_for <= pool.provision_timeout else Stage.BROKEN
         stage = Stage.USABLE if lost_for <= SHORT_LOSS else late
+    elif stage is Stage.BOOTING and found is None and life.lost_at is not None:
+        # It was in Kubernetes. A list without it may be a partial one, unless its Node object is known to be deleted.
+        stage = Stage.BROKEN if lost_for > SHORT_LOSS or instance.id in said.deleted else Stage.BOOTING
     elif worked and stage in (Stage.BOOTING, Stage.INSTALLING):
         stage = Stage.BROKEN  # a node that lost its GPUs or went NotReady is not on its way
-    elif stage is Stage.BOOTING and found is None and lost_for > SHORT_LOSS:
-        stage = Stage.BROKEN  # it was in Kubernetes, and one list without it may be a partial one
     node = found or ClusterNode(name=instance.hostname, instance=instance.id, ready=False, unschedulable=False)
     cordoned_for, closed_for = node.annotations.get(CORDON_ANNOTATION), node.annotations.get(STOP_ANNOTATION)
     ours = CordonedBy.US if cordoned_for or closed_for is not None else CordonedBy.SOMEONE

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from receiver.core.model.actions import Action, Because
 from receiver.core.model.model import ON_ITS_WAY, Stage
-from receiver.core.scaling.rooms import SHORT_LOSS
+from receiver.core.scaling.waits import SHORT_LOSS
 from receiver.ports import WontWork
 from receiver.replay.world.claims import SLICE
 from receiver.replay.world.objects import VM, WorldPod
@@ -236,7 +236,7 @@ class Outside:
         """A removal begins: no node that works, and not since a moment ago, goes as one that never came up."""
         for victim in action.victims:
             since = self._well.get(victim.instance, self._truth.world.now)
-            if victim.because is Because.STUCK and self._truth.world.now - since > LONG_USABLE:
+            if victim.because in (Because.STUCK, Because.LOST) and self._truth.world.now - since > LONG_USABLE:
                 self._violated("1 never came", f"{victim.node} is removed as one that is not usable, and it works")
 
     def stepped(self, stepped: Stepped, now: datetime) -> None:

@@ -108,6 +108,9 @@ class NodeMarks(ClusterPart):
         done = f"node {node} carries {', '.join(map(_kubectl, taints)) or 'no soft taint'}"
         return self._change(raw, {}, {"taints": _with(others, taints)}, done)
 
+    def has_node(self, node: str) -> bool:
+        return self._node(node) is not None
+
     def _node(self, name: str) -> Json | None:
         return self._wire.find("nodes", api.NODE, name)
 

@@ -299,11 +299,13 @@ def _named(nodes: tuple[Node, ...], why: str) -> str:
 
 def dead_nodes(reason: Reason, case: Case) -> Said:
     dead: tuple[Node, ...] = reason.because
-    lost = [n for n in dead if not (n.vanished or n.sick)]
-    late = [f"not usable within {lasting(case.pool.provision_timeout)}"] if lost else []
+    without = [n for n in dead if not n.registered and n.lost_at is not None]
+    others, limit = [n for n in dead if n not in without and not n.sick], lasting(case.pool.provision_timeout)
+    late = [f"not usable within {limit}"] if any(not n.was_usable for n in others) else []
+    late += [f"not usable any more for {limit}"] if any(n.was_usable for n in others) else []
     late += ["to be replaced, and no GPU pod runs there"] if any(n.sick for n in dead) else []
-    gone = ["no Node object in Kubernetes any more"] if any(n.vanished for n in dead) else []
-    return _named(dead, ", or ".join((*late, *gone))), ()
+    late += ["no Node object in Kubernetes any more"] if without else []
+    return _named(dead, ", or ".join(late)), ()
 
 
 def override(reason: Reason, case: Case) -> Said:

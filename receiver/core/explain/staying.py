@@ -77,7 +77,7 @@ def _claimed(node: Node, case: Case) -> str:
 def _not_due(node: Node, because: Because, case: Case) -> str:
     """Why its moment is over, for the reason that it was chosen for."""
     hold = case.firing(SignalAction.HOLD)
-    if because is Because.STUCK:
+    if because in (Because.STUCK, Because.LOST):
         return "it became usable" if node.stage is Stage.USABLE else ""
     if because is Because.EVICTED:
         return "no window evicts it any more"

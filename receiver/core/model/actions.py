@@ -126,7 +126,8 @@ class Because(StrEnum):
     """Why an instance goes."""
 
     IDLE = "idle"
-    STUCK = "stuck"  # it never became usable, or broke, and nothing runs on it
+    STUCK = "stuck"  # it never became usable, and nothing runs on it
+    LOST = "lost"  # it was usable, broke or lost its Node object, and nothing runs on it
     CONSOLIDATED = "consolidated"  # its pods consented to be moved, and fit elsewhere
     EVICTED = "evicted"  # a window allows fewer nodes, and its grace is over
 

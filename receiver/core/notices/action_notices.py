@@ -113,10 +113,14 @@ def _news(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -
             return Cause.GREW, change, Severity.SUCCESS, after
         case OutcomeKind.CONFIRMED:
             change = f"{action.from_count} -> {action.from_count - len(_gone(action))} nodes"
-            if {v.because for v in action.victims} == {Because.STUCK}:
-                never = "a node that never became" if len(_gone(action)) == 1 else "nodes that never became"
-                title = f"{change}: removed {never} usable"
-                return Cause.REMOVED_STUCK, title, Severity.WARNING, _next_node(around, outcome.at)
+            because = {v.because for v in action.victims}
+            if because <= {Because.STUCK, Because.LOST}:
+                did = "never became usable" if because == {Because.STUCK} else "no longer worked"
+                title = f"{change}: removed {'a node' if len(_gone(action)) == 1 else 'nodes'} that {did}"
+                after = "it grows again when GPU work waits"
+                if Because.STUCK in because:
+                    after = _next_node(around, outcome.at)
+                return Cause.REMOVED_STUCK, title, Severity.WARNING, after
             return Cause.SHRANK, change, Severity.SUCCESS, "it grows again when GPU work waits"
         case OutcomeKind.OBSERVED:
             title = f"would go {change} (observing, nothing was changed)"

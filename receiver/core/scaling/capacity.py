@@ -19,9 +19,10 @@ from receiver.core.money.cost import unit_price
 from receiver.core.scaling.bounds import BoundsInForce, Grace, bounds_of, graces_of, takes_work, why_closed
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, new_node
 from receiver.core.scaling.neighbours import Neighbours
-from receiver.core.scaling.rooms import SHORT_LOSS, Bin, Kind, requests_of, shape, site_of, spoilt, why_spoilt
+from receiver.core.scaling.rooms import Bin, Kind, requests_of, shape, site_of, spoilt, why_spoilt
 from receiver.core.scaling.waits import (
     LONGEST_GROWTH_BACKOFF,
+    SHORT_LOSS,
     probes_left,
     smaller_request,
     stuck_on_the_way,
@@ -328,6 +329,8 @@ def _is_coming(node: Node, pool: Pool, facts: Facts) -> bool:
         return not node.was_usable
     if node.out_of_service:
         return False
+    if not node.registered and node.lost_at is not None:  # its Node object is missing, or known to be deleted
+        return node.stage is Stage.BOOTING and not node.busy and facts.at - node.lost_at <= SHORT_LOSS
     if node.stage is Stage.BROKEN and node.lost_at is not None:
         return not node.busy and facts.at - node.lost_at <= SHORT_LOSS  # a device plugin that restarts
     return node.stage in ON_ITS_WAY and not node.was_usable and facts.at - node.created_at <= pool.provision_timeout

@@ -293,7 +293,7 @@ def plan(decision: Decision, state: PoolState, policy: Policy) -> Action | None:
 
 def _victim(instance: str, decision: Decision, state: PoolState) -> Victim:
     node = next(n for n in state.nodes if n.instance == instance)
-    because = Because.IDLE if node.stage is Stage.USABLE else Because.STUCK
+    because = Because.IDLE if node.stage is Stage.USABLE else Because.LOST if node.was_usable else Because.STUCK
     if node.busy:
         because = Because.EVICTED if instance in decision.evicted else Because.CONSOLIDATED
     return Victim(instance=instance, node=node.name, because=because, since=decision.at)
@@ -305,5 +305,5 @@ def join(action: Action, decision: Decision, state: PoolState) -> Action:
     known = {v.instance for v in action.victims}
     let_go = decision.candidates[: max(0, decision.present - decision.target)]
     new = (_victim(i, decision, state) for i in let_go if i not in known)
-    more = tuple(v for v in new if v.because is not Because.STUCK)
+    more = tuple(v for v in new if v.because not in (Because.STUCK, Because.LOST))
     return replace(action, victims=(*action.victims, *more), to_count=action.to_count - len(more)) if more else action

@@ -16,8 +16,8 @@ from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.market import goes_early
 from receiver.core.scaling.packing import consents
 from receiver.core.scaling.repair import SICK_FOR, is_unclaimed, may_end
-from receiver.core.scaling.rooms import SHORT_LOSS, foreign_taints
-from receiver.core.scaling.waits import LONGEST_REMOVAL_BACKOFF, dead_nodes, waits
+from receiver.core.scaling.rooms import foreign_taints
+from receiver.core.scaling.waits import LONGEST_REMOVAL_BACKOFF, SHORT_LOSS, dead_nodes, waits
 
 SAFETY_MINIMUM = timedelta(seconds=10)  # a node this fresh from work is not judged idle, whatever the paid hour says
 LOOK_AGAIN_AFTER = timedelta(seconds=5)  # between our cordon and the last look: a pod bound meanwhile becomes visible

@@ -7,18 +7,18 @@ and however long it stays. A node that was relabelled is room only for pods that
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from receiver.core.model.model import Node, Offer
 from receiver.core.model.pods import Pod, Requirement, gpus_in
 from receiver.core.model.policy import Pool, Taint
 from receiver.core.scaling.demand import CORDON, meets, take, tolerates
 from receiver.core.scaling.neighbours import Host, Neighbours
+from receiver.core.scaling.waits import SHORT_LOSS
 
 Requests = tuple[tuple[str, int], ...]
 Kind = tuple[object, ...]
 
-SHORT_LOSS = timedelta(minutes=3)
 NAME_FIELD = "metadata.name"  # the only field that node affinity matches
 HOST_LABEL = "kubernetes.io/hostname"
 MOST_SPOILT = 2  # nodes that were closed to a pod before any pod ran there: a third would probably be, too

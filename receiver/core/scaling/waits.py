@@ -22,6 +22,7 @@ LONGEST_PROVISIONING_BACKOFF = timedelta(hours=27)
 FIRST_BACKOFF = timedelta(minutes=30)
 FIRST_BACKOFF_BESIDE_WORKING_NODES = timedelta(minutes=5)
 LONGEST_BACKOFF = timedelta(hours=24)
+SHORT_LOSS = timedelta(minutes=3)  # of a node, after which it is no room any more
 MUST_FALL_WITHIN = timedelta(minutes=15)  # after a removal; longer than that is no delay
 STOPS_FOR = timedelta(hours=24)  # at most, after a removal that Civo answers with something other than one node less
 CLOCKS_DIFFER = timedelta(minutes=1)  # at most, between Civo and here, for what was created after a removal
@@ -124,7 +125,7 @@ def dead_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
     new = [
         n for n in stuck_nodes(pool, state, now) if not n.vanished and now - n.watched_since > pool.provision_timeout
     ]
-    new += [n for n in state.living if n.vanished]
+    new += [n for n in state.living if n.vanished and n.lost_at is not None and now - n.lost_at > SHORT_LOSS]
     return tuple(n for n in (*new, *lost_nodes(pool, state, now)) if n.registered or not state.unjoined)
 
 

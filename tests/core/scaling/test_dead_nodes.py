@@ -75,7 +75,7 @@ def test_a_node_goes_that(node: Node) -> None:
     decision = decision_on(a_state(node))
     assert (decision.target, decision.candidates) == (0, (node.instance,))
     assert (decision.deciding.rule, decision.deciding.verdict) == ("dead_nodes", Verdict.WANTS)
-    assert decision.deciding.detail == f"{node.name}: not usable within 20m"
+    assert decision.deciding.detail == f"{node.name}: not usable {'any more for' if node.was_usable else 'within'} 20m"
 
 
 @pytest.mark.parametrize(
@@ -196,11 +196,11 @@ def failed(state: PoolState) -> Backoff:
     return found
 
 
-def test_the_dead_are_stuck_the_idle_are_idle() -> None:
+def test_the_dead_are_stuck_or_lost_the_idle_are_idle() -> None:
     state = a_state(a_node("idle", created_at=HOUR_ENDS_SOON), never_up(), lost())
     assert {v.node: v.because for v in removal(state).victims} == {
         "dead": Because.STUCK,
-        "lost": Because.STUCK,
+        "lost": Because.LOST,
         "idle": Because.IDLE,
     }
 

@@ -6,9 +6,10 @@ from datetime import timedelta
 import pytest
 
 from receiver.core.model.model import Stage
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import ClusterFacts, Store, TryLater
-from tests.step.harness import FAST, Life, a_job, a_policy, a_world
-from tests.step.stories.bench import HOUR, MINUTE, POOL, SECOND, a_pool, bought, living, titles
+from tests.step.harness import FAST, GPU, START, Life, a_job, a_policy, a_world
+from tests.step.stories.bench import HOUR, MINUTE, POOL, SECOND, a_pool, bought, bound, idle_nodes, living, titles
 
 REGISTERED = FAST.create + FAST.build + FAST.boot / 2 + 5 * SECOND
 READY = FAST.create + FAST.build + FAST.boot + 15 * SECOND
@@ -40,9 +41,11 @@ def test_a_node_whose_object_is_deleted_before_it_was_usable_is_replaced(store: 
     life = begun(store)
     life.run(after)
     first = delete_node(life)
-    life.run(2 * MINUTE)
-    assert the_first(life) == (Stage.BOOTING, "has no Node object in Kubernetes any more")
-    life.run(9 * MINUTE)
+    life.run(30 * SECOND)
+    assert the_first(life) == (Stage.BROKEN, "has no Node object in Kubernetes any more")
+    assert bought(life) == 2
+    assert life.writes("retire") == []  # for three minutes it may come back
+    life.run(10 * MINUTE)
     assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
     assert first not in {vm.hostname for vm in living(life)}
     assert bought(life) == 2
@@ -78,6 +81,60 @@ def test_a_node_that_registers_again_in_time_is_on_its_way_as_before(store: Stor
     life.run(10 * MINUTE)
     assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
     assert bought(life) == 1
+
+
+def test_a_used_node_whose_object_is_deleted_is_no_room_for_what_waits(store: Store) -> None:
+    """The kubelet registers again when it restarts, if it does: the pod got no node for three minutes."""
+    life = idle_nodes(store, 2)
+    idle = life.world.lives[0].hostname
+    life.world.add_pod(bound("works", life.world.lives[1].hostname))
+    life.run(10 * SECOND)
+    life.world.delete_node(idle)
+    life.run(10 * SECOND)
+    life.submit(a_job("waits", submit_at=life.now, duration=2 * HOUR))
+    life.run(30 * SECOND)
+    assert bought(life) == 3
+    assert not [w for w in life.writes("record") if "WaitsForNode" in str(w)]
+    life.run(30 * MINUTE)
+    assert idle not in {vm.hostname for vm in living(life)}
+    assert titles(life, "removed a node that no longer worked", idle)
+    assert not titles(life, "never became usable")
+
+
+def test_a_pod_bound_to_it_keeps_an_instance_without_a_node_object(store: Store) -> None:
+    life = idle_nodes(store, 1)
+    name = life.world.lives[0].hostname
+    pod = Pod(uid="u", namespace="ml", name="p", requests={GPU: 1}, node=name, phase=PodPhase.RUNNING, created_at=START)
+    life.step()
+    look = life.cluster.look
+    life.cluster.look = lambda: replace(look(), nodes=(), pods=(pod,))  # type: ignore[method-assign]
+    life.cluster.has_node = lambda node: node != name  # type: ignore[method-assign]
+    life.run(HOUR, tick=MINUTE)
+    assert life.writes("retire") == []
+
+
+def test_a_node_object_that_the_list_alone_lacks_is_still_there(store: Store) -> None:
+    life = idle_nodes(store, 1)
+    missing(life)
+    life.submit(a_job("waits", submit_at=life.now, duration=HOUR))
+    life.run(2 * MINUTE)
+    assert bought(life) == 1
+
+
+def test_a_node_object_that_cannot_be_read_counts_as_there_for_a_while(store: Store) -> None:
+    life = begun(store)
+    life.run(READY)
+    delete_node(life)
+
+    def fails(node: str) -> bool:
+        raise TryLater(f"no answer on {node}", code="timeout")
+
+    life.cluster.has_node = fails  # type: ignore[method-assign]
+    life.run(2 * MINUTE)
+    assert the_first(life)[0] is Stage.BOOTING
+    assert bought(life) == 1
+    life.run(2 * MINUTE)
+    assert bought(life) == 2
 
 
 def missing(life: Life) -> None:
