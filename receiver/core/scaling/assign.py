@@ -6,13 +6,13 @@ guardrails of `decide` can say which one left how many. A gang is placed whole o
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.model.model import Facts
-from receiver.core.model.pods import Workload, gpus_of
+from receiver.core.model.pods import Workload, gpus_of, owner_of
 from receiver.core.model.policy import Policy, Scope
 from receiver.core.model.text import some
 from receiver.core.money.budget import Budgets, BudgetView, Refusal, teams_of, views
@@ -34,7 +34,7 @@ from receiver.core.scaling.capacity import (
     open_tally,
 )
 from receiver.core.scaling.demand import missing_pods, workloads
-from receiver.core.scaling.failures import Failure, Failures, LeftOut
+from receiver.core.scaling.failures import Extra, Failure, Failures, LeftOut, blame
 from receiver.core.scaling.filling import rearranged, serve_again
 from receiver.core.scaling.gangs import leave_waiting, place_gang, place_parts, try_gang
 from receiver.core.scaling.market import Headroom, Matching, keep_warm, refused
@@ -129,7 +129,7 @@ def assign(facts: Facts, policy: Policy, failures: Failures | None = None) -> As
     left_out = LeftOut()
     while True:
         try:
-            return _assign(left_out.of(facts) if left_out else facts, policy, failures.set_aside, left_out)
+            return _assign(left_out.of(facts), policy, failures.set_aside, left_out)
         except Exception as error:  # noqa: BLE001  # recorded; the rest goes on
             left_out.learn(error, failures)
 
@@ -137,32 +137,36 @@ def assign(facts: Facts, policy: Policy, failures: Failures | None = None) -> As
 def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out: LeftOut) -> Assignment:
     budgets = views(facts, policy)
     allowance = Allowance(facts, policy, budgets)
-    everything, deadlines = workloads(facts.waiting, facts.bound_gangs), Deadlines(facts, policy)
+    everything, deadlines = workloads(facts.waiting, facts.bound_gangs), Deadlines(facts, policy, aside)
     patient = tuple(deadlines.patient(everything))
     later = {work.workload.key for work in patient}
     waiting = tuple(w for w in everything if w.key not in later)
     if any(view.scope is Scope.TEAM for view in budgets.views):
         _reserve_for_teams(facts, policy, waiting, allowance, aside)
     tallies, misfits = _served(facts, policy, waiting, allowance, aside, left_out)
-    answers = judge(facts, policy, tallies.values(), allowance, left_out.pairs) if facts.candidates else ()
+    with blame(part=Extra.CANDIDATES):
+        answers = judge(facts, policy, tallies.values(), allowance, left_out.pairs) if facts.candidates else ()
     served = {pool: tally for pool, tally in tallies.items() if pool not in aside}
-    for tally in served.values():
-        hold_floor(tally, allowance)
+    for pool, tally in served.items():
+        with blame(pool=pool):
+            hold_floor(tally, allowance)
     out = refused(waiting, served, facts, left_out.pairs)
-    for tally in served.values():
-        if tally.pool.id not in out.pools:
-            keep_standby(tally, allowance)
-    headroom = keep_warm(served, facts, policy, allowance, out)
-    buffers = keep_buffers(served, facts, allowance, out, left_out.pairs) if facts.buffers else ()
+    for pool, tally in served.items():
+        with blame(pool=pool):
+            if pool not in out.pools:
+                keep_standby(tally, allowance)
+    headroom = keep_warm(served, facts, policy, allowance, out, left_out.pairs)
+    with blame(part=Extra.BUFFERS):
+        buffers = keep_buffers(served, facts, allowance, out, left_out.pairs) if facts.buffers else ()
     patient = tuple(_without_room(patient, served, left_out.pairs, allowance)) if patient else ()
-    empties = movable(served.values(), facts.at)
-    # Work that is moved or evicted while a hold lasts could not start again.
-    nodes = [n for s in facts.pools for n in s.nodes] if budgets.holding or facts.kept_out else []
-    unreturning = frozenset(n.instance for n in nodes if any(may_not_return(pod, policy) for pod in n.pods))
-    wanted = {i: _wanted(x, budgets, empties - unreturning, unreturning, headroom.get(i)) for i, x in served.items()}
-    for i, tally in served.items():
-        if repairs := under_repair(tally, allowance, facts.at):
-            wanted[i] = replace(wanted[i], repairs=repairs)
+    empties = movable(served.values(), facts.at, left_out.pairs)
+    wanted: dict[str, Wanted] = {}
+    for pool, tally in served.items():
+        with blame(pool=pool):
+            staying = _unreturning(tally, facts, policy, budgets)
+            wanted[pool] = _wanted(tally, budgets, empties - staying, staying, headroom.get(pool))
+            if repairs := under_repair(tally, allowance, facts.at):
+                wanted[pool] = replace(wanted[pool], repairs=repairs)
     for p in policy.pools:
         if p.id in aside:
             bounds = BoundsInForce(min_nodes=p.min_nodes, max_nodes=p.max_nodes, standby_nodes=p.standby_nodes)
@@ -185,25 +189,31 @@ def _without_room(
     full: set[tuple[str, object]] = set()  # room only shrinks, so what a pool did not hold is not tried again
     for work in patient:
         first = work.workload.pods[0]
-        fitting = [x for x in matching.fitting(first) if all(x in matching.fitting(p) for p in work.workload.pods)]
-        for tally in fitting:
-            place = tally.pool.id, tally.kinds(work.workload)
-            if place in full:
-                continue
-            if try_gang(work.workload, tally, allowance, most=0, begin=True):
-                break
-            full.add(place)
-        else:
-            yield work
+        with blame(owner=owner_of(first)) as blamed:
+            fitting = [x for x in matching.fitting(first) if all(x in matching.fitting(p) for p in work.workload.pods)]
+            for tally in fitting:
+                blamed.pool = tally.pool.id
+                place = tally.pool.id, tally.kinds(work.workload)
+                if place in full:
+                    continue
+                if try_gang(work.workload, tally, allowance, most=0, begin=True):
+                    break
+                full.add(place)
+            else:
+                yield work
 
 
 def _open_tallies(facts: Facts, policy: Policy, budgets: Budgets, aside: Collection[str]) -> dict[str, Tally]:
     """The tallies of the pools. One that is set *aside* does not grow. Its room counts as far as it is known, or the
     same pods would cause another purchase."""
     tallies: dict[str, Tally] = {}
-    neighbours = Neighbours.of(facts, {pool.id: pool.offered_labels for pool in policy.pools})
+    labels: dict[str, Mapping[str, str]] = {}
     for pool in policy.pools:
-        with suppress(Exception) if pool.id in aside else nullcontext():
+        with suppress(Exception) if pool.id in aside else blame(pool=pool.id):
+            labels[pool.id] = pool.offered_labels
+    neighbours = Neighbours.of(facts, labels, aside)
+    for pool in policy.pools:
+        with suppress(Exception) if pool.id in aside else blame(pool=pool.id):
             tally = tallies[pool.id] = open_tally(pool, facts, budgets, neighbours)
             tally.room = 0 if pool.id in aside else tally.room
     return tallies
@@ -228,21 +238,22 @@ def _served(
     before, pairs = allowance.mark(), left_out.pairs
     tallies = _open_tallies(facts, policy, allowance.budgets, aside)
     first = _serve_all(waiting, tuple(tallies.values()), allowance, pairs)
-    if not left_out.rearranges:
+    if Extra.REARRANGING in left_out.parts:
         return tallies, first.misfits
     after, order = allowance.mark(), {w.key: n for n, w in enumerate(waiting)}
-    for seats in rearranged(tuple(tallies.values()), first.without_room, first.matching.fitting):
-        allowance.return_to(before)
-        before = allowance.mark()
-        again = _open_tallies(facts, policy, allowance.budgets, aside)
-        if serve_again(seats, order, again, allowance):
-            seated = {workload.key for workload, _ in seats}
-            left = [w for w in waiting if w.key not in seated]
-            second = _serve_all(left, tuple(again.values()), allowance, pairs)
-            if _lacking(again) < _lacking(tallies):
-                return again, second.misfits
-        allowance.return_to(after)
-        after = allowance.mark()
+    with blame(part=Extra.REARRANGING):
+        for seats in rearranged(tuple(tallies.values()), first.without_room, first.matching.fitting):
+            allowance.return_to(before)
+            before = allowance.mark()
+            again = _open_tallies(facts, policy, allowance.budgets, aside)
+            if serve_again(seats, order, again, allowance):
+                seated = {workload.key for workload, _ in seats}
+                left = [w for w in waiting if w.key not in seated]
+                second = _serve_all(left, tuple(again.values()), allowance, pairs)
+                if _lacking(again) < _lacking(tallies):
+                    return again, second.misfits
+            allowance.return_to(after)
+            after = allowance.mark()
     return tallies, first.misfits
 
 
@@ -258,12 +269,14 @@ def _serve_all(
     """Give each of *waiting* room, in order. *pairs* of an owner of work and a pool are kept apart."""
     matching = Matching(tallies, pairs)
     for workload in waiting:
-        if not workload.gang:
-            matching.market(workload.pods[0]).enter(workload.pods[0])
+        with blame(owner=owner_of(workload.pods[0])):
+            if not workload.gang:
+                matching.market(workload.pods[0]).enter(workload.pods[0])
     misfits: list[Misfit] = []
     unserved: set[str] = set()  # gangs without room: pods beyond their minimum do not start either
     for workload in waiting:
-        misfits += _serve(workload, matching, allowance, unserved)
+        with blame(owner=owner_of(workload.pods[0])):
+            misfits += _serve(workload, matching, allowance, unserved)
     nowhere = {misfit.workload.key for misfit in misfits}
     gangs = (w for w in waiting if w.gang and w.key in unserved and w.key not in nowhere and not missing_pods(w))
     return Served(misfits=tuple(misfits), without_room=tuple(gangs), matching=matching)
@@ -277,11 +290,17 @@ def _reserve_for_teams(
     tallies = tuple(_open_tallies(facts, policy, allowance.budgets, aside).values())
     _serve_all(waiting, tallies, Allowance(facts, policy, allowance.budgets, closed=True))
     for tally in tallies:
-        price, labels = tally.pool.price_usd_per_hour, tally.pool.labels
-        if price is None:
-            continue
-        of_a_node = unit_price(price, policy.billing) / Decimal(gpus_of(tally.pool.resources, labels))
-        for workload in tally.settled:
+        with blame(pool=tally.pool.id):
+            _reserve_settled(tally, policy, allowance)
+
+
+def _reserve_settled(tally: Tally, policy: Policy, allowance: Allowance) -> None:
+    price, labels = tally.pool.price_usd_per_hour, tally.pool.labels
+    if price is None:
+        return
+    of_a_node = unit_price(price, policy.billing) / Decimal(gpus_of(tally.pool.resources, labels))
+    for workload in tally.settled:
+        with blame(owner=owner_of(workload.pods[0])):
             share = Decimal(sum(gpus_of(pod.requests, labels) for pod in workload.pods)) * of_a_node
             for team in teams_of(workload, policy, allowance.budgets):
                 if (Scope.TEAM, team) in allowance.left:
@@ -325,34 +344,43 @@ def _place_pod(workload: Workload, matching: Matching, fitting: Sequence[Tally],
     """Give a pod on its own room that exists, is on its way or is bought; return why no new node would help it, if
     none would."""
     pod = workload.pods[0]
-    for shelf in (USABLE, OPENED):
-        for tally in fitting:
-            room = tally.settle(pod, shelf, tally.kind(pod))
-            if room is not None:
-                tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
-                return ""
+    with blame() as blamed:
+        for shelf in (USABLE, OPENED):
+            for tally in fitting:
+                blamed.pool = tally.pool.id
+                room = tally.settle(pod, shelf, tally.kind(pod))
+                if room is not None:
+                    tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
+                    return ""
     neighbours = fitting[0].neighbours
     if neighbours is not None and not neighbours.admits(object(), pod):
         return f"pod {pod.key} must run beside pods that its affinity names, and their nodes have no room for it"
     ordered = matching.market(pod).order(pod)
-    for tally in ordered:
-        if tally.begin() and (room := tally.settle(pod, OPENED, tally.kind(pod))) is not None:
-            tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
-            return ""
-    useless = {tally.pool.name: why for tally in ordered if (why := tally.why_spoilt([pod])) is not None}
+    useless: dict[str, str] = {}
+    with blame() as blamed:
+        for tally in ordered:
+            blamed.pool = tally.pool.id
+            if tally.begin() and (room := tally.settle(pod, OPENED, tally.kind(pod))) is not None:
+                tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
+                return ""
+        for tally in ordered:
+            blamed.pool = tally.pool.id
+            if (why := tally.why_spoilt([pod])) is not None:
+                useless[tally.pool.name] = why
     ordered = [tally for tally in ordered if tally.pool.name not in useless] if useless else ordered
     if not ordered:
         whys = "; ".join(f"{name}: {why}" for name, why in useless.items())
         return f"no node is bought for pod {pod.key} ({whys})"
-    _buy(workload, ordered, allowance)
+    chosen, allowed = _where_to_buy(ordered, allowance, workload)
+    with blame(pool=chosen.pool.id):
+        _buy(workload, chosen, allowed, allowance)
     return ""
 
 
-def _buy(workload: Workload, ordered: Sequence[Tally], allowance: Allowance) -> None:
-    """Put a pod on its own into a new node of one of the pools, or into one that a check or guardrail leaves out."""
-    pod = workload.pods[0]
-    chosen, allowed = _where_to_buy(ordered, allowance, workload)
-    blocked = chosen.blocked
+def _buy(workload: Workload, chosen: Tally, allowed: int, allowance: Allowance) -> None:
+    """Put *workload*, a single pod, into a new node of *chosen* that passes so many checks (*allowed*), or beside
+    others in one that does not pass them all."""
+    pod, blocked = workload.pods[0], chosen.blocked
     if allowed < len(RULES) or blocked:
         left_out = chosen.settle(pod, NOT_ALLOWED, chosen.kind(pod))
         if left_out is not None:
@@ -376,15 +404,24 @@ def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance, workload: Work
     at once.
     """
     first: Tally | None = None
-    for tally in fitting:
-        if allowance.passes(tally, 1, workload) == len(RULES):
-            if not tally.blocked or tally.gang_room is not None:
-                return tally, len(RULES)
-            first = first or tally
+    with blame() as blamed:
+        for tally in fitting:
+            blamed.pool = tally.pool.id
+            if allowance.passes(tally, 1, workload) == len(RULES):
+                if not tally.blocked or tally.gang_room is not None:
+                    return tally, len(RULES)
+                first = first or tally
     if first is not None:
         return first, len(RULES)
     cheapest = next((x for x in fitting if not x.blocked and not x.full), fitting[0])
-    return cheapest, allowance.passes(cheapest, 1, workload)
+    with blame(pool=cheapest.pool.id):
+        return cheapest, allowance.passes(cheapest, 1, workload)
+
+
+def _unreturning(tally: Tally, facts: Facts, policy: Policy, budgets: Budgets) -> frozenset[str]:
+    """The instances whose work could not start again if it were moved or evicted now, because of a hold."""
+    nodes = tally.state.nodes if budgets.holding or facts.kept_out else ()
+    return frozenset(n.instance for n in nodes if any(may_not_return(pod, policy) for pod in n.pods))
 
 
 def _wanted(

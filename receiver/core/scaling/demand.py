@@ -16,12 +16,14 @@ from receiver.core.model.pods import (
     Workload,
     allocatable,
     less,
+    owner_of,
     too_much,
 )
 from receiver.core.model.policy import POOL_LABEL, Pool, Taint
 from receiver.core.model.shares import GPU, GPU_MEMORY, gpu_memory, is_share, put, share_of, why_no_share
 from receiver.core.model.signals import UNASSIGNED
 from receiver.core.model.text import cut
+from receiver.core.scaling.failures import blame
 
 # Prefixes of taints that depend on a node's state, and say nothing about the next node.
 PASSING_TAINTS = (
@@ -44,21 +46,24 @@ def workloads(pods: Iterable[Pod], bound: Mapping[str, int] | None = None) -> tu
     still lacks belong together. DaemonSet pods, terminating pods and pods of `IGNORED_NAMESPACES` are no demand.
     """
     gangs: dict[str, list[Pod]] = {}
-    alone: list[Workload] = []
-    for pod in pods:
-        if pod.phase is not PodPhase.WAITING or pod.daemon or pod.terminating or not pod.gpus:
-            continue
-        if pod.namespace in IGNORED_NAMESPACES:
-            continue
-        if pod.gang is None:
-            alone.append(Workload(key=pod.key, pods=(pod,)))
-        else:
-            gangs.setdefault(pod.gang, []).append(pod)
-    ranked = [(_rank(w), w) for w in alone]
+    ranked: list[tuple[tuple[int, datetime, str], Workload]] = []
+    with blame() as blamed:
+        for pod in pods:
+            blamed.owner = owner_of(pod)
+            if pod.phase is not PodPhase.WAITING or pod.daemon or pod.terminating or not pod.gpus:
+                continue
+            if pod.namespace in IGNORED_NAMESPACES:
+                continue
+            if pod.gang is None:
+                workload = Workload(key=pod.key, pods=(pod,))
+                ranked.append((_rank(workload), workload))
+            else:
+                gangs.setdefault(pod.gang, []).append(pod)
     for key, members in gangs.items():
-        parts = list(_parts(key, members, (bound or {}).get(key, 0)))
-        first = _rank(parts[0]) if parts[0].gang else None  # pods beyond a minimum must not take its room
-        ranked += [(max(first or _rank(w), _rank(w)), w) for w in parts]
+        with blame(owner=owner_of(members[0])):
+            parts = list(_parts(key, members, (bound or {}).get(key, 0)))
+            first = _rank(parts[0]) if parts[0].gang else None  # pods beyond a minimum must not take its room
+            ranked += [(max(first or _rank(w), _rank(w)), w) for w in parts]
     return tuple(w for _, w in sorted(ranked, key=lambda ranking: ranking[0]))
 
 

@@ -1,20 +1,55 @@
 """Exceptions in one part of a step. The part is set aside, so that the other pools and workloads are still served.
 
-The core hides no exception: with a `Failures` to note them in they become values, without one they are raised.
-
-The assignment iterates over all pools and workloads in many loops. Instead of a guard in each, `LeftOut` reads the
-frames that an exception passed through, innermost first, to find the pool and the workload that caused it.
+The core hides no exception: with a `Failures` to note them in they become values, without one they are raised. The
+loops over pools and workloads say by `blame` whose an exception is, and `LeftOut` leaves out what it came from.
 """
 
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from traceback import walk_tb
+from enum import StrEnum
+from types import TracebackType
+from typing import Self
 
-from receiver.core.model.model import Facts, PoolState
-from receiver.core.model.pods import Pod, Workload, owner_of
-from receiver.core.model.policy import Pool
-from receiver.core.scaling import admission, buffers, filling
-from receiver.core.scaling.capacity import Tally
+from receiver.core.model.model import Facts
+from receiver.core.model.pods import owner_of
+
+
+class Extra(StrEnum):
+    """What an assignment can do without."""
+
+    BUFFERS = "buffers"
+    CANDIDATES = "candidates"  # Workloads of Kueue; without, none of them is admitted
+    REARRANGING = "rearranging"  # of work between rooms; without, a node more is bought at most
+
+
+class blame:  # noqa: N801  # reads as a verb, as `suppress` does
+    """Attributes an exception raised inside to a *pool* (its id), to the *owner* of work, or to an extra *part*.
+
+    A loop over many needs one `with` around it, whose attributes each round sets: that costs no call. Where several are
+    nested, the innermost that names a pool names it, and likewise for the owner and the part.
+    """
+
+    __slots__ = ("owner", "part", "pool")
+
+    def __init__(self, *, pool: str | None = None, owner: str | None = None, part: Extra | None = None) -> None:
+        self.pool = pool
+        self.owner = owner
+        self.part = part
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
+        if isinstance(error, Exception):
+            inner = error.__dict__.get(BLAMED, NO_ONE)
+            error.__dict__[BLAMED] = blame(
+                pool=self.pool if inner.pool is None else inner.pool,
+                owner=self.owner if inner.owner is None else inner.owner,
+                part=self.part if inner.part is None else inner.part,
+            )
+
+
+BLAMED = "_blamed"  # the attribute of an exception that holds what it is attributed to
+NO_ONE = blame()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,52 +81,37 @@ class Failures:
 
 
 MOST_LEFT_OUT = 20  # owners whose work is left out; with more, the work is not at fault
-SHARED_FRAMES = 2  # `assign` and `_assign`: they loop over all pools and workloads
 MOST_PAIRS = 5  # owners that fail in one pool before the pool is set aside
 
 
 @dataclass(slots=True)
 class LeftOut:
-    """The work that a step leaves out: all work of some *owners*, and *pairs* of an owner and a pool."""
+    """What a step leaves out: all work of some *owners*, *pairs* of an owner and a pool, and extra *parts*."""
 
     owners: set[str] = field(default_factory=set)
     pairs: set[tuple[str, str]] = field(default_factory=set)
-    buffers: bool = True  # whether buffers are kept; a bug there must not hold up waiting work
-    candidates: bool = True  # whether Workloads of Kueue are judged; without, they are not admitted
-    rearranges: bool = True  # whether work moves between rooms to save nodes; a bug there costs a node at most
-
-    def __bool__(self) -> bool:
-        return bool(self.owners) or not (self.buffers and self.candidates)
+    parts: set[Extra] = field(default_factory=set)
 
     def of(self, facts: Facts) -> Facts:
-        waiting, gated = (
-            tuple(p for p in pods if owner_of(p) not in self.owners) for pods in (facts.waiting, facts.deferred)
-        )
+        if not self.owners and not self.parts:
+            return facts
         return replace(
             facts,
-            waiting=waiting,
-            deferred=gated,
-            buffers=facts.buffers if self.buffers else (),
-            candidates=facts.candidates if self.candidates else (),
+            waiting=tuple(p for p in facts.waiting if owner_of(p) not in self.owners),
+            deferred=tuple(p for p in facts.deferred if owner_of(p) not in self.owners),
+            buffers=() if Extra.BUFFERS in self.parts else facts.buffers,
+            candidates=() if Extra.CANDIDATES in self.parts else facts.candidates,
         )
 
     def learn(self, error: Exception, failures: Failures) -> None:
         """Leave out what *error* came from; raise it again where that is unknown or was left out already. An owner and
         a pool that failed together are kept apart and both go on: it does not matter which of them is at fault."""
-        files = {frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)}
-        if self.buffers and buffers.__file__ in files:
-            self.buffers = False
+        blamed = error.__dict__.pop(BLAMED, NO_ONE)
+        pool, owner = blamed.pool, blamed.owner
+        if blamed.part is not None and blamed.part not in self.parts:
+            self.parts.add(blamed.part)
             failures.note(Failure(part="assign", error=error))
             return
-        if self.candidates and admission.__file__ in files:
-            self.candidates = False
-            failures.note(Failure(part="assign", error=error))
-            return
-        if self.rearranges and filling.__file__ in files:
-            self.rearranges = False
-            failures.note(Failure(part="assign", error=error))
-            return
-        pool, owner = _subjects(error)
         failure = Failure(part="assign", error=error, pool=pool, workload=owner)
         if pool is not None and owner is not None and (owner, pool) not in self.pairs:
             self.pairs.add((owner, pool))
@@ -106,26 +126,3 @@ class LeftOut:
         failures.note(failure)
         if aside and pool is not None:
             failures.set_aside.setdefault(pool, failure)
-
-
-def _subjects(error: Exception) -> tuple[str | None, str | None]:
-    """The pool and the owner of the work in the frames of *error*; those of the innermost frame win."""
-    pool: str | None = None
-    owner: str | None = None
-    for frame, _ in islice(walk_tb(error.__traceback__), SHARED_FRAMES, None):
-        pools, owners = [], []
-        for local in frame.f_locals.values():
-            match getattr(local, "tally", local):
-                case Tally() as tally:
-                    pools.append(tally.pool.id)
-                case PoolState() as state:
-                    pools.append(state.pool)
-                case Pool() as found:
-                    pools.append(found.id)
-            match local:
-                case Workload():
-                    owners.append(owner_of(local.pods[0]))
-                case Pod():
-                    owners.append(owner_of(local))
-        pool, owner = next(iter(pools), pool), next(iter(owners), owner)
-    return pool, owner

@@ -8,7 +8,8 @@ from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.text import some
 from receiver.core.scaling.capacity import COMING, RULES, Allowance, Given, HeldWorkload, Tally, checkpoint
 from receiver.core.scaling.demand import preference
-from receiver.core.scaling.market import Matching
+from receiver.core.scaling.failures import blame
+from receiver.core.scaling.market import Matching, ranked
 from receiver.core.scaling.rooms import Bin, Kind
 
 
@@ -24,21 +25,24 @@ def leave_waiting(
 def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching, allowance: Allowance) -> bool:
     """Put all pods of a gang into one pool, or none at all; return whether it was placed."""
     gpus = workload.gpus
-    for tally in fitting:
-        kind = tally.kinds(workload)
-        if tally.free >= gpus and tally.too_small.get(kind) != tally.rooms:
-            if try_gang(workload, tally, allowance, most=0):
-                return True
-            tally.too_small[kind] = tally.rooms  # room only shrinks, so the next gang like it need not try
+    with blame() as blamed:
+        for tally in fitting:
+            blamed.pool = tally.pool.id
+            kind = tally.kinds(workload)
+            if tally.free >= gpus and tally.too_small.get(kind) != tally.rooms:
+                if try_gang(workload, tally, allowance, most=0):
+                    return True
+                tally.too_small[kind] = tally.rooms  # room only shrinks, so the next gang like it need not try
     ordered = matching.gang_order(workload, fitting)
     coming = (tally for tally in ordered if tally.shelves[COMING])
     if any(try_gang(workload, tally, allowance, most=0, begin=True) for tally in coming):
         return True
-    ready_first = sorted(_by_new_nodes(workload, ordered), key=lambda x: x.blocked or x.full)
+    ready_first = ranked(_by_new_nodes(workload, ordered), lambda x: (x.blocked or x.full,))
     if any(try_gang(workload, tally, allowance, begin=True) for tally in ready_first):
         return True
     tally = next((x for x in ordered if not x.blocked), ordered[0])
-    _leave_without_nodes(workload, tally, allowance)
+    with blame(pool=tally.pool.id):
+        _leave_without_nodes(workload, tally, allowance)
     return False
 
 
@@ -67,12 +71,13 @@ def _by_new_nodes(workload: Workload, tallies: Sequence[Tally]) -> Sequence[Tall
     """*tallies* by what the gang prefers, then by the cost of the new nodes that it needs beside existing room."""
     if len(tallies) < 2 or not any(tally.free or tally.shelves[COMING] for tally in tallies):
         return tallies
-    costs: dict[str, tuple[int, Decimal]] = {}
-    for tally in tallies:
+
+    def cost(tally: Tally) -> tuple[int, Decimal]:
         liked = sum(preference(pod, tally.pool) for pod in workload.pods if pod.preferred)
         nodes = new_nodes(workload, tally)
-        costs[tally.pool.id] = -liked, tally.price * (len(workload.pods) if nodes is None else nodes)
-    return sorted(tallies, key=lambda x: costs[x.pool.id])
+        return -liked, tally.price * (len(workload.pods) if nodes is None else nodes)
+
+    return ranked(tallies, cost)
 
 
 def new_nodes(workload: Workload, tally: Tally, *, empty: bool = False, begun: bool = False) -> int | None:
@@ -94,6 +99,11 @@ def try_gang(
 
     A guardrail may still hold some of them. *begin* also fills nodes that are on their way and not yet begun.
     """
+    with blame(pool=tally.pool.id):
+        return _try_gang(workload, tally, allowance, most, begin=begin)
+
+
+def _try_gang(workload: Workload, tally: Tally, allowance: Allowance, most: int | None, *, begin: bool) -> bool:
     coming = tally.shelves[COMING] if begin else []
     begun = tally.roomy()
     rooms = [*begun, *coming]
@@ -147,7 +157,7 @@ def place_parts(
     undo, shared = checkpoint(tuple(tallies.values())), allowance.mark()
     for key, pods in parts.items():
         part = replace(workload, pods=tuple(pods))
-        ordered = sorted(matching.gang_order(part, pools[key]), key=lambda x: x.blocked or x.full)
+        ordered = ranked(matching.gang_order(part, pools[key]), lambda x: (x.blocked or x.full,))
         if not any(try_gang(part, tally, allowance, begin=True) for tally in ordered):
             undo()
             allowance.return_to(shared)

@@ -3,12 +3,13 @@ GPUs are kept free for work to come, estimated from recent requests and current 
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from math import sqrt
-from typing import Generic, TypeVar
+from operator import itemgetter
+from typing import Any, Generic, TypeVar
 
 from receiver.core.model.model import Facts, Source, Stage
 from receiver.core.model.pods import COMPUTE, Pod, Workload, gpus_in, owner_of
@@ -16,6 +17,7 @@ from receiver.core.model.policy import Objective, Policy, Pool
 from receiver.core.model.text import lasting
 from receiver.core.scaling.capacity import RULES, Allowance, Tally, grows_unasked
 from receiver.core.scaling.demand import is_of_devices, preference, refusal, take
+from receiver.core.scaling.failures import blame
 from receiver.core.scaling.neighbours import most_on_a_host
 from receiver.core.scaling.rooms import Bin, Kind, Requests, requests_of, shape
 
@@ -40,9 +42,13 @@ class LabelIndex(Generic[T]):
         fewest = self._things
         for key, value in pod.node_selector.items():
             if key not in self._by_label:
-                index = self._by_label[key] = {}
-                for thing in self._things:
-                    index.setdefault(self._pool_of(thing).offered_labels.get(key), []).append(thing)
+                index: dict[str | None, list[T]] = {}
+                with blame() as blamed:
+                    for thing in self._things:
+                        pool = self._pool_of(thing)
+                        blamed.pool = pool.id
+                        index.setdefault(pool.offered_labels.get(key), []).append(thing)
+                self._by_label[key] = index
             found = self._by_label[key].get(value, [])
             fewest = found if len(found) < len(fewest) else fewest
         return fewest
@@ -67,8 +73,13 @@ class Matching:
         if kind not in self._fitting:
             # The index reads every pool's labels: with pairs left out because of a bug, each pool is judged by itself.
             candidates = self._tallies if self._pairs else self._by_label.selected(pod)
-            fits = [x for x in candidates if not self._apart(pod, x) and refusal(pod, x.pool, x.state) is None]
-            ordered = tuple(sorted(fits, key=lambda x: (-preference(pod, x.pool), by_price(x))))
+            fits: list[Tally] = []
+            with blame() as blamed:
+                for tally in candidates:
+                    blamed.pool = tally.pool.id
+                    if not self._apart(pod, tally) and refusal(pod, tally.pool, tally.state) is None:
+                        fits.append(tally)
+            ordered = tuple(ranked(fits, lambda x: (-preference(pod, x.pool), by_price(x))))
             self._fitting[kind] = self._orders.setdefault(tuple(map(id, ordered)), ordered)  # equal ones are one
         return self._fitting[kind]
 
@@ -88,8 +99,14 @@ class Matching:
 
     def refusals(self, pod: Pod) -> Mapping[str, str]:
         apart = {x.pool.name: "an internal error, see the log" for x in self._tallies if self._apart(pod, x)}
-        others = [x for x in self._tallies if not self._apart(pod, x)]
-        return apart | {x.pool.name: reason for x in others if (reason := refusal(pod, x.pool, x.state)) is not None}
+        reasons: dict[str, str] = {}
+        with blame() as blamed:
+            for tally in self._tallies:
+                blamed.pool = tally.pool.id
+                reason = None if tally.pool.name in apart else refusal(pod, tally.pool, tally.state)
+                if reason is not None:
+                    reasons[tally.pool.name] = reason
+        return apart | reasons
 
     def _apart(self, pod: Pod, tally: Tally) -> bool:
         return bool(self._pairs) and (owner_of(pod), tally.pool.id) in self._pairs
@@ -103,7 +120,11 @@ class Market:
 
     def __init__(self, fitting: Sequence[Tally]) -> None:
         self._fitting = fitting
-        self._offers = {_offer(x): x.offer for x in fitting}
+        self._offers: dict[Requests, Mapping[str, int]] = {}
+        with blame() as blamed:
+            for tally in fitting:
+                blamed.pool = tally.pool.id
+                self._offers[_offer(tally)] = tally.offer
         self._waiting: Counter[Requests] = Counter()
         self._largest_first: list[tuple[int, Requests]] = []  # negative GPUs, and the whole request
         self._orders: dict[object, Sequence[Tally]] = {}
@@ -130,9 +151,9 @@ class Market:
             useful = {offer: _useful_apart(resources, pod, most) for offer, resources in self._offers.items()}
         key = (shape(pod), tuple(sorted(useful.items())))
         if key not in self._orders:
-            self._orders[key] = sorted(
+            self._orders[key] = ranked(
                 self._fitting,
-                key=lambda x: (-preference(pod, x.pool), x.price / max(1, useful[_offer(x)]), by_price(x)),
+                lambda x: (-preference(pod, x.pool), x.price / max(1, useful[_offer(x)]), by_price(x)),
             )
         return self._orders[key]
 
@@ -173,6 +194,16 @@ def by_price(tally: Tally) -> tuple[Decimal, str]:
     return tally.price / max(1, tally.pool.gpus_per_node), tally.pool.name
 
 
+def ranked(tallies: Iterable[Tally], key: Callable[[Tally], tuple[Any, ...]]) -> list[Tally]:
+    """*tallies* in the order of *key*; an exception that it raises belongs to the pool."""
+    keys: list[tuple[tuple[Any, ...], Tally]] = []
+    with blame() as blamed:
+        for tally in tallies:
+            blamed.pool = tally.pool.id
+            keys.append((key(tally), tally))
+    return [tally for _, tally in sorted(keys, key=itemgetter(0))]
+
+
 def gang_kind(workload: Workload) -> tuple[Requests, ...]:
     return tuple(requests_of(pod) for pod in workload.pods)
 
@@ -191,7 +222,7 @@ def _by_gang_price(workload: Workload, tallies: Sequence[Tally]) -> list[Tally]:
         liked = sum(preference(pod, tally.pool) for pod in workload.pods)
         return -liked, tally.price * needed[offer], by_price(tally)
 
-    return sorted(tallies, key=cost)
+    return ranked(tallies, cost)
 
 
 def _nodes_filled(workload: Workload, offer: Mapping[str, int]) -> int:
@@ -274,21 +305,27 @@ def refused(
     """Return what of *waiting* has no usable room in the assignment so far. *pairs* as in `Matching`."""
     served: set[str] = set()
     short: set[str] = set()
-    for tally in tallies.values():
-        target = tally.state.required + tally.within[-1]
-        left = grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at)
-        bought = [room for room in tally.bins if room.bought and room.allowed] if left < target else []
-        unanswered = set(bought[max(0, left - tally.state.required) :])  # new nodes that wait for an approval
-        for given in tally.given:
-            whole = given.whole and not any(room in unanswered for room in given.rooms)
-            (served if whole else short).add(given.workload.key)
+    for pool, tally in tallies.items():
+        with blame(pool=pool):
+            target = tally.state.required + tally.within[-1]
+            left = grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at)
+            bought = [room for room in tally.bins if room.bought and room.allowed] if left < target else []
+            unanswered = set(bought[max(0, left - tally.state.required) :])  # new nodes that wait for an approval
+            for given in tally.given:
+                whole = given.whole and not any(room in unanswered for room in given.rooms)
+                (served if whole else short).add(given.workload.key)
     found = [w for w in waiting if w.key not in served or w.key in short]
     matching = Matching(tuple(tallies.values()), pairs)
     pods = [pod for workload in found for pod in workload.pods]
+    pools: set[str] = set()
+    with blame() as blamed:
+        for pod in pods:
+            blamed.owner = owner_of(pod)
+            pools.update(tally.pool.id for tally in matching.fitting(pod))
     return RefusedWork(
         pods=frozenset(pod.key for pod in pods),
         gangs=frozenset(w.key for w in found if w.gang),
-        pools=frozenset(tally.pool.id for pod in pods for tally in matching.fitting(pod)),
+        pools=frozenset(pools),
     )
 
 
@@ -314,41 +351,51 @@ class Headroom:
 
 
 def keep_warm(
-    tallies: Mapping[str, Tally], facts: Facts, policy: Policy, allowance: Allowance, out: RefusedWork
+    tallies: Mapping[str, Tally],
+    facts: Facts,
+    policy: Policy,
+    allowance: Allowance,
+    out: RefusedWork,
+    pairs: Collection[tuple[str, str]] = (),
 ) -> Mapping[str, Headroom]:
     """Open nodes where less than enough of a pool's headroom is free; return the headroom by pool id.
 
     There is none while budget, maximum or limits refuse waiting work, while a budget holds, or while Kubernetes is
     silent: then idle nodes make room, and new work is unknown. Nor has a pool any while a guardrail would hold new
-    nodes. Refused work (*out*) does not count, and no node is opened where it could start.
+    nodes. Refused work (*out*) does not count, and no node is opened where it could start. *pairs* as in `Matching`.
     """
     warm = []
-    for tally in tallies.values():
-        if tally.counts["demand"] > tally.within[-1] or any(held.rule == "gangs_whole" for held in tally.held):
-            return {}
-        if not tally.blocked and tally.state.required <= tally.bounds.max_nodes and stays_warm(tally.pool, policy):
-            warm.append(tally)
+    for pool, tally in tallies.items():
+        with blame(pool=pool):
+            if tally.counts["demand"] > tally.within[-1] or any(held.rule == "gangs_whole" for held in tally.held):
+                return {}
+            if not tally.blocked and tally.state.required <= tally.bounds.max_nodes and stays_warm(tally.pool, policy):
+                warm.append(tally)
     if not warm or allowance.budgets.holding or not facts.up(Source.KUBERNETES):
         return {}
     # The pods that wait or hold GPUs, by the pool in which a node for each alone would be bought.
-    matching = Matching(tuple(tallies.values()))
+    matching = Matching(tuple(tallies.values()), pairs)
     homes: dict[str, list[Pod]] = {}
-    running = [(pod, state.pool) for state in facts.pools for node in state.nodes for pod in node.pods]
+    running = [(pod, pool) for pool, tally in tallies.items() for node in tally.state.nodes for pod in node.pods]
     for pod, its in (*((pod, "") for pod in (*facts.waiting, *facts.deferred)), *running):
         if pod.daemon or not pod.gpus or out.holds(pod):
             continue
         if pod.claims and its:  # it holds GPUs that others may have without serving its claim
             homes.setdefault(its, []).append(pod)
-        elif matching.fitting(pod):
-            homes.setdefault(matching.market(pod).order(pod)[0].pool.id, []).append(pod)
+            continue
+        with blame(pool=its or None, owner=owner_of(pod)):
+            if matching.fitting(pod):
+                homes.setdefault(matching.market(pod).order(pod)[0].pool.id, []).append(pod)
     found: dict[str, Headroom] = {}
     for tally in warm:
-        small = is_small(tally.pool, policy)
-        siblings = [x for x in tallies.values() if alike(tally.pool, x.pool)]
-        # A small pod on a wide node would keep all of it, so room there is no headroom.
-        rooms = [room for x in siblings if not (small and _is_wide_beside(tally.pool, x.pool)) for room in x.bins]
-        warmth = _warmth(tally, homes.get(tally.pool.id, ()), facts.at, least=tally.pool.gpus_per_node if small else 0)
-        found[tally.pool.id] = _open(tally, warmth, rooms, facts, allowance, out)
+        with blame(pool=tally.pool.id):
+            small = is_small(tally.pool, policy)
+            siblings = [x for x in tallies.values() if alike(tally.pool, x.pool)]
+            # A small pod on a wide node would keep all of it, so room there is no headroom.
+            rooms = [room for x in siblings if not (small and _is_wide_beside(tally.pool, x.pool)) for room in x.bins]
+            least = tally.pool.gpus_per_node if small else 0
+            warmth = _warmth(tally, homes.get(tally.pool.id, ()), facts.at, least=least)
+            found[tally.pool.id] = _open(tally, warmth, rooms, facts, allowance, out)
     return found
 
 

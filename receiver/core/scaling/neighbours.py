@@ -4,12 +4,13 @@ The scheduler's rules (PodAffinityTerm and TopologySpreadConstraint v1 core) ove
 nodes, and those that were given room in this step. Pods without GPUs are not seen, so a rule about them is open.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 
 from receiver.core.model.model import Facts
 from receiver.core.model.pods import HostRule, Pod, Requirement, Together
 from receiver.core.scaling.demand import meets
+from receiver.core.scaling.failures import blame
 
 Selection = tuple[
     tuple[tuple[str, str], ...], tuple[tuple[Requirement, ...], ...]
@@ -62,19 +63,25 @@ class Neighbours:
         self._trail: list[tuple[Host, Pod, bool]] = []
 
     @classmethod
-    def of(cls, facts: Facts, labels: Mapping[str, Mapping[str, str]]) -> "Neighbours | None":
-        """Return the neighbours on the nodes of *facts*; None where no pod has a rule, as in most clusters."""
+    def of(
+        cls, facts: Facts, labels: Mapping[str, Mapping[str, str]], aside: Collection[str] = ()
+    ) -> "Neighbours | None":
+        """Return the neighbours on the nodes of *facts*; None where no pod has a rule, as in most clusters. Those in
+        pools that are set *aside* are unknown."""
         rules = [rule for pod in _every(facts) if pod.host_rules for rule in pod.host_rules]
         if not rules:
             return None
         found = cls(rules, labels)
         for state in facts.pools:
-            for node in state.living:
-                if node.registered:
-                    found._enter(node.instance, node.labels or labels.get(state.pool, {}))
-                for pod in node.pods:
-                    if not pod.terminating:
-                        found.add(node.instance, state.pool, pod)
+            if state.pool in aside:
+                continue
+            with blame(pool=state.pool):
+                for node in state.living:
+                    if node.registered:
+                        found._enter(node.instance, node.labels or labels.get(state.pool, {}))
+                    for pod in node.pods:
+                        if not pod.terminating:
+                            found.add(node.instance, state.pool, pod)
         return found
 
     def concerns(self, pod: Pod) -> bool:

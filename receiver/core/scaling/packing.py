@@ -4,18 +4,19 @@ A soft taint (PreferNoSchedule) marks the nodes that should fill last, by how li
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import prod
 
 from receiver.core.model.devices import CLAIMS
 from receiver.core.model.model import Facts, Node, PoolState, Stage
-from receiver.core.model.pods import Pod, Together
+from receiver.core.model.pods import Pod, Together, owner_of
 from receiver.core.model.policy import Objective, Packing, Policy, Pool, Taint
 from receiver.core.money.cost import next_unit_at
 from receiver.core.scaling.capacity import Tally
 from receiver.core.scaling.demand import refusal, tolerates_cordon
+from receiver.core.scaling.failures import blame
 from receiver.core.scaling.market import goes_early, is_small
 from receiver.core.scaling.rooms import Bin
 
@@ -169,18 +170,21 @@ def may_not_return(pod: Pod, policy: Policy) -> bool:
     return in_namespace or (bool(kept.cluster_queues) and KUEUE_QUEUE_LABEL in pod.labels)
 
 
-def movable(tallies: Iterable[Tally], now: datetime) -> frozenset[str]:
+def movable(tallies: Iterable[Tally], now: datetime, pairs: Collection[tuple[str, str]] = ()) -> frozenset[str]:
     """Return the instances that could be emptied once waiting work has its room; call it last.
 
-    The emptiest go first. Pods move to nodes that run work, and a node that takes pods is not emptied itself.
+    The emptiest go first. Pods move to nodes that run work, and a node that takes pods is not emptied itself. *pairs*
+    of an owner of pods and a pool's id are kept apart.
     """
     places: list[_Place] = []
+    candidates: list[_Place] = []
     for tally in tallies:
-        nodes = {n.instance: n for n in tally.state.of(Stage.USABLE)}
-        rooms = [(nodes.get(room.instance or ""), room) for room in tally.bins if room.usable]
-        places += [_Place(tally=tally, node=node, room=room) for node, room in rooms if node is not None]
-    candidates = [p for p in places if p.node.pods and not p.room.used and all(consents(x) for x in p.node.pods)]
-    candidates = [p for p in candidates if not p.node.kept(now)]
+        with blame(pool=tally.pool.id):
+            nodes = {n.instance: n for n in tally.state.of(Stage.USABLE)}
+            rooms = [(nodes.get(room.instance or ""), room) for room in tally.bins if room.usable]
+            mine = [_Place(tally=tally, node=node, room=room) for node, room in rooms if node is not None]
+            candidates += [p for p in mine if not p.room.used and _may_be_emptied(p.node, now)]
+            places += mine
     emptied: set[str] = set()
     filled: set[str] = set()
     for place in sorted(candidates, key=lambda p: (sum(x.gpus for x in p.node.pods), p.node.name)):
@@ -192,14 +196,19 @@ def movable(tallies: Iterable[Tally], now: datetime) -> frozenset[str]:
             if p is not place and p.node.instance not in emptied and p.node.cordoned_by is None
             and (p.node.busy or p.room.used)
         ]  # fmt: skip
-        took = _pack([pod for pod in place.node.pods if not pod.terminating], others)
+        with blame(pool=place.tally.pool.id):
+            took = _pack([pod for pod in place.node.pods if not pod.terminating], others, pairs)
         if took is not None:
             emptied.add(place.node.instance)
             filled |= took
     return frozenset(emptied)
 
 
-def _pack(pods: Sequence[Pod], places: Sequence[_Place]) -> set[str] | None:
+def _may_be_emptied(node: Node, now: datetime) -> bool:
+    return bool(node.pods) and all(consents(pod) for pod in node.pods) and not node.kept(now)
+
+
+def _pack(pods: Sequence[Pod], places: Sequence[_Place], pairs: Collection[tuple[str, str]]) -> set[str] | None:
     """Put all *pods* into *places* and return the instances that took one, or None and change nothing."""
     if not places or any(rule.together is not Together.NEVER for pod in pods for rule in pod.host_rules):
         return None  # where others may run depends on where these do
@@ -207,8 +216,7 @@ def _pack(pods: Sequence[Pod], places: Sequence[_Place]) -> set[str] | None:
     mark = neighbours.mark() if neighbours is not None else 0
     took: set[str] = set()
     for pod in sorted(pods, key=lambda p: (-p.gpus, p.key)):
-        fitting = (p for p in places if refusal(pod, p.tally.pool, p.tally.state) is None)
-        place = next((p for p in fitting if p.room.put(pod, pod.asks)), None)
+        place = _taken(pod, places, pairs)
         if place is None:
             for p, free in zip(places, before, strict=True):
                 p.room.free = free
@@ -217,3 +225,15 @@ def _pack(pods: Sequence[Pod], places: Sequence[_Place]) -> set[str] | None:
             return None
         took.add(place.node.instance)
     return took
+
+
+def _taken(pod: Pod, places: Iterable[_Place], pairs: Collection[tuple[str, str]]) -> _Place | None:
+    """Put *pod* into the first of *places* that holds it and return that one; None when none does."""
+    with blame(owner=owner_of(pod)) as blamed:
+        for place in places:
+            pool = blamed.pool = place.tally.pool.id
+            if pairs and (blamed.owner, pool) in pairs:
+                continue
+            if refusal(pod, place.tally.pool, place.tally.state) is None and place.room.put(pod, pod.asks):
+                return place
+    return None

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from receiver.core.model.model import Facts, Node, PoolState, Stage
-from receiver.core.model.pods import Pod, PodPhase, Workload, too_much
+from receiver.core.model.pods import Pod, PodPhase, Workload, owner_of, too_much
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.scaling.demand import misfit, missing_pods, refusal, take, workloads
+from receiver.core.scaling.failures import blame
 from receiver.core.scaling.market import ASKED_WITHIN
 from receiver.core.scaling.neighbours import Neighbours
 from receiver.core.scaling.packing import SOFT_TAINTS, Survival, free_gpus, takes_pods
@@ -59,35 +60,48 @@ def lead(pool: Pool, state: PoolState) -> timedelta:
 
 
 class Deadlines:
-    """When nodes are bought for work that may wait, by what *facts* show of the pools that it fits."""
+    """When nodes are bought for work that may wait, by what *facts* show of the pools that it fits, without those that
+    are set *aside*."""
 
-    def __init__(self, facts: Facts, policy: Policy) -> None:
+    def __init__(self, facts: Facts, policy: Policy, aside: Collection[str] = ()) -> None:
         self._facts, self._policy = facts, policy
+        self._pools = [pool for pool in policy.pools if pool.id not in aside]
         self._leads: dict[Kind, timedelta | None] = {}
 
     def patient(self, waiting: Iterable[Workload], *, gated: bool = False) -> Iterator[PatientWork]:
         """Yield those of *waiting* for which no node is bought yet. What no pool can hold waits for none."""
-        lowest = self._policy.patience.lowest_priority
         for workload in waiting:
-            if workload.priority < lowest:
-                if all(self._lead(pod) is not None for pod in workload.pods):
-                    yield PatientWork(workload=workload, gated=gated)
-                continue
-            by = min(pod.created_at + may_wait(pod, self._policy) for pod in workload.pods)
-            if by <= self._facts.at:
-                continue
-            leads = [known for pod in workload.pods if (known := self._lead(pod)) is not None]
-            if len(leads) == len(workload.pods) and self._facts.at < (at := by - max(leads)):
-                yield PatientWork(workload=workload, starts_by=by, buys_at=at, gated=gated)
+            with blame(owner=owner_of(workload.pods[0])):
+                work = self._patient(workload, gated=gated)
+            if work is not None:
+                yield work
+
+    def _patient(self, workload: Workload, *, gated: bool) -> PatientWork | None:
+        if workload.priority < self._policy.patience.lowest_priority:
+            placeable = all(self._lead(pod) is not None for pod in workload.pods)
+            return PatientWork(workload=workload, gated=gated) if placeable else None
+        by = min(pod.created_at + may_wait(pod, self._policy) for pod in workload.pods)
+        if by <= self._facts.at:
+            return None
+        leads = [known for pod in workload.pods if (known := self._lead(pod)) is not None]
+        if len(leads) < len(workload.pods) or by - max(leads) <= self._facts.at:
+            return None
+        return PatientWork(workload=workload, starts_by=by, buys_at=by - max(leads), gated=gated)
 
     def _lead(self, pod: Pod) -> timedelta | None:
         """How long before its deadline a node is bought for *pod*; None where no pool can hold it."""
         kind = shape(pod)
         if kind not in self._leads:
-            pools = [(p, self._facts.pool(p.id)) for p in self._policy.pools if misfit(pod, p) is None]
-            fitting = [(p, state) for p, state in pools if not too_much(pod.compute, state.compute)]
-            growing = (lead(p, state) for p, state in fitting if p.max_nodes)
-            self._leads[kind] = max(growing, default=timedelta(0)) if fitting else None
+            leads: list[timedelta] = []  # of the pools that fit, without those that cannot grow
+            with blame() as blamed:
+                for pool in self._pools:
+                    blamed.pool = pool.id
+                    if misfit(pod, pool) is not None:
+                        continue
+                    state = self._facts.pool(pool.id)
+                    if not too_much(pod.compute, state.compute):
+                        leads.append(lead(pool, state) if pool.max_nodes else timedelta(0))
+            self._leads[kind] = max(leads, default=None)
         return self._leads[kind]
 
 

@@ -11,8 +11,10 @@ from receiver.core.model.model import Backoff, PoolState, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase, Requirement
 from receiver.core.model.policy import Budget, KeepOut, Limits, Policy, Pool
 from receiver.core.model.signals import SignalAction
+from receiver.core.scaling import packing
 from receiver.core.scaling.assign import Wanted, assign
 from receiver.core.scaling.bounds import BoundsInForce
+from receiver.core.scaling.demand import refusal
 from receiver.core.scaling.failures import Failure, Failures
 from tests.core.builders import GPU, HOUR_ENDS_SOON, NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
 
@@ -57,6 +59,42 @@ def test_work_that_cannot_be_read_is_left_out_and_the_rest_is_served() -> None:
     assert sum(wanted.new_nodes for wanted in assignment.pools.values()) == 1
     with pytest.raises(AttributeError):
         assign(found, POLICY)
+
+
+def test_a_bug_in_moving_the_work_of_one_pool_sets_that_pool_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(pod: Pod) -> bool:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(packing, "consents", fails)
+    busy = a_state(a_node("n1", pods=(guest("g"),), **PAIR), pool=ONE.id)
+    found, failures = facts(busy, a_state(pool=TWO.id), waiting=[bound_for("two", "p")]), Failures()
+    pools = assign(found, POLICY, failures).pools
+    assert [(failure.pool, failure.workload) for failure in failures.all] == [(ONE.id, None)]
+    assert (pools[ONE.id].failed, pools[TWO.id].new_nodes) == ("RuntimeError: a bug", 1)
+
+
+def test_running_work_that_cannot_be_moved_to_a_pool_because_of_a_bug_sets_neither_pool_aside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(pod: Pod, pool: Pool, state: PoolState) -> str | None:
+        if (pod.name, pool.id) == ("g", ONE.id):
+            raise RuntimeError("a bug")
+        return refusal(pod, pool, state)
+
+    monkeypatch.setattr(packing, "refusal", fails)
+    work, failures = a_state(a_node("n2", pods=(guest("g"),), **PAIR), pool=TWO.id), Failures()
+    assert movable_in(ROOM, work, policy=OF_PAIRS, failures=failures) == frozenset()
+    assert [(failure.pool, failure.workload) for failure in failures.all] == [(ONE.id, "ml/ReplicaSet/web")]
+    assert failures.set_aside == {}
+
+
+def test_a_bug_that_belongs_to_no_pool_and_no_work_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("receiver.core.scaling.assign.views", fails)
+    with pytest.raises(RuntimeError, match="a bug"):
+        assign(facts(a_state(pool=ONE.id)), POLICY, Failures())
 
 
 def set_aside(*pools: str) -> Failures:

@@ -38,7 +38,10 @@ SHARED = (
     "core/scaling/market.py:Matching._apart",
     "core/scaling/market.py:_is_wide_beside",  # compares a pool with every other one
     "core/scaling/packing.py:movable",
+    "core/scaling/patience.py:Deadlines.__init__",
+    "core/scaling/patience.py:Deadlines.patient",
     "core/model/pods.py:kept",
+    "core/model/pods.py:owner_of",  # the name by which work is left out
     "core/model/model.py:Facts.",
     "core/model/model.py:PoolState.",
     "core/model/policy.py:Policy.",
