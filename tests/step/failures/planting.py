@@ -1,27 +1,28 @@
-"""Plant an exception into one function, whoever holds a reference to it, and say whose call it is.
+"""Plant an exception into one function of the package, whoever refers to it, and say whose call it is.
 
-A function's code object is replaced, so that tables, partials and names imported elsewhere meet the plant too. A call
+Every module, class, default, closure and table that refers to the function refers to the plant for a while. A call
 belongs to a pool or a workload if one of its arguments does, or else an argument of the nearest caller that has one.
 """
 
-import builtins
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields, is_dataclass
 from dis import Bytecode
 from enum import StrEnum
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial, wraps
 from inspect import unwrap
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import receiver
 
 HOME = f"{Path(receiver.__file__).parent}/"
-HOLDERS = (property, classmethod, staticmethod, cached_property, partial, type(cache(lambda: None)))
+CACHED = type(cache(lambda: None))
+HOLDERS = (property, classmethod, staticmethod, cached_property, partial, CACHED)
 WITHIN = ("fget", "__func__", "func", "__wrapped__")  # where they keep a function
-HOOK = "_planted_exception"
+DEEPEST = 4  # how many tables, partials and closures are looked through
 BAD = "bad"  # pools whose id begins so, namespaces, nodes and workloads that name it
 MOST_LOOKED_AT = 50
 
@@ -40,17 +41,22 @@ class Whose(StrEnum):
 
 def functions() -> dict[str, FunctionType]:
     """Every function and method of the package's modules that are imported by now, by file and qualified name."""
-    modules = [m for name, m in list(sys.modules.items()) if name.startswith("receiver")]
-    things = [thing for module in modules for thing in vars(module).values()]
-    things += [inner for thing in things if isinstance(thing, type) for inner in vars(thing).values()]
     found: dict[str, FunctionType] = {}
-    for thing in things:
-        parts = [getattr(thing, name, None) for name in WITHIN] if isinstance(thing, HOLDERS) else [thing]
-        for part in parts:
-            function = unwrap(part) if isinstance(part, FunctionType) else part
-            if isinstance(function, FunctionType) and (name := name_of(function.__code__)) is not None:
-                found.setdefault(name, function)
+    for namespace in _namespaces():
+        for thing in vars(namespace).values():
+            parts = [getattr(thing, name, None) for name in WITHIN] if isinstance(thing, HOLDERS) else [thing]
+            for part in parts:
+                function = unwrap(part) if isinstance(part, FunctionType) else part
+                if isinstance(function, FunctionType) and (name := name_of(function.__code__)) is not None:
+                    found.setdefault(name, function)
     return found
+
+
+def _namespaces() -> Iterator[ModuleType | type]:
+    """The modules of the package, and the classes in them."""
+    for module in [m for name, m in list(sys.modules.items()) if name.split(".")[0] == "receiver"]:
+        yield module
+        yield from (thing for thing in vars(module).values() if isinstance(thing, type))
 
 
 def name_of(code: CodeType) -> str | None:
@@ -123,39 +129,125 @@ def planted(
     function: FunctionType, strikes: Callable[[Whose], bool], is_bad: Callable[[str], bool | None]
 ) -> Iterator[None]:
     """Let *function* raise PlantedError at each call that *strikes*."""
-    original = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    original.__kwdefaults__ = function.__kwdefaults__
-    name = name_of(function.__code__)
 
-    def hook(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    @wraps(function)
+    def plant(*args: Any, **kwargs: Any) -> Any:
         told = whose_arguments(iter((*args, *kwargs.values())), is_bad)
         if told is Whose.ALL:
-            told = whose(sys._getframe(2), is_bad)
+            told = whose(sys._getframe(1), is_bad)
         if strikes(told):
-            # The frame stands for the one that the function would have had: whose it is can be read off its arguments.
-            _first, _second = (*args, *kwargs.values(), None, None)[:2]
-            raise PlantedError(f"planted into {name}")
-        return original(*args, **kwargs)
+            raise PlantedError(f"planted into {name_of(function.__code__)}")
+        return function(*args, **kwargs)
 
-    key = f"{HOOK}_{abs(hash(name))}"
-    setattr(builtins, key, hook)
-    before = function.__code__
-    function.__code__ = _wrapper(before, key)
-    try:
+    with ExitStack() as undo:
+        for holder, name in _references(len(sys.modules)).get(function, ()):
+            before = _held(holder, name)
+            after = _with_plant(before, function, plant, undo)
+            if after is not before:
+                _bind(holder, name, after, undo)
         yield
-    finally:
-        function.__code__ = before
-        delattr(builtins, key)
 
 
-def _wrapper(code: CodeType, key: str) -> CodeType:
-    """Code that hands all arguments to the hook *key*, with the same free variables as *code*."""
-    names = ", ".join(code.co_freevars)
-    lines = (f"def outer({names}):", " def inner(*args, **kwargs):", f"  ({names},)" if names else "  pass")
-    source = "\n".join((*lines, f"  return {key}(args, kwargs)", " return inner"))
-    made: dict[str, Any] = {}
-    exec(source, made)
-    planted_code: CodeType = made["outer"](*code.co_freevars).__code__
-    return planted_code.replace(co_filename=code.co_filename)  # a traceback names the file that the bug is in
+@cache
+def _references(_modules: int) -> dict[FunctionType, list[tuple[Any, str]]]:
+    """The attributes through which each function is reached: a holder and a name."""
+    found: dict[FunctionType, list[tuple[Any, str]]] = {}
+    for namespace in dict.fromkeys(_namespaces()):
+        for name in list(vars(namespace)):
+            for function in set(_functions_in(vars(namespace)[name])):
+                found.setdefault(function, []).append((namespace, name))
+    for function in list(found):
+        for name in ("__defaults__", "__kwdefaults__"):
+            for default in set(_functions_in(getattr(function, name))):
+                found[default].append((function, name))
+    return found
+
+
+def _functions_in(value: Any, depth: int = 0) -> Iterator[FunctionType]:
+    if isinstance(value, FunctionType) and name_of(value.__code__) is not None:
+        yield value
+    if depth < DEEPEST:
+        for part in _parts(value):
+            yield from _functions_in(part, depth + 1)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """What *value* keeps: the contents of a table, the function in a holder, what a wrapper calls."""
+    if isinstance(value, FunctionType) or _is_record(value):
+        yield from (_held(holder, name) for holder, name in _attributes(value))
+    elif isinstance(value, (*HOLDERS, MethodType)):
+        yield from (getattr(value, name, None) for name in WITHIN)
+    elif type(value) is dict:
+        yield from value.values()
+    elif type(value) in (tuple, list, set, frozenset):
+        yield from value
+
+
+def _cells(function: FunctionType) -> list[Any]:
+    """The closure of a wrapper, as `contextmanager` makes it."""
+    return list(function.__closure__ or ()) if hasattr(function, "__wrapped__") else []
+
+
+def _attributes(value: Any) -> list[tuple[Any, str]]:
+    """The attributes of *value* that can be set to something else for a while."""
+    if isinstance(value, FunctionType):
+        return [(cell, "cell_contents") for cell in _cells(value)]
+    return [(value, field.name) for field in fields(value)] if _is_record(value) else []
+
+
+def _is_record(value: Any) -> bool:
+    return is_dataclass(value) and not isinstance(value, type)
+
+
+def _with_plant(value: Any, function: FunctionType, plant: Any, undo: ExitStack, depth: int = 0) -> Any:
+    """*value* with *plant* for *function*: another value, or itself where it can be changed in place until *undo*."""
+    if value is function:
+        return plant
+    if depth == DEEPEST:
+        return value
+
+    def inside(part: Any) -> Any:
+        return _with_plant(part, function, plant, undo, depth + 1)
+
+    for holder, name in (changeable := _attributes(value)):
+        part = _held(holder, name)
+        if (new := inside(part)) is not part:
+            _bind(holder, name, new, undo)
+    if changeable:
+        return value
+    before = list(_parts(value))
+    after = [inside(part) for part in before]
+    if all(new is old for new, old in zip(after, before, strict=True)):
+        return value
+    return _made_anew(value, after, inside)
+
+
+def _made_anew(value: Any, parts: list[Any], inside: Callable[[Any], Any]) -> Any:
+    if type(value) is dict:
+        return dict(zip(value, parts, strict=True))
+    if isinstance(value, property):
+        return property(inside(value.fget), value.fset, value.fdel, value.__doc__)
+    if isinstance(value, (classmethod, staticmethod)):
+        return type(value)(inside(value.__func__))
+    if isinstance(value, cached_property):
+        made = cached_property(inside(value.func))
+        made.__set_name__(None, value.attrname)  # type: ignore[arg-type]
+        return made
+    if isinstance(value, partial):
+        return partial(inside(value.func), *value.args, **value.keywords)
+    if isinstance(value, MethodType):
+        return MethodType(inside(value.__func__), value.__self__)
+    if isinstance(value, CACHED):
+        return lru_cache(**value.cache_parameters())(inside(value.__wrapped__))
+    return type(value)(parts)
+
+
+def _held(holder: Any, name: str) -> Any:
+    return vars(holder)[name] if isinstance(holder, (ModuleType, type)) else getattr(holder, name)
+
+
+def _bind(holder: Any, name: str, value: Any, undo: ExitStack) -> None:
+    """Let *name* of *holder* be *value* until *undo*."""
+    set_it = object.__setattr__ if _is_record(holder) else setattr
+    undo.callback(set_it, holder, name, _held(holder, name))
+    set_it(holder, name, value)

@@ -89,6 +89,10 @@ def rows() -> Iterator[list[Row]]:
         yield list(table(store, lambda points: one_of_each(points, lambda name: name.startswith(SHARED))))
 
 
+def test_every_planted_bug_is_met(rows: list[Row]) -> None:
+    assert [row.function for row in rows if not row.raised] == []
+
+
 def test_a_bug_that_belongs_to_one_pool_leaves_the_other_pools_served(rows: list[Row]) -> None:
     own = [r for r in rows if r.whose is Whose.BAD and not r.function.startswith(SHARED)]
     assert len(own) > 70, "few kinds of functions were entered for one pool: the scenario does too little"
