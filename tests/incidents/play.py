@@ -1,6 +1,7 @@
 """Incidents as an on-call meets them: played by the real step, and read on the overview and in the messages."""
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -9,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from receiver.adapters.store import open_in_memory
+from receiver.adapters.store import SqlStore, open_in_memory
 from receiver.config import ConfigError
 from receiver.config.settings import load_text
 from receiver.core.model.configuration import ConfigurationFile
@@ -217,7 +218,9 @@ def _shown(concern: ShownConcern) -> str:
 
 def text_of(name: str) -> str:
     """Return what is kept of an incident: what happened, the screen, and the messages since, oldest first."""
-    found = seen(INCIDENTS[name].play())
+    life = INCIDENTS[name].play()
+    with closing(cast("SqlStore", life.store)):
+        found = seen(life)
     return (
         "\n\n".join([f"# {INCIDENTS[name].title}", f"## Screen\n{found.screen}", "## Messages", *found.messages]) + "\n"
     )

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -115,19 +116,20 @@ def test_the_same_trace_gives_the_same_figures() -> None:
 def test_the_memory_of_a_replay_knows_at_every_step_what_the_store_knows(seed: int) -> None:
     policy = a_trace_policy(budget=Budget(monthly_usd=Decimal(60)))
     known: list[list[Memory]] = []
-    for store in (open_in_memory(), cast("Store", ReplayStore())):
-        life = Life(a_trace_world(), policy, store)
-        life.heartbeats = not isinstance(store, ReplayStore)  # it always hears one
-        life.world.submit_later(some_jobs(seed))
-        known.append([])
-        for _ in range(150):
-            life.step_without_chores()
-            found = store.memory(life.now, START - timedelta(days=30))
-            over = found.ended.lives if found.ended is not None else ()
-            lives = tuple(sorted((*over, *found.lives), key=lambda x: (x.created_at, x.instance)))
-            known[-1].append(replace(found, lives=lives, ended=None, heartbeat_at=None, deliveries=()))
-            under_way = any(pool.open_action is not None for pool in found.pools.values())
-            life.pass_time(10 * SECOND if under_way else timedelta(minutes=3))
+    with closing(open_in_memory()) as in_memory:
+        for store in (in_memory, cast("Store", ReplayStore())):
+            life = Life(a_trace_world(), policy, store)
+            life.heartbeats = not isinstance(store, ReplayStore)  # it always hears one
+            life.world.submit_later(some_jobs(seed))
+            known.append([])
+            for _ in range(150):
+                life.step_without_chores()
+                found = store.memory(life.now, START - timedelta(days=30))
+                over = found.ended.lives if found.ended is not None else ()
+                lives = tuple(sorted((*over, *found.lives), key=lambda x: (x.created_at, x.instance)))
+                known[-1].append(replace(found, lives=lives, ended=None, heartbeat_at=None, deliveries=()))
+                under_way = any(pool.open_action is not None for pool in found.pools.values())
+                life.pass_time(10 * SECOND if under_way else timedelta(minutes=3))
     for number, (kept, replayed) in enumerate(zip(*known, strict=True)):
         assert replayed == kept, number
     assert sum(life.gone_at is not None for life in known[0][-1].lives) > 3

@@ -1,6 +1,7 @@
 """A policy that changes between two steps does what a restart with it does: the store is the step's only memory."""
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import open_in_memory
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.policy import Policy
+from receiver.ports import Store
 from receiver.replay.world.objects import WorldPool
 from receiver.reports.picture import kept_picture
 from receiver.step.reconcile import step
@@ -57,25 +59,25 @@ def told(before: Callable[[Life], None], change: Change, *, restarted: bool, mod
     """Everything that is written outside and stored when the policy changes after *before*."""
     pools = (WorldPool(id=pool, size=SIZE, resources={GPU: 1}) for pool in (OWN.id, OTHER.id, "new-id"))
     world = a_world(*pools)
-    store = open_in_memory()
-    life = Life(world=world, policy=TWO, store=store)
-    before(life)
-    earlier = (len(life.cloud.writes), len(life.cluster.writes))
-    if restarted:
-        earlier = (0, 0)
-        life = Life(world=world, policy=change(TWO), store=store)
-    else:
-        life.policy = change(life.policy)
-    if mode == "observe":
-        observing(life)
-    for number in range(6):
-        life.submit(a_job(f"later-{number}"))
-        life.step()
-        life.pass_time(30 * SECOND)
-    writes = [*life.cloud.writes[earlier[0] :], *life.cluster.writes[earlier[1] :]]
-    decided = [(d.decision.pool, d.decision.target, d.decision.deciding.rule) for d in store.decisions(limit=100)]
-    ended = [(a.action.pool, a.action.kind, a.outcome and a.outcome.kind) for a in store.actions(limit=100)]
-    return [[verb for verb, _ in writes if verb != "record_event"], decided, ended, list(life.notices())]
+    with closing(open_in_memory()) as store:
+        life = Life(world=world, policy=TWO, store=store)
+        before(life)
+        earlier = (len(life.cloud.writes), len(life.cluster.writes))
+        if restarted:
+            earlier = (0, 0)
+            life = Life(world=world, policy=change(TWO), store=store)
+        else:
+            life.policy = change(life.policy)
+        if mode == "observe":
+            observing(life)
+        for number in range(6):
+            life.submit(a_job(f"later-{number}"))
+            life.step()
+            life.pass_time(30 * SECOND)
+        writes = [*life.cloud.writes[earlier[0] :], *life.cluster.writes[earlier[1] :]]
+        decided = [(d.decision.pool, d.decision.target, d.decision.deciding.rule) for d in store.decisions(limit=100)]
+        ended = [(a.action.pool, a.action.kind, a.outcome and a.outcome.kind) for a in store.actions(limit=100)]
+        return [[verb for verb, _ in writes if verb != "record_event"], decided, ended, list(life.notices())]
 
 
 @pytest.mark.parametrize(
@@ -95,8 +97,8 @@ def test_a_change_while_it_runs_does_what_a_restart_does(before: Callable[[Life]
     assert live[1]
 
 
-def test_a_refused_file_is_on_the_pages_at_once_and_told_once() -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=open_in_memory())
+def test_a_refused_file_is_on_the_pages_at_once_and_told_once(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
     file = ConfigurationFile(at=life.now, mistakes=("pools[0].max_nods: unknown key",), digest="5f3c")
     for _ in range(4):
         step(replace(life.sources, file=lambda: file), life.hands, life.policy, life.mode, life.now)
@@ -108,8 +110,8 @@ def test_a_refused_file_is_on_the_pages_at_once_and_told_once() -> None:
     ]
 
 
-def test_an_accepted_file_is_told_once() -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=open_in_memory())
+def test_an_accepted_file_is_told_once(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
     file = ConfigurationFile(at=life.now, changes=("pools.l40s.max_nodes 4 -> 6",), digest="77aa")
     for _ in range(3):
         step(replace(life.sources, file=lambda: file), life.hands, life.policy, life.mode, life.now)

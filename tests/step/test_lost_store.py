@@ -1,5 +1,7 @@
 """A lost or new store in mid-month: nothing is bought until the month's spend is known again."""
 
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -45,18 +47,20 @@ def a_life_with_a_past(store: Store, budget: Budget | None = BUDGET, behaviour: 
     return life
 
 
-def lose(life: Life) -> Life:
-    """The same world, with a store that knows nothing."""
-    return Life(world=life.world, policy=life.policy, store=open_in_memory())
+@pytest.fixture
+def empty_store() -> Iterator[Store]:
+    """A store that knows nothing, in place of one that was lost."""
+    with closing(open_in_memory()) as store:
+        yield store
 
 
 @pytest.mark.parametrize("rounding", ["ceil", "floor_min_one"])
 def test_a_lost_store_knows_the_months_spend_again_within_one_unit_per_node(
-    store: Store, rounding: Literal["ceil", "floor_min_one"]
+    store: Store, empty_store: Store, rounding: Literal["ceil", "floor_min_one"]
 ) -> None:
     life = a_life_with_a_past(store, behaviour=Behaviour(rounding=rounding))
     before = spent(life)
-    again = lose(life)
+    again = Life(world=life.world, policy=life.policy, store=empty_store)
     again.step()
     again.step()
     assert again.steps[-1].facts.spend.unknown == ""
@@ -120,9 +124,11 @@ def test_a_lost_store_is_seeded_only_once_the_living_nodes_are_seen(store: Store
     assert again.store.memory(again.now, START).seed is not None
 
 
-def test_a_lost_store_is_seeded_again_when_its_first_step_ran_under_a_clock_ahead(store: Store) -> None:
+def test_a_lost_store_is_seeded_again_when_its_first_step_ran_under_a_clock_ahead(
+    store: Store, empty_store: Store
+) -> None:
     life = a_life_with_a_past(store)
-    again = lose(life)
+    again = Life(world=life.world, policy=life.policy, store=empty_store)
     step(again.sources, again.hands, again.policy, "act", again.now + timedelta(days=40))
     again.run(2 * MINUTE)
     assert again.steps[-1].facts.spend.unknown == ""

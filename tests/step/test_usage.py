@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -133,10 +134,11 @@ def test_a_workload_that_was_deleted_has_ended_and_nobody_knows_how(store: Store
 def test_ticks_of_other_lengths_count_the_same_seconds(tmp_path: Any) -> None:
     counted = []
     for number, tick in enumerate((TICK, MINUTE)):
-        life = a_life(open_store(f"sqlite:///{tmp_path}/{number}.db"))
-        life.submit(a_job(gpus_per_pod=3))
-        life.run(HOUR, tick=tick)
-        counted.append(seconds_of(life))
+        with closing(open_store(f"sqlite:///{tmp_path}/{number}.db")) as store:
+            life = a_life(store)
+            life.submit(a_job(gpus_per_pod=3))
+            life.run(HOUR, tick=tick)
+            counted.append(seconds_of(life))
     assert counted[0] == pytest.approx(counted[1], abs=0.001)
 
 

@@ -28,8 +28,8 @@ TICK = timedelta(seconds=10)
 LATER = timedelta(minutes=8)  # once the bug is gone: nodes that missed their hour's end wait for the next one
 # The simulated world, and the machinery of connections and locks: what is broken there is broken for every write. The
 # simulated cluster names what keeps its nodes by `named`; with the cluster silent, kube-state-metrics tells no node
-# selectors, and the cheapest pool gets what waits for two (docs/limits.md). A statement that SQLAlchemy has compiled keeps
-# its converters of columns, so no plant reaches them.
+# selectors, and the cheapest pool gets what waits for two (docs/limits.md). A statement that SQLAlchemy has compiled
+# keeps its converters of columns, so no plant reaches them.
 OUTSIDE = (
     "replay/",
     "core/model/pods.py:named",
@@ -131,15 +131,16 @@ class Point:
 
 
 class Field:
-    """Runs each plant in a child process that begins where the scenario is prepared, on a copy of its store."""
+    """Runs each plant in a child process that begins where the scenario is prepared, on a copy of its store, which is
+    *kept* meanwhile."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, kept: sqlite3.Connection) -> None:
         self._functions = functions()
         self.points = self._entered(prepared(store))  # children begin with all statements compiled by this
         empty(store)
         self._life = prepared(store)
         self._path = store._database.engine.url.database
-        self._kept = sqlite3.connect(":memory:")
+        self._kept = kept
         store.close()
         with closing(sqlite3.connect(self._path)) as file:
             file.backup(self._kept)
@@ -222,6 +223,7 @@ def one_of_each(points: Iterable[Point], kind: Callable[[str], Hashable]) -> lis
 
 def table(store: Any, choose: Callable[[list[Point]], Iterable[Point]]) -> Iterator[Row]:
     """The exception planted into what is chosen of all points, one row after the other."""
-    field = Field(store)
-    for point in choose([p for p in field.points if p.of is not Whose.GOOD]):
-        yield field.row(point)
+    with closing(sqlite3.connect(":memory:")) as kept:
+        field = Field(store, kept)
+        for point in choose([p for p in field.points if p.of is not Whose.GOOD]):
+            yield field.row(point)

@@ -91,6 +91,7 @@ def test_a_cooldown_outlives_the_process(tmp_path: Path) -> None:
     assert len(product.writes("resize")) == 1
     product.run(3 * MINUTE)
     assert len(product.writes("resize")) == 2
+    product.store.close()
 
 
 def _a_crash_in_a_removal(store: SqlStore, at: int | None, *, after: bool) -> tuple[Restarted, Calls]:
