@@ -27,7 +27,8 @@ from tests.e2e.waiting import until
 ROOT = Path(__file__).parents[2]
 TLS = Path(__file__).parent / "tls"
 NOBODY = 65534
-UNNAMED = f"/usr/bin/python3.{sys.version_info.minor}"  # where the interpreter of the tests is in somebody's home
+COPY = "python"  # the folder for an interpreter that lies in a home
+NAMED = f"python3.{sys.version_info.minor}"
 
 
 def _user() -> dict[str, Any]:
@@ -35,16 +36,34 @@ def _user() -> dict[str, Any]:
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
 
 
-def _interpreter(environ: dict[str, str]) -> str:
-    """A Python that this user may run, with our packages."""
-    for python in (sys.executable, UNNAMED):
-        try:
-            command = [python, "-c", "import receiver.server.bootstrap"]
-            if subprocess.run(command, env=environ, cwd="/", capture_output=True, **_user()).returncode == 0:
-                return python
-        except OSError:
-            continue
-    pytest.skip("nobody may not run any Python that has our packages: they are in a home of its own")
+def _interpreter(environ: dict[str, str], folder: Path) -> str:
+    """A Python that this user may run, with our packages: that of the tests, or a copy in *folder* of one in a home."""
+    if _runs(sys.executable, environ):
+        return sys.executable
+    copied = _copied(folder / COPY)
+    if not _runs(copied, environ):
+        pytest.skip(f"the user `nobody` needs to read the checkout and its .venv: move {ROOT} out of a closed home")
+    return copied
+
+
+def _runs(python: str, environ: dict[str, str]) -> bool:
+    command = [python, "-c", "import receiver.server.bootstrap"]
+    try:
+        return subprocess.run(command, env=environ, cwd="/", capture_output=True, **_user()).returncode == 0
+    except OSError:
+        return False
+
+
+def _copied(folder: Path) -> str:
+    """The interpreter of the tests with its standard library, copied into *folder*."""
+    library, python = Path(sys.base_prefix) / "lib", folder / "bin" / NAMED
+    python.parent.mkdir(parents=True)
+    shutil.copy(Path(sys.base_prefix) / "bin" / NAMED, python)
+    unused = shutil.ignore_patterns("test", "site-packages", "__pycache__", "config-*")
+    shutil.copytree(library / NAMED, folder / "lib" / NAMED, ignore=unused)
+    for shared in library.glob(f"lib{NAMED}*.so*"):
+        shutil.copy(shared, folder / "lib")
+    return str(python)
 
 
 @contextmanager
@@ -65,13 +84,14 @@ def hardened(cloud: Simulator, folder: Path) -> Iterator[tuple[Receiver, "subpro
         "GPU_AUTOSCALER_TLS_KEY_FILE": str(folder / "tls" / "key.pem"),
         "HOME": "/nonexistent",
         "TMPDIR": "/nonexistent",
+        "LD_LIBRARY_PATH": str(folder / COPY / "lib"),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": os.pathsep.join([str(ROOT), *(p for p in sys.path if p.endswith("site-packages"))]),
     }
     receiver = Receiver(folder / "etc", {"mode": "act", "tick": "1s", "pools": [a_pool()]}, where, data / "ledger.db")
     for file in (folder / "etc", folder / "etc" / "config.yaml", folder / "kubeconfig"):
         file.chmod(0o755 if file.is_dir() else 0o644)
-    python = _interpreter(receiver.environ)
+    python = _interpreter(receiver.environ, folder)
     with output.open("wb") as out:
         command = [python, "-m", "receiver.cli.main", "serve"]
         server = subprocess.Popen(
