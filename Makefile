@@ -20,7 +20,7 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo playground recording test check conformance coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
+.PHONY: help demo playground recording test check newest conformance coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -39,6 +39,9 @@ test: venv binaries browser kubectl ## everything that must hold: lint and types
 
 check: venv ## before each commit, under a minute: lint, types, and the tests that need no server
 	@$(VENV)/python -m tools.run_checks --quick
+
+newest: venv ## after make test, where a newer Python is installed than that of .venv: make check and the tests of step and store with it
+	@$(VENV)/python -m tools.newest_python
 
 coverage: venv binaries browser kubectl ## branch coverage of core, step and adapters by the whole suite (OUT=dir; some minutes more than make test)
 	@$(VENV)/python -m tools.branch_coverage $(if $(filter file,$(origin OUT)),,--html $(OUT))

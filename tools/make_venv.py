@@ -1,8 +1,8 @@
 """Make .venv with exactly what requirements/dev.lock names, and the checkout itself in editable form.
 
 Run as ``python3 -m tools.make_venv`` from the checkout with the Python the environment shall have; quick
-when nothing changed. Where Python came without ensurepip (Debian without python3-venv), pip is taken from
-the distribution's package, unpacked under .build.
+when nothing changed. An argument names another folder of the checkout than .venv. Where Python came without
+ensurepip (Debian without python3-venv), pip is taken from the distribution's package, unpacked under .build.
 """
 
 import fcntl
@@ -18,7 +18,6 @@ from tools.private_apt import AptFailed, fetch
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / ".build"
 VENV = ROOT / ".venv"
-STAMP = VENV / "made-from"
 OLDEST = (3, 11)
 
 
@@ -27,37 +26,39 @@ class NotMade(Exception):
 
 
 def main() -> int:
-    """Bring .venv up to date. Returns the exit code."""
+    """Bring .venv, or the folder that the command line names, up to date. Returns the exit code."""
+    venv = ROOT / sys.argv[1] if sys.argv[1:] else VENV
     BUILD.mkdir(exist_ok=True)
     with (BUILD / "venv.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            bring_up_to_date()
+            bring_up_to_date(venv)
         except NotMade as error:
             print(error, file=sys.stderr)
             return 1
     return 0
 
 
-def bring_up_to_date() -> None:
+def bring_up_to_date(venv: Path) -> None:
     """Install what changed since the last time: everything when the lock did, else only the checkout."""
+    stamp, name = venv / "made-from", venv.relative_to(ROOT)
     locked = "lock " + _digest(ROOT / "requirements" / "dev.lock")
     project = "project " + _digest(ROOT / "pyproject.toml")
-    made_from = STAMP.read_text().splitlines() if STAMP.is_file() else []
-    if made_from == [locked, project] and _runs():
+    made_from = stamp.read_text().splitlines() if stamp.is_file() else []
+    if made_from == [locked, project] and _runs(venv):
         return
     if sys.version_info < OLDEST:
         raise NotMade(f"Python {sys.version.split()[0]} is too old: 3.11 or newer is needed (make PYTHON=python3.12)")
-    STAMP.unlink(missing_ok=True)
-    if not _runs():
-        _create()
-    installer = pip()
+    stamp.unlink(missing_ok=True)
+    if not _runs(venv):
+        _create(venv)
+    installer = pip(venv)
     if made_from[:1] != [locked]:
-        print("installing requirements/dev.lock into .venv", flush=True)
+        print(f"installing requirements/dev.lock into {name}", flush=True)
         _install([*installer, "install", "-q", "--require-hashes", "-r", str(ROOT / "requirements" / "dev.lock")])
-    print("installing the checkout into .venv", flush=True)
+    print(f"installing the checkout into {name}", flush=True)
     _install([*installer, "install", "-q", "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
-    STAMP.write_text(f"{locked}\n{project}\n")
+    stamp.write_text(f"{locked}\n{project}\n")
 
 
 def install_beside(lock: Path, folder: Path) -> None:
@@ -75,32 +76,32 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _python() -> Path:
-    return VENV / "bin" / "python"
+def _python(venv: Path) -> Path:
+    return venv / "bin" / "python"
 
 
-def _runs() -> bool:
-    """True when .venv has a Python that starts and is new enough."""
+def _runs(venv: Path) -> bool:
+    """True when *venv* has a Python that starts and is new enough."""
     asks = f"import sys; sys.exit(sys.version_info < {OLDEST})"
     try:
-        return subprocess.run([_python(), "-c", asks], capture_output=True).returncode == 0
+        return subprocess.run([_python(venv), "-c", asks], capture_output=True).returncode == 0
     except OSError:
         return False
 
 
-def _create() -> None:
-    print(f"creating .venv with Python {sys.version.split()[0]}", flush=True)
-    shutil.rmtree(VENV, ignore_errors=True)
+def _create(venv: Path) -> None:
+    print(f"creating {venv.relative_to(ROOT)} with Python {sys.version.split()[0]}", flush=True)
+    shutil.rmtree(venv, ignore_errors=True)
     bare = [] if importlib.util.find_spec("ensurepip") else ["--without-pip"]
-    if subprocess.run([sys.executable, "-m", "venv", *bare, str(VENV)]).returncode != 0:
+    if subprocess.run([sys.executable, "-m", "venv", *bare, str(venv)]).returncode != 0:
         raise NotMade(f"{sys.executable} -m venv failed: install your distribution's python3-venv package")
 
 
-def pip() -> list[str]:
-    """The command that runs pip inside .venv. Raises NotMade."""
-    has_pip = subprocess.run([_python(), "-m", "pip", "--version"], capture_output=True).returncode == 0
-    if has_pip:
-        return [str(_python()), "-m", "pip"]
+def pip(venv: Path = VENV) -> list[str]:
+    """The command that runs pip inside *venv*. Raises NotMade."""
+    python = str(_python(venv))
+    if subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0:
+        return [python, "-m", "pip"]
     unpacked = BUILD / "pip"
     try:
         if not list(unpacked.rglob("pip-*.whl")):
@@ -112,7 +113,7 @@ def pip() -> list[str]:
             f"This Python came without ensurepip, and pip could not be fetched: {error or 'no wheel in the package'}\n"
             "Install python3-venv (Debian, Ubuntu), or name another Python: make PYTHON=python3.12"
         ) from error
-    return [str(_python()), str(wheel / "pip")]  # a wheel is a zip file that Python can run
+    return [python, str(wheel / "pip")]  # a wheel is a zip file that Python can run
 
 
 def _install(command: list[str]) -> None:
