@@ -1,7 +1,7 @@
 # The server as an image: `make image`. docs/image.md says what it expects; `make image-check` proves it.
 #
-# The base is the Python that the tests run with. For good name one by its digest: --build-arg BASE=...@sha256:...
-ARG BASE=docker.io/library/python:3.11-slim-bookworm
+# The base is the newest Python that the tests run with. For good name one by its digest: --build-arg BASE=...@sha256:...
+ARG BASE=docker.io/library/python:3.13-slim-bookworm
 
 FROM ${BASE} AS build
 # Where packages come from, for those without the public index: pip reads these by itself. They stay in this stage.

@@ -37,5 +37,10 @@ def test_without_a_newer_one_it_says_so_and_passes(
     assert "no Python newer than" in capsys.readouterr().out
 
 
+def test_the_image_has_the_newest_supported_python_by_default() -> None:
+    base = f"ARG BASE=docker.io/library/python:3.{supported()[-1]}-slim-bookworm"
+    assert base in (newest_python.ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+
+
 def test_every_version_from_the_oldest_that_is_required_is_named() -> None:
     assert supported() == list(range(11, supported()[-1] + 1))
