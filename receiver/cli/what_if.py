@@ -22,7 +22,7 @@ from receiver.web.api.what_if import (
 )
 
 SHOWN = 20  # workloads; --json has up to 500
-STARTS = (State.FITS_FREE_NODE, State.ON_ITS_WAY)
+STARTS = (State.FITS_FREE_NODE, State.ROOM_ENDS, State.ON_ITS_WAY)
 
 
 @click.command("what-if")

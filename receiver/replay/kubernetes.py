@@ -63,7 +63,7 @@ def as_pod(pod: WorldPod) -> Pod:
         owner=owner_of(pod),
         labels=pod.labels,
         daemon=pod.owner_kind == "DaemonSet",
-        terminating=pod.deletion_at is not None,
+        leaves_at=pod.deletion_at,
         # the kubelet would restart a mirror pod in place
         evictable=agreed and pod.owner_kind != "Node" and not protected,
         protected=protected,

@@ -17,6 +17,7 @@ from receiver.core.model.text import lasting, some
 from receiver.core.notices.workload_notices import ToldPods
 from receiver.core.promises.calibration import OpenPromises
 from receiver.core.scaling.removal import LOOK_AGAIN_AFTER
+from receiver.core.scaling.terminations import without_abandoned, working
 from receiver.core.scaling.waits import LONGEST_GROWTH_BACKOFF, STOPS_FOR, late_after
 from receiver.ports import DRAINING, Cloud, Cluster, Did, Receipt, TryLater, WontWork, WriterLostError
 
@@ -222,7 +223,7 @@ def _retire(
 ) -> Progress:
     if hands.cluster is None:
         raise WontWork("nodes are removed only with access to Kubernetes", code="no_kubernetes")
-    nodes = {n.instance: n for n in state.nodes}
+    nodes = {n.instance: n for n in without_abandoned(state, now).nodes}
     early = _too_early(action, now)
     if early and action.last_error.startswith(f"{NO_ANSWER}: "):  # another call would hang too, and delay other pools
         return Progress(action=action, again_at=action.retry_at)
@@ -362,7 +363,7 @@ def _retire_one(
         if _made(cordoned) is Did.DIFFERS:
             return replace(victim, stage=VictimStage.SPARED, since=now, why=cordoned.sentence)
         return replace(victim, stage=VictimStage.CORDONED, since=now, why="")
-    if victim.because not in EMPTIED and (pods := cluster.gpu_pods_on(node.name)):
+    if victim.because not in EMPTIED and (pods := working(node, cluster.gpu_pods_on(node.name), now)):
         return _spare(victim, node, _started(pods), action, hands, now)
     if node.ready:  # the pods of a node that does not answer cannot leave it
         drained = _drain(victim, node, action, hands, now)
@@ -446,7 +447,7 @@ def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datet
         refused = f"the GPUs of {node.name} are still in use after {lasting(DRAIN_WITHIN)}, and no GPU pod holds them"
         _spare(victim, node, refused, action, hands, now)
         raise _RefusedError(refused)
-    if pods := hands.cluster.gpu_pods_on(node.name):
+    if pods := working(node, hands.cluster.gpu_pods_on(node.name), now):
         return _spare(victim, node, _started(pods), action, hands, now)
     asked = replace(victim, asked_at=now)
     hands.record(replace(action, victims=tuple(asked if v.instance == victim.instance else v for v in action.victims)))

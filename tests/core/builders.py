@@ -48,7 +48,7 @@ def a_policy(*pools: Pool, **changes: Any) -> Policy:
 
 
 def a_pod(name: str = "train", gpus: int = 1, **changes: Any) -> Pod:
-    """A waiting pod of namespace ml that asks for whole GPUs."""
+    """A waiting pod of namespace ml that asks for whole GPUs; one that is *terminating* should long be gone."""
     given: dict[str, Any] = {
         "namespace": "ml",
         "name": name,
@@ -56,6 +56,7 @@ def a_pod(name: str = "train", gpus: int = 1, **changes: Any) -> Pod:
         "requests": {GPU: gpus},
         "phase": PodPhase.WAITING,
         "created_at": NOW - timedelta(seconds=10),
+        "leaves_at": NOW - timedelta(hours=1) if changes.pop("terminating", False) else None,
     }
     return Pod(**{**given, **changes})
 

@@ -9,7 +9,7 @@ import pytest
 
 from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import Backoff, CordonedBy, LateCount, Node, Stage
-from receiver.core.model.pods import PodPhase
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import Did, TryLater, WontWork, WriterLostError
 from receiver.step.carry_out import Hands, Progress, carry_out, settled
 from tests.core.builders import NOW, a_busy_node, a_node, a_pod, a_state
@@ -255,6 +255,39 @@ def test_work_that_only_the_last_look_shows_spares_its_node() -> None:
     spared = one(goes_on(removal(victim(because=Because.EVICTED)), ours(pods=(POD,)), outside=outside))
     assert (spared.stage, spared.why) == (VictimStage.SPARED, "ml/late started there")
     assert outside.writes == ["drain n1 evicting", "look n1", "uncordon n1"]
+
+
+STUCK = a_pod("stuck", phase=PodPhase.RUNNING, node="n1", leaves_at=NOW - 3 * MINUTE)
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["known to the step", "seen by the last look alone"])
+def test_the_last_look_counts_no_pod_that_a_dead_kubelet_will_never_end(shown: bool) -> None:
+    outside = Outside(pods=[STUCK])
+    node = ours(stage=Stage.BROKEN, ready=False, pods=(STUCK,) if shown else ())
+    progress = goes_on(removal(victim(because=Because.STUCK)), node, outside=outside)
+    assert one(progress).stage is VictimStage.DELETED
+
+
+def test_a_stuck_pod_of_a_vanished_node_does_not_spare_its_instance() -> None:
+    outside = Outside(pods=[STUCK])
+    node = a_node(stage=Stage.BROKEN, ready=False, registered=False, pods=(STUCK,))
+    progress = goes_on(removal(chosen(because=Because.STUCK)), node, outside=outside)
+    assert outside.writes == ["look n1", "retire i-n1"]
+    assert one(progress).stage is VictimStage.DELETED
+
+
+@pytest.mark.parametrize(
+    ("node", "pod"),
+    [
+        pytest.param({"ready": True}, STUCK, id="a stuck pod of a Ready node"),
+        pytest.param({}, replace(STUCK, leaves_at=NOW - MINUTE), id="a pod that may still end"),
+        pytest.param({}, POD, id="a pod that is not deleted"),
+    ],
+)
+def test_the_last_look_spares_a_lost_node_for(node: dict[str, Any], pod: Pod) -> None:
+    outside = Outside(pods=[pod])
+    found = ours(**{"stage": Stage.BROKEN, "ready": False, **node})
+    assert one(goes_on(removal(victim(because=Because.STUCK)), found, outside=outside)).stage is VictimStage.SPARED
 
 
 def test_a_person_who_uncordons_a_node_keeps_it() -> None:

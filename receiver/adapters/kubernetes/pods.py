@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -32,6 +32,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 READ_OF_CONTAINERS = ("name", "resources", "restartPolicy")
 UNTRIED = frozenset({"Schedulable", "Undetermined"})  # Volcano's words for pods of a gang of which another did not fit
 TERMINATED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"  # a field selector knows no "or"
+LONG_AGO = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
 
 COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 VOLCANO_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
@@ -146,6 +147,12 @@ class SeenPod:
     @property
     def leaving(self) -> bool:
         return bool(self.metadata.get("deletionTimestamp"))
+
+    @property
+    def leaves_at(self) -> datetime | None:
+        """By when it should be gone, by the API server's clock: when its deletion was requested, and its grace. A time
+        that cannot be read is long over."""
+        return (moment(self.metadata["deletionTimestamp"]) or LONG_AGO) if self.leaving else None
 
     @property
     def mirror(self) -> bool:
@@ -438,7 +445,7 @@ class SeenPod:
             owner_uid=self.controller_uid,
             labels=self.labels,
             daemon=self.controller.startswith("DaemonSet/"),
-            terminating=self.leaving,
+            leaves_at=self.leaves_at,
             # A kubelet starts its mirror pod again; whether claims fit elsewhere only the scheduler knows.
             evictable=self.agreed and not (self.mirror or self.protected or self.resource_claims),
             protected=self.protected,

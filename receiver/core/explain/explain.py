@@ -21,6 +21,7 @@ from receiver.core.scaling.guardrails import cooled_down
 from receiver.core.scaling.market import LabelIndex
 from receiver.core.scaling.patience import PatientWork, deferred, waits_for
 from receiver.core.scaling.rooms import Kind, shape
+from receiver.core.scaling.terminations import leaving_soon
 
 STAGES = {
     Stage.BUILDING: "is being built",
@@ -35,6 +36,7 @@ class State(StrEnum):
     """What becomes of a pod that waits."""
 
     FITS_FREE_NODE = "fits_free_node"  # a usable node would hold it, but the scheduler has not put it there
+    ROOM_ENDS = "room_ends"  # pods that are Terminating leave their room to it
     ON_ITS_WAY = "on_its_way"  # a node that is being provisioned is meant for it
     BUYING = "buying"  # new nodes are asked for
     MAY_WAIT = "may_wait"  # its deadline leaves time to wait for a GPU that is paid for
@@ -85,8 +87,26 @@ class Place:
         name, promise = node.name if node else None, Promise(starts_p50=self._now, starts_p90=self._now)
         return Fate(state=State.FITS_FREE_NODE, detail=detail, pool=self.pool.id, node=name, promise=promise)
 
+    def leaves_room(self, workload: Workload) -> bool:
+        """True when *workload* waits for nothing but pods that are Terminating."""
+        awaited = self._promises.awaited(workload)
+        return bool(awaited) and all(room.vacant_at is not None for room in awaited)
+
+    def _room_ends(self, workload: Workload) -> Fate:
+        """What becomes of *workload*, to which pods that are Terminating leave their room."""
+        nodes = [self._nodes[room.instance or ""] for room in self._promises.awaited(workload)]
+        names = listed([pod.key for n in nodes for pod in leaving_soon(n, self.state, self._now)], MOST_NAMED)
+        promise = self._promises.of(workload)
+        detail = f"{listed([n.name for n in nodes], MOST_NAMED)} of GPU pool {self.pool.name} has room for it"
+        detail += f" when {names}, which is Terminating, has ended{_and(promise.sentence(self._now))}"
+        node = nodes[0].name if len(nodes) == 1 else None
+        return Fate(state=State.ROOM_ENDS, detail=detail, pool=self.pool.id, node=node, promise=promise)
+
     def on_its_way(self, workload: Workload) -> Fate:
-        """What becomes of *workload*, which was given room in nodes that are being provisioned."""
+        """What becomes of *workload*, which was given room in nodes that are being provisioned, or that pods are about
+        to leave."""
+        if self.leaves_room(workload):
+            return self._room_ends(workload)
         nodes, unlisted = self.coming, self.state.unlisted
         where, only = f"GPU pool {self.pool.name}", nodes[0] if len(nodes) == 1 and not self.state.unlisted else None
         if only is not None:
@@ -169,6 +189,10 @@ WHAT_TO_DO = {
     State.FITS_FREE_NODE: (
         "compare `kubectl describe pod -n {namespace} {pod}` with the node: volumes, pod affinity, topology "
         "spread, labels, taints; another node like it would not help, so none is bought"
+    ),
+    State.ROOM_ENDS: (
+        "nothing: it starts when those pods have ended; if one stays Terminating, look at its finalizers and its node: "
+        "two minutes after its grace period another node is bought"
     ),
     State.ON_ITS_WAY: (
         "nothing: it starts once the node's GPUs are allocatable; if that takes too long, look at the instance at "
@@ -302,7 +326,7 @@ def fates(
 
 
 def _coming(work: Workload, settled: Sequence[Place]) -> Sequence[Fate]:
-    mine = [place for place in settled if place.coming or place.state.unlisted or not work.gang]
+    mine = [p for p in settled if p.coming or p.state.unlisted or not work.gang or p.leaves_room(work)]
     return [place.on_its_way(work) for place in mine]
 
 

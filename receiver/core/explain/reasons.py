@@ -371,6 +371,8 @@ def nothing_wanted(case: Case, say: Say) -> str:
         return f"nothing is known: {answer_of(Source.CIVO, case.source(Source.CIVO))}"
     if wanted.settled and on_the_way:
         return f"{some(wanted.waiting_gpus, 'GPU')} waiting, {some(on_the_way, 'node')} on the way"
+    if wanted.settled and not wanted.placed and any(r.vacant_at for given in wanted.given for r in given.rooms):
+        return f"{some(wanted.waiting_gpus, 'GPU')} waiting, for pods that are Terminating to leave their nodes"
     if wanted.settled:
         return f"{', '.join(wanted.settled[:3])} would fit a usable node as configured: see why it is not placed there"
     if idle:

@@ -98,7 +98,7 @@ class Pod:
     owner_uid: str = ""  # since names are reused
     labels: Mapping[str, str] = field(default_factory=dict)
     daemon: bool = False
-    terminating: bool = False
+    leaves_at: datetime | None = None  # by when it should be gone, once it is Terminating (`deletionTimestamp`)
     evictable: bool = False  # the owner consents that it is moved (``safe-to-evict: "true"``)
     protected: bool = False  # the owner wishes that its node stays
     idle_shutdown: timedelta | None = None  # the owner consents to be scaled to zero after being idle that long
@@ -118,6 +118,10 @@ class Pod:
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def terminating(self) -> bool:
+        return self.leaves_at is not None
 
     @property
     def asks(self) -> Mapping[str, int]:

@@ -20,6 +20,7 @@ from receiver.core.scaling.capacity import Given
 from receiver.core.scaling.guardrails import cooled_down
 from receiver.core.scaling.packing import takes_pods
 from receiver.core.scaling.rooms import Bin, foreign_taints
+from receiver.core.scaling.terminations import STUCK_AFTER
 
 P50, P90 = 0.5, 0.9
 A_MINUTE = timedelta(minutes=1)
@@ -92,10 +93,18 @@ class Promises:
         self._ending: dict[tuple[Any, ...], Sequence[float]] = {}
         self._known: dict[tuple[Any, ...], Promise] = {}
 
+    def awaited(self, workload: Workload) -> Sequence[Bin]:
+        """The rooms of *workload* that it cannot use yet."""
+        return [*{id(room): room for room in self._rooms.get(workload.key, ()) if not room.usable}.values()]
+
     def of(self, workload: Workload) -> Promise:
         """The promise to *workload*: it starts when the last of its nodes is usable or, if it is one pod, when running
-        work ends and leaves room, whichever is first."""
-        rooms = {id(room): room for room in self._rooms.get(workload.key, ()) if not room.usable}.values()
+        work ends and leaves room, whichever is first. Pods that are Terminating leave before a node is there."""
+        awaited = self.awaited(workload)
+        rooms = [room for room in awaited if room.vacant_at is None]
+        if awaited and not rooms:
+            vacant = max(self._now, *(room.vacant_at for room in awaited if room.vacant_at is not None))
+            return Promise(starts_p50=vacant, starts_p90=vacant + STUCK_AFTER, learnt=True)
         if not rooms:
             there = workload.key in self._rooms
             return Promise(starts_p50=self._now, starts_p90=self._now, learnt=True) if there else UNKNOWN
@@ -104,7 +113,7 @@ class Promises:
         asks = tuple(alone.requests.items()) if alone else ()
         key = (ahead, asks, *((room.instance, room.bought) for room in rooms))
         if key not in self._known:
-            self._known[key] = self._of(list(rooms), alone, ahead)
+            self._known[key] = self._of(rooms, alone, ahead)
         return self._known[key]
 
     def _since(self, room: Bin) -> datetime:
@@ -190,7 +199,8 @@ class Promises:
 
 
 def _waits(given: Given) -> bool:
-    return not given.workload.gang and not given.rooms[0].usable
+    room = given.rooms[0]
+    return not given.workload.gang and not room.usable and room.vacant_at is None
 
 
 def _reached(chances: Sequence[float], times: Sequence[float], share: float) -> timedelta:

@@ -154,7 +154,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     for pool, tally in served.items():
         with blame(pool=pool):
             if pool not in out.pools:
-                keep_standby(tally, allowance)
+                keep_standby(tally, allowance, facts.at)
     headroom = keep_warm(served, facts, policy, allowance, out, left_out.pairs)
     with blame(part=Extra.BUFFERS):
         buffers = keep_buffers(served, facts, allowance, out, left_out.pairs) if facts.buffers else ()

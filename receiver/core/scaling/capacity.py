@@ -20,6 +20,7 @@ from receiver.core.scaling.bounds import BoundsInForce, Grace, bounds_of, graces
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, new_node
 from receiver.core.scaling.neighbours import Neighbours
 from receiver.core.scaling.rooms import Bin, Kind, requests_of, shape, site_of, spoilt, why_spoilt
+from receiver.core.scaling.terminations import leaving_soon
 from receiver.core.scaling.waits import (
     LONGEST_GROWTH_BACKOFF,
     SHORT_LOSS,
@@ -30,9 +31,10 @@ from receiver.core.scaling.waits import (
     unlisted_too_long,
 )
 
-# The shelves of bins. Usable nodes are filled first, then begun ones; only then another node that is on its way is
-# begun, in the order of buying. So the same pods fill the nodes that were bought for them: if every coming node were
-# open from the start, a pod that fits many pools would take the room of one that fits few.
+# The shelves of bins. Usable nodes are filled first, then those that pods are about to leave and begun ones; only then
+# another node that is on its way is begun, in the order of buying. So the same pods fill the nodes that were bought for
+# them: if every coming node were open from the start, a pod that fits many pools would take the room of one that fits
+# few.
 USABLE, OPENED, COMING, NOT_ALLOWED = range(4)
 SOURCES = ("demand", "floor", "standby", "headroom", "buffer")  # what new nodes are for, first served first
 
@@ -99,8 +101,9 @@ class Tally:
         self.shelves = ([], [], [], [])
         self.spoilt, self.differs = spoilt(self.bins), any(b.differs for b in self.bins)
         for room in self.bins:
-            self.shelves[USABLE if room.usable else COMING].append(room)
-            self.free += room.gpus if room.usable else 0
+            shelf = USABLE if room.usable else OPENED if room.vacant_at is not None else COMING
+            self.shelves[shelf].append(room)
+            self.free += room.gpus if shelf != COMING else 0
 
     @property
     def room_left(self) -> float:
@@ -306,20 +309,25 @@ def _capacity(
         repaired |= {n.instance for n in found if n.sick and n.cordoned_for}
     found = [n for n in found if n.cordoned_by is None or n.instance not in repaired]
     usable = [n for n in found if n.instance not in going and not n.deleted]
-    rooms: list[Bin] = []
-    for node in [n for n in usable if takes_work(n, closed)]:
-        # The GPU operator's validation pods will finish.
-        staying = tuple(p for p in node.pods if p.namespace not in IGNORED_NAMESPACES)
-        free = (node if len(staying) == len(node.pods) else replace(node, pods=staying)).free
-        site = site_of(node, pool, state.offer, facts.at) if node.labels or node.taints else None
-        rooms.append(Bin(pool=pool.id, instance=node.instance, free=dict(free), usable=True, site=site))
+    rooms = [_room_on(node, pool, state, facts.at) for node in usable if takes_work(node, closed)]
     names = {n.instance: n.name for n in usable}
-    rooms.sort(key=lambda room: (room.gpus, names[room.instance or ""]))
+    rooms.sort(key=lambda room: (not room.usable, room.gpus, names[room.instance or ""]))
     coming = [n for n in state.living if _is_coming(n, pool, facts) and takes_work(n, closed)]
     rooms += [Bin(pool=pool.id, instance=node.instance, free=dict(offer)) for node in coming]
     if takes_work(None, closed) and not unlisted_too_long(pool, state, facts.at):
         rooms += [Bin(pool=pool.id, instance=None, free=dict(offer)) for _ in range(state.unlisted)]
     return rooms
+
+
+def _room_on(node: Node, pool: Pool, state: PoolState, now: datetime) -> Bin:
+    """The room on a usable node: what is free now or, where pods are about to leave it, what they leave free."""
+    leaving = leaving_soon(node, state, now)
+    # The GPU operator's validation pods will finish.
+    staying = tuple(p for p in node.pods if p.namespace not in IGNORED_NAMESPACES and p not in leaving)
+    free = (node if len(staying) == len(node.pods) else replace(node, pods=staying)).free
+    at = max((pod.leaves_at for pod in leaving if pod.leaves_at is not None), default=None)
+    site = site_of(node, pool, state.offer, now) if node.labels or node.taints else None
+    return Bin(pool=pool.id, instance=node.instance, free=dict(free), usable=at is None, vacant_at=at, site=site)
 
 
 def _is_coming(node: Node, pool: Pool, facts: Facts) -> bool:
@@ -462,8 +470,11 @@ def hold_floor(tally: Tally, allowance: Allowance) -> None:
         tally.add(tally.empty_bin())
 
 
-def keep_standby(tally: Tally, allowance: Allowance) -> None:
-    busy = {n.instance for n in tally.state.nodes if n.busy}
+def keep_standby(tally: Tally, allowance: Allowance, now: datetime) -> None:
+    """Open nodes until enough have no work. One that all of its pods are about to leave has none."""
+    if not tally.bounds.standby_nodes:
+        return
+    busy = {n.instance for n in tally.state.nodes if len(n.pods) > len(leaving_soon(n, tally.state, now))}
     spare = len([b for b in tally.bins if not (b.used or b.closed or b.instance in busy)])
     for _ in range(tally.bounds.standby_nodes - spare):
         allowance.open(tally, "standby")

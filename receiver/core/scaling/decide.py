@@ -29,6 +29,7 @@ from receiver.core.scaling.bounds import bounds_of
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply, one_change_at_a_time
 from receiver.core.scaling.removal import Removable, busy_beyond, is_dead, is_kept, reconsider_at, removable, unapproved
+from receiver.core.scaling.terminations import without_abandoned
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
 MOST_ASKING = 50  # work named by a decision without evidence
@@ -100,7 +101,7 @@ def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy, remo
         raise KeyError(state.pool)
     return Case(
         pool=pool,
-        state=state,
+        state=without_abandoned(state, facts.at),
         wanted=wanted,
         facts=facts,
         policy=policy,
@@ -294,7 +295,7 @@ def plan(decision: Decision, state: PoolState, policy: Policy) -> Action | None:
 def _victim(instance: str, decision: Decision, state: PoolState) -> Victim:
     node = next(n for n in state.nodes if n.instance == instance)
     because = Because.IDLE if node.stage is Stage.USABLE else Because.LOST if node.was_usable else Because.STUCK
-    if node.busy:
+    if node.busy and node.stage is Stage.USABLE:
         because = Because.EVICTED if instance in decision.evicted else Because.CONSOLIDATED
     return Victim(instance=instance, node=node.name, because=because, since=decision.at)
 

@@ -11,6 +11,7 @@ from receiver.core.model.model import Facts
 from receiver.core.model.pods import HostRule, Pod, Requirement, Together
 from receiver.core.scaling.demand import meets
 from receiver.core.scaling.failures import blame
+from receiver.core.scaling.terminations import leaving_soon
 
 Selection = tuple[
     tuple[tuple[str, str], ...], tuple[tuple[Requirement, ...], ...]
@@ -79,8 +80,9 @@ class Neighbours:
                 for node in state.living:
                     if node.registered:
                         found._enter(node.instance, node.labels or labels.get(state.pool, {}))
+                    leaving = leaving_soon(node, state, facts.at)
                     for pod in node.pods:
-                        if not pod.terminating:
+                        if pod not in leaving:
                             found.add(node.instance, state.pool, pod)
         return found
 

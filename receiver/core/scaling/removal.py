@@ -17,6 +17,7 @@ from receiver.core.scaling.market import goes_early
 from receiver.core.scaling.packing import consents
 from receiver.core.scaling.repair import SICK_FOR, is_unclaimed, may_end
 from receiver.core.scaling.rooms import foreign_taints
+from receiver.core.scaling.terminations import changes_at
 from receiver.core.scaling.waits import LONGEST_REMOVAL_BACKOFF, SHORT_LOSS, dead_nodes, waits
 
 SAFETY_MINIMUM = timedelta(seconds=10)  # a node this fresh from work is not judged idle, whatever the paid hour says
@@ -372,6 +373,7 @@ def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
             yield next_unit
     elif node.stage in (*ON_ITS_WAY, Stage.UNKNOWN):
         yield node.created_at + case.pool.provision_timeout + AN_INSTANT
+    yield from changes_at(node)
     if node.lost_at is not None:
         yield node.lost_at + SHORT_LOSS + AN_INSTANT  # from then on it is no room for what waits
         yield node.lost_at + case.pool.provision_timeout + AN_INSTANT

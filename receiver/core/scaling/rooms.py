@@ -91,7 +91,9 @@ def site_of(node: Node, pool: Pool, offer: Offer | None, now: datetime) -> Site:
 class Bin:
     """Room for pods: a node that exists or is on its way (*instance*; None while Civo does not list it).
 
-    *site* is what pods see of a usable node, *host* the same for copies of a bin.
+    *site* is what pods see of a usable node, *host* the same for copies of a bin. *vacant_at* is when pods that are
+    Terminating will have left it: then it is usable, and what is free in it counts from then on (None: it is free now,
+    or the node is on its way).
     """
 
     pool: str
@@ -104,6 +106,7 @@ class Bin:
     site: Site | None = None
     neighbours: Neighbours | None = None  # of all pools; None where no pod has a rule about others
     host: Host = None
+    vacant_at: datetime | None = None
 
     def __post_init__(self) -> None:
         if self.host is None:
@@ -126,7 +129,7 @@ class Bin:
         """Another bin with the same room. (Not `replace`: a gang tries every node of every pool that fits it.)"""
         return Bin(
             self.pool, self.instance, dict(self.free), self.usable, self.used, self.bought, self.allowed,
-            self.site, self.neighbours, self.host,
+            self.site, self.neighbours, self.host, self.vacant_at,
         )  # fmt: skip
 
     def suits(self, pod: Pod) -> bool:

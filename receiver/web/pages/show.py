@@ -76,6 +76,7 @@ def before(value: Any, then: Any) -> str:
 
 POD_WORDS = {
     State.FITS_FREE_NODE: "fits a free node",
+    State.ROOM_ENDS: "waits for a pod to end",
     State.ON_ITS_WAY: "node on its way",
     State.BUYING: "node requested",
     State.MAY_WAIT: "may wait",

@@ -332,6 +332,14 @@ def test_a_daemonsets_pod_and_a_leaving_pod_are_marked() -> None:
     pod = SeenPod(a_pod(ownerReferences=owned_by("DaemonSet", "dcgm"), deletionTimestamp="2026-11-20T10:05:00Z")).pod
     assert pod is not None
     assert (pod.owner, pod.daemon, pod.terminating) == ("DaemonSet/dcgm", True, True)
+    assert pod.leaves_at == datetime(2026, 11, 20, 10, 5, tzinfo=UTC)
+
+
+def test_a_deletion_at_a_time_that_cannot_be_read_was_long_ago() -> None:
+    pod = SeenPod(a_pod(deletionTimestamp="soon")).pod
+    assert pod is not None
+    assert pod.leaves_at is not None
+    assert pod.leaves_at.year == 1
 
 
 @pytest.mark.parametrize("text", [None, "", "yesterday"])

@@ -20,8 +20,8 @@ from receiver.core.explain.explain import (
 )
 from receiver.core.explain.rules import RULES
 from receiver.core.model.actions import Decision
-from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Source, Spend, Stage, never_asked
-from receiver.core.model.pods import Pod
+from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Node, Source, Spend, Stage, never_asked
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import POOL_LABEL, Budget, Limits, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import assign
@@ -236,6 +236,36 @@ def test_a_gang_whose_nodes_are_all_usable_waits_for_the_scheduler() -> None:
 def test_a_gang_of_which_one_node_is_still_on_its_way_waits_for_that_one() -> None:
     coming = a_node("n2", stage=Stage.BOOTING, created_at=NOW - MINUTE, idle_since=None)
     found = explained(facts(a_state(a_node("n1"), coming), waiting=a_gang(2)))
+    assert {(e.fate.state, e.fate.node) for e in found.values()} == {(State.ON_ITS_WAY, "n2")}
+
+
+def an_ending_node(name: str = "n1") -> Node:
+    """A node whose pod is gone in half a minute."""
+    pod = a_pod(f"on-{name}", phase=PodPhase.RUNNING, node=name, leaves_at=NOW + timedelta(seconds=30))
+    return a_node(name, pods=(pod,), idle_since=None)
+
+
+def test_a_pod_that_waits_for_one_that_is_terminating_is_told_which_and_until_when() -> None:
+    only = the_one(facts(a_state(an_ending_node()), waiting=[a_pod()]))
+    assert (only.fate.state, only.fate.node) == (State.ROOM_ENDS, "n1")
+    assert only.fate.detail == (
+        "n1 of GPU pool l40s has room for it when ml/on-n1, which is Terminating, has ended;"
+        " starts in 3 min (by 12:02 UTC)"
+    )
+    assert (only.fate.promise.starts_p50, only.fate.promise.starts_p90) == (
+        NOW + timedelta(seconds=30),
+        NOW + timedelta(seconds=150),
+    )
+
+
+def test_a_gang_that_waits_for_several_that_are_terminating_is_told_so() -> None:
+    found = explained(facts(a_state(an_ending_node("n1"), an_ending_node("n2")), waiting=a_gang(2)))
+    assert {(e.fate.state, e.fate.node) for e in found.values()} == {(State.ROOM_ENDS, None)}
+
+
+def test_a_gang_that_waits_for_a_node_and_for_one_that_is_terminating_waits_for_the_node() -> None:
+    coming = a_node("n2", stage=Stage.BOOTING, created_at=NOW - MINUTE, idle_since=None)
+    found = explained(facts(a_state(an_ending_node("n1"), coming), waiting=a_gang(2)))
     assert {(e.fate.state, e.fate.node) for e in found.values()} == {(State.ON_ITS_WAY, "n2")}
 
 

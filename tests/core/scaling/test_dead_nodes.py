@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from receiver.core.model.actions import Action, Because, Change, Verdict
 from receiver.core.model.model import ON_ITS_WAY, Backoff, CordonedBy, Node, PoolState, Stage
+from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.decide import join, plan
 from receiver.core.scaling.waits import (
@@ -21,6 +22,7 @@ from receiver.core.scaling.waits import (
 )
 from tests.core.builders import (
     GPU,
+    HOUR,
     HOUR_ENDS_SOON,
     MINUTE,
     NOW,
@@ -94,6 +96,52 @@ def test_a_node_goes_that(node: Node) -> None:
 )
 def test_a_node_stays_that(node: Node) -> None:
     assert decision_on(a_state(node)).candidates == ()
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        pytest.param(lost(ready=False), id="its kubelet is dead"),
+        pytest.param(lost(ready=False, registered=False), id="its Node object is gone"),
+        pytest.param(vanished(ready=False), id="its Node object went before it was usable"),
+        pytest.param(never_up(ready=False, stage=Stage.BOOTING), id="it never became Ready"),
+    ],
+)
+def test_a_pod_that_no_kubelet_will_end_keeps_no_lost_node(node: Node) -> None:
+    stuck = a_pod(node=node.name, phase=PodPhase.RUNNING, leaves_at=NOW - 3 * MINUTE)
+    assert decision_on(a_state(replace(node, pods=(stuck, replace(stuck, name="other"))))).candidates == (
+        node.instance,
+    )
+
+
+@pytest.mark.parametrize(
+    ("node", "pod"),
+    [
+        pytest.param({}, {"leaves_at": NOW - 2 * MINUTE}, id="it may still end"),
+        pytest.param({}, {"leaves_at": NOW + MINUTE}, id="its grace goes on"),
+        pytest.param({}, {"leaves_at": None}, id="it is not deleted"),
+        pytest.param({"ready": True}, {}, id="the kubelet answers, so it may hold its GPUs"),
+        pytest.param({"ready": True, "stage": Stage.USABLE, "allocatable": {GPU: 1}}, {}, id="the node is well"),
+        pytest.param({"lost_at": NOW - MINUTE}, {}, id="the node may come back"),
+        pytest.param({"protected": True}, {}, id="the node is protected"),
+    ],
+)
+def test_a_pod_that_is_terminating_keeps_its_node_while(node: dict[str, Any], pod: dict[str, Any]) -> None:
+    ending = a_pod(phase=PodPhase.RUNNING, node="lost", **{"leaves_at": NOW - HOUR, **pod})
+    decision = decision_on(a_state(lost(**{"ready": False, "pods": (ending,), **node})))
+    assert decision.candidates == ()
+
+
+def test_a_lost_node_with_a_stuck_pod_and_one_that_is_not_deleted_stays() -> None:
+    pods = (a_pod("stuck", leaves_at=NOW - HOUR), a_pod("runs", phase=PodPhase.RUNNING))
+    assert decision_on(a_state(lost(ready=False, pods=pods))).candidates == ()
+
+
+def test_a_lost_node_with_a_stuck_pod_goes_as_one_that_broke_and_evicts_nothing() -> None:
+    node = lost(ready=False, pods=(a_pod(node="lost", leaves_at=NOW - HOUR),))
+    action = plan(decision_on(a_state(node)), a_state(node), a_policy())
+    assert action is not None
+    assert [victim.because for victim in action.victims] == [Because.STUCK]
 
 
 def test_a_node_that_kubernetes_does_not_know_stays_while_it_knows_nodes_of_no_instance() -> None:

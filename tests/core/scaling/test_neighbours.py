@@ -11,7 +11,7 @@ from receiver.core.model.model import Facts, Node, Stage
 from receiver.core.model.pods import Buffer, HostRule, Pod, PodPhase, Requirement, Together
 from receiver.core.model.policy import Objective, Policy
 from receiver.core.scaling.assign import Assignment, Wanted, assign
-from tests.core.builders import GPU, MINUTE, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts
+from tests.core.builders import GPU, HOUR, MINUTE, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts
 from tests.core.choices import Choices, built
 from tests.core.worlds import LAWS
 
@@ -104,10 +104,16 @@ def test_a_gang_that_keeps_apart_is_bought_whole_or_not_at_all() -> None:
             id="a rule about every namespace",
         ),
         pytest.param(
-            [replace(p, terminating=True) for p in replicas(1, apart())],
+            [replace(p, leaves_at=NOW) for p in replicas(1, apart())],
             [a_pod("w", labels={"app": "a"}, host_rules=(apart(),))],
             0,
             id="it is leaving",
+        ),
+        pytest.param(
+            [replace(p, leaves_at=NOW - HOUR) for p in replicas(1, apart())],
+            [a_pod("w", labels={"app": "a"}, host_rules=(apart(),))],
+            1,
+            id="it stays Terminating",
         ),
     ],
 )
