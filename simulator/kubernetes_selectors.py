@@ -16,6 +16,7 @@ FIELDS: Mapping[str, Mapping[str, Callable[[JSON], str]]] = {
         "spec.nodeName": lambda o: o["spec"].get("nodeName", ""),
         "spec.schedulerName": lambda o: o["spec"].get("schedulerName", ""),
         "status.phase": lambda o: o["status"]["phase"],
+        "status.nominatedNodeName": lambda o: o["status"].get("nominatedNodeName", ""),
     },
     "Node": {
         "metadata.name": lambda o: o["metadata"]["name"],

@@ -37,13 +37,14 @@ from receiver.core.money.attribution import attribute, by_team
 from receiver.core.money.budget import Month, highest, month_of
 from receiver.core.money.cost import A_WEEK, dearer_per_hour, elsewhere_per_hour, spend_by_pool
 from receiver.core.money.reconciliation import account, compare
+from receiver.core.scaling.nominations import believed
 from receiver.core.scaling.waits import drift, removals_stop
 from receiver.ports import Accounts, AlarmFacts, Alarms, Cloud, Cluster, Sizes, StepStore, Telemetry, TryLater, WontWork
 from receiver.step.devices import DeviceJoin
 from receiver.step.hosts import beside_other_nodes
 from receiver.step.node_objects import deleted_node_objects
 from receiver.step.parts import Parts
-from receiver.step.pool_states import Answers, lives_of, pool_state, strays, templates
+from receiver.step.pool_states import Answers, lives_of, pool_state, strays, templates, with_nominations
 
 STALE = timedelta(days=1)  # older answers are not used for the account
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
@@ -126,9 +127,10 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     lives = lives_of(said, memory, policy, parts, steady=steady)
     by_instance = {life.instance: life for life in lives}
     joined = [_joined(pool, said, memory, by_instance, store, policy, parts) for pool in policy.pools]
-    pools = _with_slow_starts([state for state, _, _ in joined], lives, parts)
+    states, again = with_nominations([state for state, _, _ in joined], now, parts)
+    pools = _with_slow_starts(states, lives, parts)
     drifts = {state.pool: drifted for state, drifted, _ in joined if drifted is not None}
-    states = _judged(said, pools, memory, policy, before)
+    answering = _judged(said, pools, memory, policy, before)
     sources.goes_on()
     spend = _spend(sources, memory, lives, month, policy, now, parts, forecasts=chores)
     nodes_seen = said.cloud is not None and not any(found.unreadable for found in said.cloud.values())
@@ -138,14 +140,15 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     left = [past.open_action for pool, past in memory.pools.items() if pool not in ids]
     orphans = tuple(action for action in left if action is not None)
     resumed = memory.ran_out_early if steady else ()
-    pods = said.cluster.pods if said.cluster else ()
+    lapsed = {pod.uid: pod for pod in again}
+    pods = tuple(lapsed.get(pod.uid, pod) for pod in said.cluster.pods) if said.cluster else ()
     facts = Facts(
         at=now,
         pools=pools,
-        waiting=_waiting(said, states[Source.KUBERNETES], sources.waited),
+        waiting=(*_waiting(said, answering[Source.KUBERNETES], sources.waited), *again),
         deferred=tuple(p for p in pods if p.phase is PodPhase.DEFERRED),
         signals=signals_from(_firing(said.alarms, memory, sources, now), policy),
-        sources=states,
+        sources=answering,
         spend=books.spend,
         budget_changes=memory.budget_changes,
         grown_last_hour=memory.grown_last_hour,
@@ -256,6 +259,9 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
     if cluster is not None:
         with parts.part("claims"):  # without it pods that claim devices are no demand
             cluster = sources.join.join(cluster, templates(policy, memory))
+        if any(pod.reserved for pod in cluster.pods):
+            names = {node.name for node in cluster.nodes}
+            cluster = replace(cluster, pods=tuple(believed(pod, names, now) for pod in cluster.pods))
         with parts.part("hosts"):
             cluster = beside_other_nodes(cluster, policy)
     telemetry = answer(Source.PROMETHEUS, sources.telemetry.look if sources.telemetry else None)

@@ -29,6 +29,7 @@ from receiver.core.model.policy import POOL_LABEL, Policy, Pool, Taint
 from receiver.core.model.signals import PoolSilence
 from receiver.core.model.usage import Use, judge
 from receiver.core.scaling.demand import offer_of, room_beside_gpus
+from receiver.core.scaling.nominations import without_misplaced
 from receiver.core.scaling.repair import falling_sick
 from receiver.core.scaling.waits import SHORT_LOSS, expected_count
 from receiver.ports import (
@@ -371,7 +372,8 @@ def _life(
         registered_at=registered_at,
         ready_at=past.ready_at or (now if stage in (Stage.INSTALLING, Stage.USABLE) else None),
         usable_at=past.usable_at or (now if usable else None),
-        bound_at=past.bound_at or min((_noted(p.bound_at, instance, now) for p in pods), default=None),
+        bound_at=past.bound_at
+        or min((_noted(p.bound_at, instance, now) for p in pods if not p.reserved), default=None),
         running_at=past.running_at or min((_noted(p.running_since, instance, now) for p in running), default=None),
         idle_since=(past.idle_since or now) if empty else None,
         unknown_since=(past.unknown_since or now) if empty and active else None,
@@ -485,6 +487,21 @@ def startup_taint(node: ClusterNode, pool: Pool, prefixes: tuple[str, ...]) -> T
     with it."""
     hard = (t for t in node.taints if t.effect != "PreferNoSchedule" and t not in pool.taints)
     return next((t for t in hard if t.key.startswith(prefixes)), None)
+
+
+def with_nominations(
+    states: Sequence[PoolState], now: datetime, parts: Parts
+) -> tuple[Sequence[PoolState], Sequence[Pod]]:
+    """Return *states* with nominated pods where they have room, and those that are demand again."""
+    found: list[PoolState] = []
+    lapsed: list[Pod] = []
+    for state in states:
+        placed, again = state, tuple[Pod, ...]()
+        with parts.part("nominations", state.pool, sets_aside=True):
+            placed, again = without_misplaced(state, now)
+        found.append(placed)
+        lapsed += again
+    return found, lapsed
 
 
 def strays(pools: Sequence[PoolState], cluster: ClusterFacts | None, ours: Collection[str]) -> tuple[str, ...]:

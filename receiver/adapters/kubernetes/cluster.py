@@ -31,6 +31,7 @@ from receiver.adapters.kubernetes.pods import TERMINATED, Declaration, SeenPod
 from receiver.adapters.kubernetes.provisioning import ProvisioningRequests
 from receiver.adapters.kubernetes.queues import Queues
 from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Lists, Watching
+from receiver.adapters.kubernetes.sightings import Sightings
 from receiver.core.model.pods import KEPT_BY_DEFAULT, Buffer, KeepRule, Pod, PodPhase, named
 from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
@@ -126,6 +127,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._remarks = Remarks(self._clock)
         self._lists = Lists(self._wire, self._clock, self._remarks)
         self._dra = Dra(self._lists, self._clock)
+        self._sightings = Sightings()
         self._keepers = Keepers(self._lists, keep_nodes_for)
         self._buffers = Buffers(self._lists, self._clock, self._dra.read) if capacity_buffers else None
         self._gangs = Gangs(self._lists, self._dra.read)
@@ -204,7 +206,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         demand += tuple(pod for booking in bookings for pod in booking.pods)
         return ClusterFacts(
             nodes=tuple(loaded),
-            pods=demand,
+            pods=self._sightings.note(demand, pods, self._clock.now()),
             dra_resources=served.classes.serving if served.classes is not None else None,
             buffers=self._buffers.read(pods) if self._buffers else (),
             candidates=candidates,

@@ -242,7 +242,9 @@ class PodClaims:
         if seen.node:
             return self._holding(seen, pod) if pod is not None else None
         if seen.uid in self._reserved and not seen.resource_claims:  # bound in a moment, for a resource that DRA serves
-            return replace(pod, phase=PodPhase.OTHER) if pod is not None else None
+            return replace(pod, phase=PodPhase.RESERVED if seen.nominated else PodPhase.OTHER) if pod else None
+        if seen.nominated and seen.resource_claims and self._has_devices(seen):
+            return self._holding(seen, pod or seen.without_gpus)
         if not seen.resource_claims and not self._by_class(seen):
             return pod
         return self._asking(seen, pod or seen.without_gpus)
@@ -256,6 +258,11 @@ class PodClaims:
             elif self._classes is None or resource in self._classes.serving:
                 found[resource] = self._classes.serving[resource] if self._classes is not None else None, count
         return found
+
+    def _has_devices(self, seen: SeenPod) -> bool:
+        """True when every claim of *seen* has its devices: it starts where these are."""
+        claims = [(self._claims or {}).get(f"{seen.namespace}/{name}") for name, _ in seen.resource_claims.values()]
+        return all(claim is not None and claim.given is not None for claim in claims)
 
     def _holding(self, seen: SeenPod, pod: Pod) -> Pod | None:
         """Return a bound *pod* with the devices of its claims as resources: those of a claim that pods share count

@@ -18,12 +18,24 @@ from receiver.adapters.kubernetes.dra import Dra
 from receiver.adapters.kubernetes.nodes import node_from, taint_from
 from receiver.adapters.kubernetes.pods import SPEAKING, DrainFate, SeenPod
 from receiver.adapters.kubernetes.reflector import Lists
+from receiver.adapters.kubernetes.sightings import Sightings
 from receiver.core.model.pods import PROTECTED, SYSTEM_NAMESPACE, WHY, KeepRule, Pod, keeps_for
 from receiver.core.model.policy import Taint
 from receiver.core.scaling.bounds import window_may_evict
 from receiver.core.scaling.demand import CORDON, meets, tolerates
+from receiver.core.scaling.nominations import believed
 from receiver.core.scaling.packing import SOFT_TAINTS, consents
-from receiver.ports import CORDON_ANNOTATION, DRAINING, STOP_ANNOTATION, ClusterNode, Did, Receipt, TryLater, WontWork
+from receiver.ports import (
+    CORDON_ANNOTATION,
+    DRAINING,
+    STOP_ANNOTATION,
+    Clock,
+    ClusterNode,
+    Did,
+    Receipt,
+    TryLater,
+    WontWork,
+)
 
 
 class NodeMarks(ClusterPart):
@@ -225,7 +237,9 @@ def _returned(pod: SeenPod, cordoned_at: datetime | None) -> bool:
 class Drain(NodeMarks):
     """The part of `KubernetesCluster` that empties nodes by evictions."""
 
+    _clock: Clock
     _keepers: Keepers
+    _sightings: Sightings
     _dra: Dra
 
     def drain(
@@ -276,15 +290,23 @@ class Drain(NodeMarks):
         return held
 
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
-        return tuple(pod.pod for pod in self._pods_on(node) if pod.pod is not None)
+        now = self._clock.now()
+        pods = [(pod, pod.pod) for pod in self._pods_on(node)]
+        # The scheduler writes the node of a pod some minutes before it binds it, where a volume must be attached.
+        nominated = self._pods_at("status.nominatedNodeName", node)
+        pods += [(pod, pod.pod or pod.without_gpus) for pod in nominated if pod.nominated == node and pod.wants_devices]
+        dated = [self._sightings.dated(pod, seen, now) for seen, pod in pods if pod is not None]
+        return tuple(pod for pod in dated if believed(pod, {node}, now).node == node)
 
     def _pods_on(self, node: str) -> list[SeenPod]:
-        if not node:
-            raise WontWork("a node without a name cannot be asked about", code="bad_name")
-        raws = self._wire.every("pods", api.PODS, field_selector=f"spec.nodeName={node}")
-        pods = [pod for pod in map(SeenPod, raws) if pod.node == node]
+        pods = [pod for pod in self._pods_at("spec.nodeName", node) if pod.node == node]
         self._dra.mark(pods)
         return pods
+
+    def _pods_at(self, field: str, node: str) -> list[SeenPod]:
+        if not node:
+            raise WontWork("a node without a name cannot be asked about", code="bad_name")
+        return [*map(SeenPod, self._wire.every("pods", api.PODS, field_selector=f"{field}={node}"))]
 
     def _evict(self, pod: SeenPod, **options: str) -> bool:
         """Evict exactly this pod, not a namesake that came after it; False when it is gone."""

@@ -154,7 +154,7 @@ def _will_come(pods: Sequence[SeenPod], now: datetime) -> bool:
     leaving, and the last one has not had its node for too long."""
     placed = [moment(condition(p.status, "PodScheduled").get("lastTransitionTime")) for p in pods if p.node]
     late = any(at is not None and now - at >= COME_WITHIN for at in placed)
-    demand = (PodPhase.WAITING, PodPhase.STARTING, PodPhase.RUNNING)
+    demand = (PodPhase.WAITING, PodPhase.RESERVED, PodPhase.STARTING, PodPhase.RUNNING)
     return not late and not any(p.leaving for p in pods) and any(p.wants_devices and p.phase in demand for p in pods)
 
 

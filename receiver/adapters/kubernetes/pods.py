@@ -186,22 +186,27 @@ class SeenPod:
 
     @property
     def phase(self) -> PodPhase:
-        """Where a living pod stands. A pod that the scheduler has nominated for a node will get it as soon as others
-        have left: it waits, but a new node is not what it waits for."""
+        """Where a living pod stands. A pod that is nominated for a node will get it as soon as its volumes are attached
+        or others have left: it waits, but a new node is not what it waits for."""
         if self.node:
             return PodPhase.STARTING if self.status.get("phase") == "Pending" else PodPhase.RUNNING
         if gates := entries(self.spec, "schedulingGates"):
             return PodPhase.DEFERRED if {text(g, "name") for g in gates} == {ports.MAY_WAIT} else PodPhase.OTHER
-        if self.status.get("nominatedNodeName"):
-            return PodPhase.OTHER
+        if self.nominated:
+            return PodPhase.RESERVED
         return PodPhase.WAITING if self._refusal.get("reason") == "Unschedulable" else PodPhase.OTHER
+
+    @property
+    def nominated(self) -> str:
+        """The node that a pod without gates is nominated for and not bound to yet; it must not be leaving."""
+        waits = not (self.node or self.leaving or self.terminated or self.spec.get("schedulingGates"))
+        return text(self.status, "nominatedNodeName") if waits else ""
 
     @cached_property
     def untried(self) -> bool:
         """True for a pod that Volcano holds back for the sake of its gang, not because it would fit nowhere itself.
         Of a gang that does not fit, Volcano calls only the pods at which it gave up unschedulable."""
-        nominated = self.status.get("nominatedNodeName")
-        return self.phase is PodPhase.OTHER and not nominated and self._refusal.get("reason") in UNTRIED
+        return self.phase is PodPhase.OTHER and self._refusal.get("reason") in UNTRIED
 
     @cached_property
     def unjudged(self) -> bool:
@@ -233,7 +238,7 @@ class SeenPod:
         if not found and self._kai:
             found = sharing.of_annotations(self.annotations)
         if not self.node:
-            return found
+            return found or (devices if self.nominated else {})
         claims = 0 if self._watches_only else len(entries(self.spec, "resourceClaims"))
         return {**(found or devices), **({CLAIMS: claims} if claims else {})}
 
@@ -431,7 +436,7 @@ class SeenPod:
             requests=requests,
             phase=self.phase,
             created_at=created_at,
-            node=spec.get("nodeName") or None,
+            node=spec.get("nodeName") or self.nominated or None,
             node_selector=words(spec, "nodeSelector"),
             affinity=required_nodes(spec),
             preferred=preferred_nodes(spec),

@@ -45,9 +45,9 @@ WITHOUT_GROUPS = "gangs of them count as complete with the pods that exist"
 class Roll:
     """The living pods of each gang; *gpu_pods* are the keys (``namespace/name``) of those that ask for GPUs. A
     group's minimum counts all of its pods, finished ones and those without GPUs too, while a node is looked for only
-    for GPU pods that wait. So a minimum is reduced by the pods that need none: those that have succeeded, those
-    without GPUs, and those that the scheduler has nominated for a node. *sizes* are those that objects tell (0: these
-    pods are no gang), see `gangs.Declared`."""
+    for GPU pods that wait. So a minimum is reduced by the pods that need none: those that have succeeded, and those
+    without GPUs. One that is nominated for a node counts as bound. *sizes* are those that objects tell (0: these pods
+    are no gang), see `gangs.Declared`."""
 
     def __init__(self, pods: Iterable[SeenPod], gpu_pods: frozenset[str], sizes: Mapping[str, int | None]) -> None:
         self.gangs: dict[str, Gang] = {}
@@ -65,7 +65,7 @@ class Roll:
                 self.gangs[gang.key] = gang
             self._controllers.setdefault(gang.key, set()).add(_controller(pod))
             self._living[gang.key] += 1
-            if pod.key not in gpu_pods or (pod.status.get("nominatedNodeName") and not pod.node):
+            if pod.key not in gpu_pods:
                 self._settled[gang.key] += 1
 
     def short_of_size(self) -> frozenset[str]:

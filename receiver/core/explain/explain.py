@@ -19,6 +19,7 @@ from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, MOST_NAMED, new_node, refusal, take, workloads
 from receiver.core.scaling.guardrails import cooled_down
 from receiver.core.scaling.market import LabelIndex
+from receiver.core.scaling.nominations import in_words
 from receiver.core.scaling.patience import PatientWork, deferred, waits_for
 from receiver.core.scaling.rooms import Kind, shape
 from receiver.core.scaling.terminations import leaving_soon
@@ -322,7 +323,7 @@ def fates(
         elif key in settled:  # a gang may have room in usable nodes alone, and in several pools
             begun = _coming(workload, settled[key])
             fate = _last_to_start(begun) if begun else settled[key][0].free(None)
-        yield workload, _with_claims(workload, fate)
+        yield workload, _with_nomination(workload, _with_claims(workload, fate))
 
 
 def _coming(work: Workload, settled: Sequence[Place]) -> Sequence[Fate]:
@@ -351,6 +352,12 @@ def _may_wait(work: PatientWork | None, now: datetime, observing: bool) -> Fate:
 def _with_claims(workload: Workload, fate: Fate) -> Fate:
     pod = next((pod for pod in workload.pods if pod.claims), None)
     return fate if pod is None else replace(fate, detail=f"it claims {claimed(pod)}; {fate.detail}")
+
+
+def _with_nomination(workload: Workload, fate: Fate) -> Fate:
+    lapsed = (in_words(pod.nomination) for pod in workload.pods if pod.nomination is not None)
+    said = next(filter(None, lapsed), "")
+    return replace(fate, detail=f"it {said}; {fate.detail}") if said else fate
 
 
 def by_claim(pod: Pod) -> str:

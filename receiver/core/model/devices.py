@@ -332,6 +332,13 @@ def put_claims(free: dict[str, int], name: str) -> bool:
     return most <= MOST_OF_A_POD and _Search(free).serve(requests)
 
 
+def put_all_claims(free: dict[str, int], requests: Iterable[str]) -> None:
+    """Take devices for each claim among *requests* out of *free*, as far as they are there."""
+    for name in requests:
+        if is_claim(name):
+            put_claims(free, name)
+
+
 def why_no_devices(requests: Mapping[str, int], node: Mapping[str, int]) -> str | None:
     """Return why a node that offers *node* does not hold *requests*; None when it does."""
     for resource, count in requests.items():

@@ -10,6 +10,7 @@ from operator import itemgetter
 
 from receiver.core.model.actions import Action
 from receiver.core.model.charges import Comparison
+from receiver.core.model.devices import put_all_claims
 from receiver.core.model.overrides import Override, Question
 from receiver.core.model.pods import Booking, Buffer, Candidate, Pod, less
 from receiver.core.model.policy import BudgetChange, Taint
@@ -198,7 +199,7 @@ class Node:
 
     @property
     def free(self) -> Mapping[str, int]:
-        """Allocatable GPU and compute resources that no bound pod has asked for, and devices that no claim holds."""
+        """Allocatable GPU and compute resources that no pod here has asked for, and devices that no claim holds."""
         used = dict(self.others)
         for pod in self.pods:
             for resource, count in pod.asks.items():
@@ -206,7 +207,13 @@ class Node:
         free = less({**self.allocatable, **self.compute}, used)
         if any(map(is_share, used)):
             put_bound(free, ((pod.requests, pod.devices) for pod in self.pods))
-        return {**free, **self.devices} if self.devices else free
+        if not self.devices:
+            return free
+        free |= self.devices
+        for pod in self.pods:
+            if pod.reserved:  # its claims have no devices yet
+                put_all_claims(free, pod.requests)
+        return free
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,8 +70,19 @@ class PodPhase(StrEnum):
     WAITING = "waiting"  # unschedulable: demand
     STARTING = "starting"  # bound to a node, not running yet (image pull, containers created)
     RUNNING = "running"
+    RESERVED = "reserved"  # nominated for a node that it will be bound to: it holds its room there and runs nothing
     DEFERRED = "deferred"  # held back by our scheduling gate until there is room that is paid for, or its time has come
     OTHER = "other"  # gated by others, or not yet tried by the scheduler: neither demand nor use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nomination:
+    """The *node* that a pod is nominated for, known *since* then. *lapsed* says what is wrong with the node, once the
+    pod is demand again."""
+
+    node: str
+    since: datetime
+    lapsed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +95,7 @@ class Pod:
     requests: Mapping[str, int]  # GPU resources, shares of GPUs; effective: containers, init containers, overhead
     phase: PodPhase
     created_at: datetime
-    node: str | None = None
+    node: str | None = None  # that it is bound to, or reserved on
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[tuple[Requirement, ...], ...] = ()  # required: alternatives, each a conjunction
     preferred: tuple[Preference, ...] = ()
@@ -99,6 +110,7 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     daemon: bool = False
     leaves_at: datetime | None = None  # by when it should be gone, once it is Terminating (`deletionTimestamp`)
+    nomination: Nomination | None = None
     evictable: bool = False  # the owner consents that it is moved (``safe-to-evict: "true"``)
     protected: bool = False  # the owner wishes that its node stays
     idle_shutdown: timedelta | None = None  # the owner consents to be scaled to zero after being idle that long
@@ -118,6 +130,11 @@ class Pod:
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def reserved(self) -> bool:
+        """True for a pod that holds room on a node and is not bound to it: it runs nothing and costs nothing."""
+        return self.phase is PodPhase.RESERVED
 
     @property
     def terminating(self) -> bool:

@@ -60,7 +60,7 @@ def _holders(seen: StepSight) -> dict[str, Holder]:
     found = {
         pod.uid: Holder(pod=pod, life=known[node.instance], gpus=gpus_of(pod.requests, node.labels))
         for node in seen.nodes if node.instance in known
-        for pod in node.pods if pod.uid
+        for pod in node.pods if pod.uid and not pod.reserved
     }  # fmt: skip
     listed = {node.name for node in seen.nodes}
     gone = {
@@ -70,7 +70,7 @@ def _holders(seen: StepSight) -> dict[str, Holder]:
     }
     for pod in seen.pods if gone else ():
         life = gone.get(pod.node or "")
-        if life is not None and pod.uid and pod.uid not in found:
+        if life is not None and pod.uid and not pod.reserved and pod.uid not in found:
             found[pod.uid] = Holder(pod=pod, life=life, gpus=gpus_of(pod.requests, {}))
     return found
 
@@ -100,7 +100,7 @@ def _present(seen: StepSight, ours: Container[str]) -> dict[Named, list[Pod]]:
     """The workloads that wait or whose pods are in *ours* (uids), with their pods; announced pods do not count."""
     found: dict[Named, list[Pod]] = {}
     for pod in seen.pods:
-        waits = pod.node is None and not pod.daemon
+        waits = (pod.node is None or pod.reserved) and not pod.daemon
         if pod.uid and (waits or pod.uid in ours):
             found.setdefault((workload_of(pod), life_of(pod)), []).append(pod)
     return found
@@ -131,7 +131,7 @@ def _changed_lives(before: Accounted, seen: StepSight, ours: Container[str], pol
         life = past or WorkloadLife(
             workload=named[0], life=named[1], namespace=oldest.namespace, created_at=oldest.created_at
         )
-        bound = [p.bound_at or p.running_since or seen.at for p in pods if p.node is not None]
+        bound = [p.bound_at or p.running_since or seen.at for p in pods if p.node is not None and not p.reserved]
         now = replace(
             life,
             owner=_owner_of(newest, policy.attribution),

@@ -413,7 +413,7 @@ def _team_shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
         for node in facts.pool(pool.id).living:
             gpus = max(gpus_of(node.allocatable, node.labels), gpus_of(pool.resources, node.labels))
             for pod in node.pods:
-                if team := team_of(pod, policy):
+                if not pod.reserved and (team := team_of(pod, policy)):
                     share = Decimal(gpus_of(pod.requests, node.labels)) / Decimal(gpus) * each
                     found[team] = found.get(team, NOTHING) + share
     return found

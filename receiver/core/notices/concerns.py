@@ -17,6 +17,7 @@ from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import configuration_notices, wording
 from receiver.core.notices.money_notices import REFUSES, effect_of
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Notice, Seen
+from receiver.core.notices.pod_concerns import lapsed_nominations
 from receiver.core.notices.pool_concerns import of_pool
 from receiver.core.scaling.assign import Misfit
 
@@ -47,6 +48,7 @@ def concerns(seen: Seen) -> Iterator[Concern]:
                 guide=f"runbooks/{signal.alertname}.md",
             )
     yield from _misfits(seen)
+    yield from lapsed_nominations(seen)
     for pool in seen.policy.pools:
         yield from of_pool(pool, seen)
 

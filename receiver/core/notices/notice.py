@@ -55,6 +55,8 @@ class Cause(StrEnum):
     NOT_DRAINED = "not_drained", "how-it-decides.md#what-drains-and-what-keeps-a-node"
     UNJOINED = "unjoined", f"{ODD}#nodes-that-belong-to-no-instance"
     SLOW_TO_START = "slow_to_start", f"{ODD}#a-pod-has-its-node-and-does-not-start"
+    STUCK_POD = "stuck_pod", f"{ODD}#a-pod-stays-terminating"
+    NOMINATION = "nomination", f"{ODD}#a-pod-is-nominated-to-a-node-that-it-cannot-get"
     SICK = "sick", "how-it-decides.md#sick-nodes"
     CORDONED = "cordoned", f"{ODD}#a-node-stays-closed"
     UNUSED = "unused", f"{ODD}#a-pod-waits-beside-a-usable-node"

@@ -16,9 +16,11 @@ from receiver.core.notices import wording
 from receiver.core.notices.action_notices import instead_of
 from receiver.core.notices.civo_concerns import drifted, odd_at_civo, undone, unreadable
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Seen, Severity
+from receiver.core.notices.pod_concerns import stuck_pods
 from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.rooms import foreign_taints
+from receiver.core.scaling.terminations import is_abandoned
 from receiver.core.scaling.waits import (
     LONGEST_PROVISIONING_BACKOFF,
     Direction,
@@ -55,6 +57,7 @@ def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
         found += _unclear_nodes(pool, state, seen)
         found += odd_at_civo(pool, state)
         found += _usable_nodes(pool, state, wanted, seen)
+        found += stuck_pods(pool, state, seen)
     return (replace(concern, pool=pool.id) for concern in found)
 
 
@@ -69,7 +72,8 @@ STAGES = {
 
 def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     """Nodes that did not become usable in time, or broke for as long: they cost money and run nothing."""
-    lost = [n.name for n in lost_nodes(pool, state, seen.now) if not n.busy]  # `_unclear_nodes` tells of a busy one
+    broken = lost_nodes(pool, state, seen.now)
+    lost = [n.name for n in broken if not n.busy or is_abandoned(n, seen.now)]  # `_unclear_nodes` tells of a busy one
     names = (*stuck_on_the_way(pool, state, seen.now), *lost)
     level = seen.level("provisioning_works", "dead_nodes", pool=pool.id)
     failed = state.trial
@@ -331,7 +335,9 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
                 seen.policy.unknown_after,
             )
         ]
-        if node.stage is Stage.BROKEN and node.busy:  # one that nothing runs on is removed, and told as such
+        if (
+            node.stage is Stage.BROKEN and node.busy and not is_abandoned(node, seen.now)
+        ):  # one that nothing runs on is removed, and told as such
             spells.append(
                 (
                     node.lost_at,

@@ -181,7 +181,7 @@ def in_use(before: Accounted, seen: StepSight, policy: Policy) -> tuple[InUse, .
     together: dict[tuple[str, str], list[Pod]] = {}
     for node in seen.nodes if passed else ():
         for pod in node.pods:
-            if pod.uid and pod.gpus:
+            if pod.uid and pod.gpus and not pod.reserved:
                 together.setdefault((workload_of(pod), life_of(pod)), []).append(pod)
     month, seconds = month_of(seen.at, policy.timezone).name, passed.total_seconds()
     found = []

@@ -166,7 +166,7 @@ def window_may_evict(pod: Pod) -> bool:
     kind = pod.owner.partition("/")[0]
     agreed = pod.evictable and bool(pod.owner) and not pod.owner.startswith(MIRROR_OWNER)
     started_again = kind in REPLACERS or agreed
-    left_alone = pod.protected or pod.daemon or pod.gang is not None or tolerates_cordon(pod)
+    left_alone = pod.reserved or pod.protected or pod.daemon or pod.gang is not None or tolerates_cordon(pod)
     return started_again and not left_alone
 
 

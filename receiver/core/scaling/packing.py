@@ -157,7 +157,14 @@ class _Place:
 def consents(pod: Pod) -> bool:
     """True when moving *pod* is agreed on and loses nothing: it is in no gang, its owner starts it again, and it cannot
     come back to the same node."""
-    agreed = pod.evictable and not pod.protected and not pod.daemon and pod.gang is None and bool(pod.owner)
+    agreed = (
+        pod.evictable
+        and not pod.reserved
+        and not pod.protected
+        and not pod.daemon
+        and pod.gang is None
+        and bool(pod.owner)
+    )
     return agreed and not tolerates_cordon(pod)
 
 

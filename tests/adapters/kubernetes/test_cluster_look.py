@@ -100,8 +100,10 @@ def test_the_gpu_pods_of_one_node_are_read_past_every_cache(httpserver: HTTPServ
     pods = a_list(starting, leaving, a_pod("web", gpus=0, node="gpu-1"), a_pod("elsewhere", node="gpu-2"))
     httpserver.expect_request(PODS).respond_with_json(pods)
     assert [p.name for p in cluster.gpu_pods_on("gpu-1")] == ["starting", "leaving"]
-    ((request, _),) = httpserver.log
-    assert request.args.to_dict() == {"fieldSelector": "spec.nodeName=gpu-1", "limit": "500"}
+    assert [request.args.to_dict() for request, _ in httpserver.log] == [
+        {"fieldSelector": "spec.nodeName=gpu-1", "limit": "500"},
+        {"fieldSelector": "status.nominatedNodeName=gpu-1", "limit": "500"},
+    ]
 
 
 def test_a_node_without_a_name_is_not_asked_about(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:

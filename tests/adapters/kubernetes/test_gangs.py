@@ -95,10 +95,10 @@ def test_pods_without_gpus_and_finished_ones_take_their_share_of_the_minimum(htt
     assert found["w-0"].gang_min == 4
 
 
-def test_a_pod_that_is_promised_a_node_needs_none(httpserver: HTTPServer) -> None:
+def test_a_pod_that_is_nominated_for_a_node_is_one_of_its_gang_that_has_one(httpserver: HTTPServer) -> None:
     promised = a_pod("promised", nominatedNodeName="gpu-1", **COSCHEDULING)
     found = seen(httpserver, promised, a_pod("w-1", **COSCHEDULING), served={COSCHEDULING_GROUPS: [a_group("big", 2)]})
-    assert found["w-1"].gang_min == 1
+    assert (found["w-1"].gang_min, found["promised"].node) == (2, "gpu-1")
 
 
 def test_a_group_without_a_minimum_lets_every_pod_start_alone(httpserver: HTTPServer) -> None:
@@ -195,7 +195,7 @@ def test_volcanos_other_words_for_the_pods_of_a_gang_that_does_not_fit_are_deman
 def test_a_pod_that_volcano_has_promised_a_node_is_no_demand(httpserver: HTTPServer) -> None:
     promised = a_pod("w-1", nominatedNodeName="gpu-1", **VOLCANO, **refused_as("Schedulable"))
     found = seen(httpserver, a_pod("w-0", **VOLCANO), promised, served={VOLCANO_GROUPS: [a_group("big", 2)]})
-    assert (found["w-1"].phase, found["w-0"].gang_min) == (PodPhase.OTHER, 1)
+    assert (found["w-1"].phase, found["w-0"].gang_min) == (PodPhase.RESERVED, 2)
 
 
 def test_a_gang_that_volcano_has_not_tried_at_all_is_no_demand(httpserver: HTTPServer) -> None:

@@ -74,11 +74,15 @@ def test_pods_that_the_scheduler_says_nothing_of_wait_with_the_rest_of_their_gan
 
 
 @pytest.mark.parametrize(
-    "held", [{"schedulingGates": [{"name": "theirs"}]}, {"nominatedNodeName": "gpu-1"}], ids=["gated", "nominated"]
+    "held, phase",
+    [({"schedulingGates": [{"name": "theirs"}]}, OTHER), ({"nominatedNodeName": "gpu-1"}, PodPhase.RESERVED)],
+    ids=["gated", "nominated"],
 )
-def test_a_gated_or_nominated_pod_of_a_gang_does_not_wait(httpserver: HTTPServer, held: dict[str, Any]) -> None:
+def test_a_gated_or_nominated_pod_of_a_gang_does_not_wait(
+    httpserver: HTTPServer, held: dict[str, Any], phase: PodPhase
+) -> None:
     pods = [in_pod_group("w-0"), in_pod_group("w-1", **SILENT, **held)]
-    assert seen(httpserver, *pods, served={V1BETA1: [a_pod_group(gang_of(2))]})["w-1"].phase is OTHER
+    assert seen(httpserver, *pods, served={V1BETA1: [a_pod_group(gang_of(2))]})["w-1"].phase is phase
 
 
 def test_an_incomplete_gang_that_the_scheduler_holds_back_is_no_demand(httpserver: HTTPServer) -> None:

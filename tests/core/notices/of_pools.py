@@ -19,7 +19,7 @@ from receiver.core.model.model import (
     Stage,
     never_asked,
 )
-from receiver.core.model.pods import PodPhase
+from receiver.core.model.pods import Nomination, PodPhase
 from receiver.core.model.policy import Limits, Policy, Repair
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.action_notices import removals_stop
@@ -122,6 +122,18 @@ def _stuck(**state: Any) -> Notice:
 def _starting() -> Notice:
     (pod,) = jobs(0, phase=PodPhase.STARTING, node="l40s-1", created_at=NOW - 21 * MINUTE)
     return _warned(known(pool_of(busy(pods=(pod,), usable_since=NOW - 60 * MINUTE))))
+
+
+def _stuck_pod(**node: Any) -> Notice:
+    (pod,) = jobs(0, phase=PodPhase.RUNNING, node="l40s-1", leaves_at=NOW - 10 * MINUTE)
+    return _warned(known(pool_of(busy(pods=(pod,), was_usable=True, **node))))
+
+
+def _nominated() -> Notice:
+    lapsed = Nomination(node="l40s-7", since=NOW - 3 * MINUTE, lapsed="does not exist")
+    (pod,) = jobs(0, created_at=NOW - 3 * MINUTE, nomination=lapsed)
+    coming = a_node("l40s-2", stage=Stage.BOOTING, created_at=NOW - MINUTE, idle_since=None, allocatable={})
+    return _warned(known(pool_of(busy(), coming), waiting=(pod,)))
 
 
 def _beside() -> Notice:
@@ -234,6 +246,9 @@ CASES: Mapping[str, Callable[[], Notice]] = {
         )
     ),
     "slow_to_start": _starting,
+    "stuck_pod": _stuck_pod,
+    "stuck_pod_on_a_lost_node": lambda: _stuck_pod(stage=Stage.BROKEN, ready=False, lost_at=NOW - 15 * MINUTE),
+    "nomination": _nominated,
     "waits_beside_a_usable_node": _beside,
     "drift_up": lambda: _drift(1, 3),
     "drift_down": lambda: _drift(3, 1),

@@ -242,7 +242,7 @@ def test_a_pod_that_has_its_node_and_does_not_start_is_told() -> None:
         pytest.param({"created_at": ago(19.9)}, id="it was created a moment ago"),
         pytest.param({"usable_since": ago(19.9)}, id="its node became usable a moment ago"),
         pytest.param({"daemon": True}, id="it belongs to a DaemonSet"),
-        pytest.param({"terminating": True}, id="it is being deleted"),
+        pytest.param({"leaves_at": NOW}, id="it is being deleted"),
     ],
 )
 def test_a_pod_that_starts_is_no_news_when(changes: dict[str, Any]) -> None:
