@@ -266,7 +266,8 @@ class ClusterNode:
     *compute* is its allocatable CPU, memory, storage and pod slots (`core.model.pods`), and the memory of its GPUs;
     *others* is what bound pods without GPUs request of that, *daemons* what DaemonSets' and mirror pods request. *dra*
     is True where ResourceSlices show GPUs on it, which *allocatable* never does. *devices* are those of its complete
-    pools of ResourceSlices, of any driver (None: it has none), *taken* those of them that claims hold.
+    pools of ResourceSlices, of any driver (None: it has none), *taken* those of them that claims hold,
+    each with when the pods that use it, all of them Terminating, will have left it (None: not known).
     """
 
     name: str
@@ -284,7 +285,7 @@ class ClusterNode:
     daemons: Mapping[str, int] = field(default_factory=dict)
     dra: bool = False
     devices: NodeDevices | None = None
-    taken: frozenset[DeviceId] = frozenset()
+    taken: Mapping[DeviceId, datetime | None] = field(default_factory=dict)
     kept_by: tuple[str, ...] = ()  # pods without a GPU that draining it would lose, each with its reason
     created_at: datetime | None = None
     conditions: Mapping[str, str] = field(default_factory=dict)  # ``True``, ``False`` or ``Unknown`` by type

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.core.model.actions import ActionKind, VictimStage
-from receiver.core.model.devices import GPU_DRIVER, NodeDevices, Question, from_text, untainted
+from receiver.core.model.devices import GPU_DRIVER, DeviceId, NodeDevices, Question, from_text, untainted
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import (
     DELETING_AT_CIVO,
@@ -31,6 +31,7 @@ from receiver.core.model.usage import Use, judge
 from receiver.core.scaling.demand import offer_of, room_beside_gpus
 from receiver.core.scaling.nominations import without_misplaced
 from receiver.core.scaling.repair import falling_sick
+from receiver.core.scaling.terminations import comes_soon, node_takes
 from receiver.core.scaling.waits import SHORT_LOSS, expected_count
 from receiver.ports import (
     CORDON_ANNOTATION,
@@ -92,7 +93,7 @@ def pool_state(
     deleted = {v.instance for v in victims if v.stage is VictimStage.DELETED}  # whatever Civo's list still says
     nodes = []
     for instance in found.instances if found else ():
-        node = _node(instance, pool, said, lives.get(instance.id), policy)
+        node = _node(instance, pool, said, lives.get(instance.id), policy, node_takes(past.ready_in))
         nodes.append(replace(node, stage=Stage.DELETING) if instance.id in deleted else node)
     offer = offer_of(pool, nodes, past.offer, now, policy.startup_taints)
     usable = [n for n in nodes if n.stage is Stage.USABLE and n.instance in said.nodes]
@@ -179,7 +180,10 @@ def served_by(said: Answers) -> Mapping[str, Question] | None:
     return said.cluster.dra_resources if said.cluster is not None else None
 
 
-def _node(instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, policy: Policy) -> Node:
+def _node(
+    instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, policy: Policy, takes: timedelta
+) -> Node:
+    """Return the node of *instance*; a new one *takes* so long."""
     found, startup_taints = said.nodes.get(instance.id), policy.startup_taints
     life = life or _new_life(instance, pool, said.at)
     worked = life.usable_at is not None
@@ -200,7 +204,9 @@ def _node(instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, 
     cordoned_for, closed_for = node.annotations.get(CORDON_ANNOTATION), node.annotations.get(STOP_ANNOTATION)
     ours = CordonedBy.US if cordoned_for or closed_for is not None else CordonedBy.SOMEONE
     pods = tuple(said.pods.get(node.name, ()))
-    allocatable, devices = _room(node, pool, said, pods)
+    allocatable, devices = _room(node, pool, said, pods, node.taken)
+    staying = {device: at for device, at in node.taken.items() if at is None or not comes_soon(at, takes, said.at)}
+    returned = _room(node, pool, said, pods, staying)[1] if len(staying) < len(node.taken) else {}
     return Node(
         name=node.name,
         instance=instance.id,
@@ -238,6 +244,7 @@ def _node(instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, 
         activity=said.telemetry.nodes.get(node.name) if said.telemetry and found else None,
         compute=node.compute,
         devices=devices,
+        devices_returned=returned,
         others=node.others,
         daemons=node.daemons,
     )
@@ -250,9 +257,10 @@ def _may_pass(taint: Taint, node: ClusterNode, now: datetime) -> bool:
 
 
 def _room(
-    node: ClusterNode, pool: Pool, said: Answers, pods: Sequence[Pod]
+    node: ClusterNode, pool: Pool, said: Answers, pods: Sequence[Pod], taken: Collection[DeviceId]
 ) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    """Return the GPU resources of *node*, on which *pods* are, and its devices that only claims can take."""
+    """Return the GPU resources of *node*, on which *pods* are, and its devices that only claims can take, while claims
+    hold those *taken*."""
     allocatable, dra = dict(node.allocatable), served_by_dra(node, pool)
     if dra:
         # The status never shows what a DRA driver serves: as configured, for what a DeviceClass answers to.
@@ -260,7 +268,7 @@ def _room(
         allocatable = {r: max(0, n - lost) for r, n in pool.resources.items() if served is None or r in served}
     if node.devices is None:
         return allocatable, {}
-    free, held = said.join.free(node.devices, node.taken), _held(pods)
+    free, held = said.join.free(node.devices, frozenset(taken)), _held(pods)
     allocatable |= {r: free[r] + held[r] for r in allocatable if dra and r in free}
     return allocatable, {name: count for name, count in free.items() if name not in (served_by(said) or ())}
 

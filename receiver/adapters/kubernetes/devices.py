@@ -7,9 +7,11 @@ those of a request without ``exactly``.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import Json, entries, key_of, section, text
 from receiver.adapters.kubernetes.nodes import MOST_BYTES, bounded, taint_from
 from receiver.core.model.devices import (
@@ -177,13 +179,15 @@ def resource_of(device: Device) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenClaim:
     """A ResourceClaim: its *spec*, or the devices that it was given (None: none yet), those of admin access left out.
-    *pods* are the uids of the pods that may use them. *shared*: it was made for all pods of a PodGroup."""
+    *pods* are the uids of the pods that may use them. *shared*: it was made for all pods of a PodGroup. *deleted_at* is
+    when its deletion was requested: its pod, which it was made for, is gone."""
 
     key: str
     spec: Json
     shared: bool = False
     given: tuple[DeviceId, ...] | None = None
     pods: frozenset[str] = frozenset()
+    deleted_at: datetime | None = None
 
 
 def claim_from(raw: Json) -> SeenClaim:
@@ -200,6 +204,7 @@ def claim_from(raw: Json) -> SeenClaim:
         shared=any(owner.get("kind") == "PodGroup" for owner in entries(section(raw, "metadata"), "ownerReferences")),
         given=given if allocated else None,
         pods=frozenset(text(user, "uid") for user in users),
+        deleted_at=moment(section(raw, "metadata").get("deletionTimestamp")),
     )
 
 

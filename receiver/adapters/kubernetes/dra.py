@@ -68,7 +68,7 @@ class DraServed:
         """The names of the nodes with devices of the GPU driver."""
         return gpu_nodes(self.devices)
 
-    def on(self, node: ClusterNode, taken: Mapping[str, frozenset[DeviceId]] | None) -> ClusterNode:
+    def on(self, node: ClusterNode, taken: Mapping[str, Mapping[DeviceId, datetime | None]] | None) -> ClusterNode:
         """Return *node* with its devices, and those *taken* by claims (None: not known, so none counts as free)."""
         found = self.devices.get(node.name)
         if found is None:
@@ -79,7 +79,7 @@ class DraServed:
             gpu_devices=len(found.gpus),
             sick_devices=tuple(f"{gpu.name} ({key})" for gpu in found.gpus if (key := _fault(gpu))),
             devices=found if taken is not None else None,
-            taken=(taken or {}).get(node.name, frozenset()),
+            taken=(taken or {}).get(node.name, {}),
         )
 
 
@@ -207,6 +207,7 @@ class PodClaims:
     ) -> None:
         self._classes, self._claims, self._read_templates = served.classes, claims, read_templates
         self._devices = served.by_id
+        self._leaves_at = {pod.uid: pod.leaves_at for pod in pods if not pod.terminated} if claims else {}
         self._bound = frozenset(pod.uid for pod in pods if pod.node and not pod.terminated)
         self._reserved = frozenset(uid for c in (claims or {}).values() if c.given is not None for uid in c.pods)
         users = sorted((p for p in pods if p.node and not p.terminated and p.resource_claims), key=lambda p: p.key)
@@ -219,16 +220,25 @@ class PodClaims:
     def _templates(self) -> Mapping[str, Any] | None:
         return self._read_templates()
 
-    def taken(self) -> dict[str, frozenset[DeviceId]] | None:
-        """Return the devices of each node that claims hold; None where the claims are not known."""
+    def taken(self) -> dict[str, dict[DeviceId, datetime | None]] | None:
+        """Return the devices of each node that claims hold, as in `ClusterNode.taken`; None where the claims are not
+        known."""
         if self._claims is None:
             return None
-        found: defaultdict[str, set[DeviceId]] = defaultdict(set)
+        found: defaultdict[str, dict[DeviceId, datetime | None]] = defaultdict(dict)
         for claim in self._claims.values():
+            at = self._returned_at(claim) if claim.given else None
             for device in claim.given or ():
                 if device in self._devices:
-                    found[self._devices[device][0]].add(device)
-        return {node: frozenset(devices) for node, devices in found.items()}
+                    found[self._devices[device][0]][device] = at
+        return dict(found)
+
+    def _returned_at(self, claim: SeenClaim) -> datetime | None:
+        """When the last of the pods that use *claim* will have left; None while one of them is not leaving."""
+        users = [self._leaves_at[uid] for uid in claim.pods if uid in self._leaves_at]
+        if not users:  # its pods are gone, and the claim that was made for one goes after it
+            return claim.deleted_at
+        return None if None in users else max(at for at in users if at is not None)
 
     def without_pod(self) -> Iterable[tuple[str, str]]:
         """Yield each claim that has devices for pods of which none is bound yet, and the node."""

@@ -151,6 +151,7 @@ class Node:
     activity: Activity | None = None  # what DCGM reports of its GPUs
     compute: Mapping[str, int] = field(default_factory=dict)  # allocatable compute resources (`core.model.pods`)
     devices: Mapping[str, int] = field(default_factory=dict)  # free devices of DRA and their counters, by kind
+    devices_returned: Mapping[str, int] = field(default_factory=dict)  # the same once its pods have left that soon do
     others: Mapping[str, int] = field(default_factory=dict)  # what pods without GPUs request of that
     daemons: Mapping[str, int] = field(default_factory=dict)  # what DaemonSets' pods request of that
 

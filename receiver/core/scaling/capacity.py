@@ -326,6 +326,8 @@ def _room_on(node: Node, pool: Pool, state: PoolState, now: datetime) -> Bin:
     staying = tuple(p for p in node.pods if p.namespace not in IGNORED_NAMESPACES and p not in leaving)
     free = (node if len(staying) == len(node.pods) else replace(node, pods=staying)).free
     at = max((pod.leaves_at for pod in leaving if pod.leaves_at is not None), default=None)
+    if node.devices_returned and node.cordoned_by is None:  # the claim of a pod may be released after the pod has gone
+        free, at = replace(node, pods=staying, devices=node.devices_returned).free, at or now
     site = site_of(node, pool, state.offer, now) if node.labels or node.taints else None
     return Bin(pool=pool.id, instance=node.instance, free=dict(free), usable=at is None, vacant_at=at, site=site)
 

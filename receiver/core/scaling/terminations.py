@@ -18,9 +18,14 @@ NODE_TAKES = timedelta(minutes=4)  # where no node of the pool was watched; most
 LEAST = timedelta(seconds=150)  # build, boot, driver and image of the fastest node
 
 
-def node_takes(state: PoolState) -> timedelta:
-    """How long a new node of the pool takes until work can start on it: the usual time, or a cautious guess."""
-    return max(LEAST, NODE_TAKES if state.ready_in is None else state.ready_in)
+def node_takes(ready_in: timedelta | None) -> timedelta:
+    """How long a new node of a pool takes until work can start on it: the usual time, or a cautious guess."""
+    return max(LEAST, NODE_TAKES if ready_in is None else ready_in)
+
+
+def comes_soon(at: datetime, takes: timedelta, now: datetime) -> bool:
+    """True for room that is free *at* then: before a node that *takes* so long is there, and not overdue."""
+    return at - now < takes and now <= at + STUCK_AFTER
 
 
 def is_stuck(pod: Pod, now: datetime) -> bool:
@@ -31,9 +36,7 @@ def is_stuck(pod: Pod, now: datetime) -> bool:
 def leaves_soon(pod: Pod, takes: timedelta, now: datetime) -> bool:
     """True for a pod that will be gone before a node that *takes* so long is there. A DaemonSet's pod leaves its room
     to its successor alone."""
-    if pod.leaves_at is None or pod.daemon:
-        return False
-    return pod.leaves_at - now < takes and not is_stuck(pod, now)
+    return pod.leaves_at is not None and not pod.daemon and comes_soon(pod.leaves_at, takes, now)
 
 
 def leaving_soon(node: Node, state: PoolState, now: datetime) -> tuple[Pod, ...]:
@@ -44,7 +47,7 @@ def leaving_soon(node: Node, state: PoolState, now: datetime) -> tuple[Pod, ...]
     leaving = [pod for pod in node.pods if pod.leaves_at is not None]
     if not leaving:  # as on almost every node
         return ()
-    takes = node_takes(state)
+    takes = node_takes(state.ready_in)
     return tuple(pod for pod in leaving if leaves_soon(pod, takes, now))
 
 

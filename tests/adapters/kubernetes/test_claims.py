@@ -114,7 +114,7 @@ class Served:
         found = (claims.of(pod, pod.pod) if claims is not None else pod.pod for pod in pods)
         return {pod.name: pod for pod in found if pod is not None}
 
-    def taken(self, *pods: SeenPod) -> Mapping[str, frozenset[tuple[str, str, str]]]:
+    def taken(self, *pods: SeenPod) -> Mapping[str, Mapping[tuple[str, str, str], datetime | None]]:
         claims = self.dra.claims(self.dra.served(), pods)
         assert claims is not None
         return claims.taken() or {}
@@ -301,12 +301,50 @@ def test_a_claim_that_was_made_for_a_pod_group_is_shared_by_its_pods() -> None:
 def test_what_was_read_last_counts_while_a_list_fails_or_is_refused() -> None:
     lists = Served(resourceclaims=[a_claim("c", None, "gpu-0")])
     before = lists.taken()
-    assert before == {"n1": {(DRIVER, "n1", "gpu-0")}}
+    assert before == {"n1": {(DRIVER, "n1", "gpu-0"): None}}
     lists.lists["resourceclaims"] = TryLater("500")
     assert lists.taken() == before
     for answer in (TryLater("500"), None):
         lists.lists["resourceslices"] = answer
         assert lists.dra.served().nodes == {"n1"}
+
+
+DELETED = "2026-11-20T12:05:00Z"
+
+
+def leaving(pod: SeenPod, at: str = DELETED) -> SeenPod:
+    pod.metadata["deletionTimestamp"] = at
+    return pod
+
+
+def test_devices_come_back_when_the_last_pod_of_their_claim_has_left() -> None:
+    lists = Served(resourceclaims=[a_claim("c", None, "gpu-0", pods=("p", "q"))])
+    device = (DRIVER, "n1", "gpu-0")
+    first, last = (leaving(a_pod(n, node="n1", a="c"), at) for n, at in (("p", DELETED), ("q", "2026-11-20T12:06:00Z")))
+    assert lists.taken(first, last) == {"n1": {device: START.replace(minute=6)}}
+    assert lists.taken(first, a_pod("q", node="n1", a="c")) == {"n1": {device: None}}
+
+
+def test_a_claim_that_outlives_its_pod_gives_its_devices_back_when_it_is_deleted() -> None:
+    claim = a_claim("c", None, "gpu-0", pods=("gone",))
+    assert Served(resourceclaims=[claim]).taken(a_pod()) == {"n1": {(DRIVER, "n1", "gpu-0"): None}}
+    claim["metadata"]["deletionTimestamp"] = DELETED
+    assert Served(resourceclaims=[claim]).taken(a_pod()) == {"n1": {(DRIVER, "n1", "gpu-0"): START.replace(minute=5)}}
+
+
+def test_a_nominated_pod_holds_the_devices_that_its_claims_were_given() -> None:
+    lists = Served(resourceclaims=[a_claim("c", None, "gpu-0", pods=("p",))])
+    pod = a_pod(a="c")
+    pod.status = {**pod.status, "nominatedNodeName": "n1"}
+    found = lists.see(pod)["p"]
+    assert (found.phase, found.node, found.requests, found.not_bought) == (PodPhase.RESERVED, "n1", {GPU: 1}, "")
+
+
+def test_a_nominated_pod_asks_for_the_devices_that_its_claims_were_not_given_yet() -> None:
+    pod = a_pod(a="c")
+    pod.status = {**pod.status, "nominatedNodeName": "n1"}
+    found = Served(resourceclaims=[a_claim("c")]).see(pod)["p"]
+    assert (found.phase, found.node, len(found.claimed)) == (PodPhase.RESERVED, "n1", 1)
 
 
 def test_a_rule_taints_the_devices_that_it_selects() -> None:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -23,10 +24,12 @@ from receiver.core.model.devices import (
     put_claims,
     why_no_devices,
 )
+from receiver.core.model.model import CordonedBy, Node
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Taint
 from receiver.ports import ClusterFacts
 from receiver.step.devices import DeviceJoin
-from tests.core.builders import a_pod
+from tests.core.builders import a_node, a_pod, a_policy, a_pool, a_state, facts, run
 
 GPU_DRIVER = "gpu.nvidia.com"
 TYPE, MODEL, ROOT = f"{GPU_DRIVER}/type", f"{GPU_DRIVER}/model", "resource.kubernetes.io/pcieRoot"
@@ -336,3 +339,28 @@ def test_the_search_finds_what_trying_everything_finds() -> None:
         assert (free == before) is not expected
         assert all(n >= 0 for n in free.values())
     assert 200 < found < 1_300
+
+
+def claiming_node(*pods: Pod, returned: Mapping[str, int] | None = None, taken: int = 0) -> tuple[Node, str]:
+    """A node of four devices, of which claims hold *taken*, with *pods*; and what a claim of two asks for."""
+    claim = a_claim(want(2))
+    held = frozenset((GPU_DRIVER, "n1", f"gpu-{n}") for n in range(taken))
+    node = a_node(pods=pods, allocatable={}, devices=room(four(), claim, taken=held), devices_returned=returned or {})
+    return node, claim_name([claim])
+
+
+def test_a_claim_without_devices_takes_them_from_the_node_that_its_pod_reserves() -> None:
+    _, name = claiming_node()
+    reserved = a_pod("next", requests={name: 2}, phase=PodPhase.RESERVED, node="n1")
+    one, two = (claiming_node(*[replace(reserved, name=str(n)) for n in range(count)])[0] for count in (1, 2))
+    assert put_claims(dict(one.free), name)
+    assert not put_claims(dict(two.free), name)
+
+
+@pytest.mark.parametrize(("cordoned", "new"), [(None, 0), (CordonedBy.US, 1)], ids=["open", "being emptied"])
+def test_devices_that_come_back_soon_are_room_for_what_claims_them(cordoned: CordonedBy | None, new: int) -> None:
+    full, name = claiming_node(taken=4)
+    node = replace(full, devices_returned=claiming_node()[0].devices, cordoned_by=cordoned)
+    found = facts(a_state(node, devices=claiming_node()[0].devices), waiting=[a_pod(requests={name: 2})])
+    assignment, _ = run(found, a_policy(a_pool(resources={})))
+    assert assignment.pools["l40s-id"].new_nodes == new

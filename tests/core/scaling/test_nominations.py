@@ -88,11 +88,6 @@ def test_a_pod_that_is_not_bound_is_never_evicted(may: Any) -> None:
     assert not may(pod)
 
 
-def test_a_claim_without_devices_takes_them_from_its_reserved_node() -> None:
-    node = taken(nominated(requests={"gpu-claim": 1}), devices={"some-kind": 1})
-    assert node.free["some-kind"] == 1  # what is no claim takes no device
-
-
 # --- when it lapses ---------------------------------------------------------------------------------------
 
 
