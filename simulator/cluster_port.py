@@ -85,7 +85,7 @@ class SimulatedCluster(WorldCluster):
 
     def _as_pod(self, pod: WorldPod) -> Pod:
         return replace(
-            as_pod(pod),
+            self._dated(as_pod(pod)),
             idle_shutdown=_annotated(pod, IDLE_SHUTDOWN_ANNOTATION, partial(parse, LongerThanZero)),
             keep_until=_annotated(pod, KEEP_UNTIL_ANNOTATION, _time),
         )

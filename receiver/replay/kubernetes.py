@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from receiver.config.values import duration
-from receiver.core.model.pods import COMPUTE, Buffer, Pod, PodPhase
+from receiver.core.model.pods import COMPUTE, Buffer, Nomination, Pod, PodPhase
 from receiver.core.model.policy import Taint
 from receiver.core.model.usage import EndedPod
 from receiver.core.scaling.admission import CheckAnswer
 from receiver.core.scaling.bookings import BookingProgress
 from receiver.core.scaling.bounds import window_may_evict
+from receiver.core.scaling.nominations import believed
 from receiver.core.scaling.packing import SOFT_TAINTS, consents
 from receiver.ports import (
     CORDON_ANNOTATION,
@@ -51,7 +52,7 @@ def as_pod(pod: WorldPod) -> Pod:
         claims=("gpu",) if claims else (),
         phase=waits,
         created_at=pod.created_at,
-        node=pod.node,
+        node=pod.nominated if waits is PodPhase.RESERVED else pod.node,
         node_selector=pod.node_selector,
         affinity=pod.affinity,
         preferred=pod.preferred,
@@ -115,8 +116,8 @@ def _phase(pod: WorldPod) -> PodPhase:
         return PodPhase.RUNNING
     if pod.node is not None:
         return PodPhase.STARTING
-    if pod.nominated:
-        return PodPhase.OTHER
+    if pod.nominated and pod.deletion_at is None:
+        return PodPhase.RESERVED
     return PodPhase.WAITING if pod.scheduled is False and pod.reason == "Unschedulable" else PodPhase.OTHER
 
 
@@ -209,6 +210,7 @@ class WorldCluster(WorldHolding):
         self.refused: tuple[str, ...] = ()  # of the rights that a removal needs
         self._pods: dict[tuple[str, str], tuple[int, Pod]] = {}
         self._nodes: dict[str, tuple[int, ClusterNode]] = {}
+        self._nominated: dict[tuple[str, str], datetime] = {}  # first seen, by the pod's uid and the node
 
     def look(self) -> ClusterFacts:
         known, self._pods = self._pods, {}
@@ -237,7 +239,13 @@ class WorldCluster(WorldHolding):
         return [node for _, node in self._nodes.values()]
 
     def _as_pod(self, pod: WorldPod) -> Pod:
-        return as_pod(pod)
+        return self._dated(as_pod(pod))
+
+    def _dated(self, pod: Pod) -> Pod:
+        if not pod.reserved or pod.node is None:
+            return pod
+        since = self._nominated.setdefault((pod.uid, pod.node), self._world.now)
+        return replace(pod, nomination=Nomination(node=pod.node, since=since))
 
     def missing_rights(self) -> Sequence[str]:
         return self.refused
@@ -262,7 +270,10 @@ class WorldCluster(WorldHolding):
         return False
 
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
-        return [self._as_pod(p) for p in self._world.pods_on(node) if p.requests]
+        bound = [self._as_pod(p) for p in self._world.pods_on(node) if p.requests]
+        nominated = [p for p in self._world.active_pods.values() if p.nominated == node and p.node is None]
+        reserved = [self._as_pod(p) for p in nominated if p.requests and p.deletion_at is None]
+        return [*bound, *(p for p in reserved if believed(p, {node}, self._world.now).reserved)]
 
     def has_node(self, node: str) -> bool:
         return node in self._world.nodes
