@@ -141,7 +141,7 @@ def test_a_lost_node_with_a_stuck_pod_goes_as_one_that_broke_and_evicts_nothing(
     node = lost(ready=False, pods=(a_pod(node="lost", leaves_at=NOW - HOUR),))
     action = plan(decision_on(a_state(node)), a_state(node), a_policy())
     assert action is not None
-    assert [victim.because for victim in action.victims] == [Because.STUCK]
+    assert [victim.because for victim in action.victims] == [Because.LOST]
 
 
 def test_a_node_that_kubernetes_does_not_know_stays_while_it_knows_nodes_of_no_instance() -> None:
