@@ -1,6 +1,7 @@
 """What a pod demands of its node and of the other pods there: node affinity, pod affinity, topology spread."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from receiver.adapters.kubernetes.api import Json, entries, section, text, words
@@ -14,9 +15,12 @@ NEVER = Requirement(key="", operator="In")  # an empty node selector term matche
 
 
 def required_nodes(spec: Json) -> tuple[tuple[Requirement, ...], ...]:
-    """Return the required node affinity in *spec* (PodSpec): alternatives, each a conjunction."""
-    terms = entries(section(section(section(spec, "affinity"), "nodeAffinity"), REQUIRED), "nodeSelectorTerms")
-    return tuple(_requirements(term) or (NEVER,) for term in terms)
+    """Return the required node affinity in *spec* (PodSpec): alternatives, each a conjunction. One without terms matches
+    no node, as an empty term does."""
+    affinity = section(section(spec, "affinity"), "nodeAffinity")
+    terms = entries(section(affinity, REQUIRED), "nodeSelectorTerms")
+    found = tuple(_requirements(term) or (NEVER,) for term in terms)
+    return found or (((NEVER,),) if isinstance(affinity.get(REQUIRED), dict) else ())
 
 
 def preferred_nodes(spec: Json) -> tuple[Preference, ...]:
@@ -47,7 +51,16 @@ def requirement_from(raw: Json) -> Requirement:
 
 
 def _requirements(term: Json) -> tuple[Requirement, ...]:
-    return tuple(requirement_from(w) for w in (*entries(term, "matchExpressions"), *entries(term, "matchFields")))
+    labels, fields = entries(term, "matchExpressions"), entries(term, "matchFields")
+    return (*map(requirement_from, labels), *map(_of_field, fields))
+
+
+def _of_field(raw: Json) -> Requirement:
+    """Return a requirement of a node's field, under a key that no label has. Kubernetes reads In and NotIn with one
+    value, of ``metadata.name`` alone, which the name of a node to come never is."""
+    want = requirement_from(raw)
+    understood = want.operator in ("In", "NotIn") and len(want.values) == 1
+    return replace(want, key=f"field {want.key}", operator=want.operator if understood else "")
 
 
 def _of_affinity(raw: Json, together: Together, namespace: str, labels: Mapping[str, str]) -> Iterator[HostRule]:

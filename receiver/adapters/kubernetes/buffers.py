@@ -16,9 +16,10 @@ from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.affinity import requirement_from
 from receiver.adapters.kubernetes.api import Json, entries, key_of, section, text, versioned, words
 from receiver.adapters.kubernetes.nodes import MOST_BYTES, bounded
-from receiver.adapters.kubernetes.pods import SeenPod, effective
+from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.adapters.kubernetes.queues import BY_RESOURCES, MOST_OF_ONE, Reader, announced_pod
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
+from receiver.adapters.kubernetes.requests import effective
 from receiver.core.model.pods import CPU, MEMORY, Buffer, Pod
 from receiver.core.scaling.demand import meets
 from receiver.ports import Clock, Did, Receipt, TryLater, WontWork

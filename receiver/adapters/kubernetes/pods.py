@@ -1,6 +1,5 @@
 """Kubernetes pods as values, from the API server's JSON, and which of them may leave a node."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,6 +13,7 @@ from receiver.adapters.kubernetes import sharing
 from receiver.adapters.kubernetes.affinity import host_rules, preferred_nodes, required_nodes
 from receiver.adapters.kubernetes.api import Json, condition, controller_of, entries, key_of, section, text, words
 from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, named, named_resources
+from receiver.adapters.kubernetes.requests import effective
 from receiver.config.values import LongerThanZero, Wrong, parse
 from receiver.core.model.devices import CLAIMS
 from receiver.core.model.pods import SLOTS, Pod, PodPhase, Toleration
@@ -258,7 +258,7 @@ class SeenPod:
     @cached_property
     def compute(self) -> dict[str, int]:
         """What it requests of a node's compute resources (`receiver.core.model.pods`): 1 slot or more."""
-        return {**{r: n for r, n in effective(self.spec, compute).items() if n}, SLOTS: 1}
+        return {**{r: n for r, n in effective(self.spec, compute, self.status).items() if n}, SLOTS: 1}
 
     @cached_property
     def devices(self) -> tuple[str, ...]:
@@ -463,28 +463,3 @@ class SeenPod:
             compute=self.compute,
             devices=self.devices,
         )
-
-
-def effective(spec: Json, read: Callable[[Json], dict[str, int]]) -> dict[str, int]:
-    """Return what a pod requests of the resources that *read* finds. The scheduler's rule (KEP-753): the larger of
-    all containers with all sidecars, and of each init container with the sidecars that start before it; a limit
-    counts where no request stands. What the pod as a whole asks for takes the place of that (KEP-2837), and the
-    overhead of its runtime comes on top."""
-
-    def asked(raw: Json) -> dict[str, int]:
-        resources = section(raw, "resources")
-        return read({**section(resources, "limits"), **section(resources, "requests")})
-
-    total: Counter[str] = Counter()
-    peak: Counter[str] = Counter()
-    for container in entries(spec, "initContainers"):
-        if container.get("restartPolicy") == "Always":
-            total.update(asked(container))
-            peak |= total
-        else:
-            peak |= total + Counter(asked(container))
-    for container in entries(spec, "containers"):
-        total.update(asked(container))
-    found = Counter({**(total | peak), **asked(spec)})
-    found.update(read(section(spec, "overhead")))
-    return dict(found)

@@ -7,6 +7,7 @@ free resources. So pods without claims are placed as before, at the same speed.
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -27,6 +28,8 @@ UNJUDGED = "whose selectors cannot be judged for the devices of a node"
 MOST_DEVICES = 32  # of one claim (AllocationResultsMaxSize in resource/v1)
 MOST_OF_A_POD = 128  # a pod that claims more devices fits nowhere
 MOST_TRIES = 2_000  # devices tried for one claim on one node: a claim that needs more fits nowhere
+INTEGER, CANONICAL = re.compile("[+-]?[0-9]+"), re.compile("0|-?[1-9][0-9]*")
+LONGEST_INTEGER = 63  # characters of a label's value
 
 Attribute = tuple[str, int | bool | str]  # its kind (int, bool, string, version, list) and its value
 DeviceId = tuple[str, str, str]  # driver, pool, name
@@ -34,8 +37,8 @@ DeviceId = tuple[str, str, str]  # driver, pool, name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toleration:
-    """A toleration of a pod or of a device request; *operator* is Equal or Exists; an empty key with Exists tolerates
-    everything."""
+    """A toleration of a pod or of a device request; *operator* is Equal, Exists, Gt or Lt; an empty key with
+    Exists tolerates everything."""
 
     key: str = ""
     operator: str = "Equal"
@@ -239,12 +242,31 @@ def _kind(name: str) -> _Kind:
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """True when *toleration* covers *taint*, by the rules of the Kubernetes API (Toleration v1 core)."""
+    """True when *toleration* covers *taint*, by the rules of the Kubernetes API (Toleration v1 core). Gt and Lt compare
+    integers as Kubernetes writes them (KEP-5471): ``+7`` and ``007`` are none."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.operator == "Exists":
         return toleration.key in ("", taint.key)
-    return toleration.key == taint.key and toleration.value == taint.value
+    if toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "Equal" | "":
+            return toleration.value == taint.value
+        case "Gt" | "Lt":
+            canonical = CANONICAL.fullmatch(toleration.value) and CANONICAL.fullmatch(taint.value)
+            return bool(canonical) and is_beyond(taint.value, toleration.operator, toleration.value)
+        case _:
+            return False  # an undocumented operator: never assume that it fits
+
+
+def is_beyond(value: str, operator: str, bound: str) -> bool:
+    """True when *value* is greater (Gt) or less (Lt) than *bound*; False where one of them is no integer to Go's
+    ``strconv.ParseInt``: of 64 bits, in ASCII digits, without spaces and underscores."""
+    numbers = [int(n) for n in (value, bound) if len(n) <= LONGEST_INTEGER and INTEGER.fullmatch(n)]
+    if len(numbers) < 2 or not all(-(2**63) <= n < 2**63 for n in numbers):
+        return False
+    return numbers[0] > numbers[1] if operator == "Gt" else numbers[0] < numbers[1]
 
 
 class _Search:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from receiver.core.model.devices import is_claim, put_claims, why_no_devices
+from receiver.core.model.devices import is_beyond, is_claim, put_claims, why_no_devices
 from receiver.core.model.devices import tolerates as tolerates
 from receiver.core.model.model import Node, Offer, PoolState, Stage
 from receiver.core.model.pods import (
@@ -235,17 +235,13 @@ def meets(labels: Mapping[str, str], want: Requirement) -> bool:
         case "In":
             return have is not None and have in want.values
         case "NotIn":
-            return have is None or have not in want.values
+            return bool(want.values) and (have is None or have not in want.values)
         case "Exists":
-            return have is not None
+            return have is not None and not want.values
         case "DoesNotExist":
-            return have is None
+            return have is None and not want.values
         case "Gt" | "Lt":
-            try:
-                number, bound = int(have or ""), int(want.values[0])
-            except (ValueError, IndexError):
-                return False
-            return number > bound if want.operator == "Gt" else number < bound
+            return have is not None and len(want.values) == 1 and is_beyond(have, want.operator, want.values[0])
         case _:
             return False  # an undocumented operator: never assume that it fits
 

@@ -36,7 +36,27 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator == "Exists":
         return True
-    return bool(toleration.key) and toleration.value == taint.value
+    if not toleration.key:
+        return False
+    if toleration.operator in ("Gt", "Lt"):
+        written = (str(_integer(text)) == text for text in (toleration.value, taint.value))
+        return all(written) and _compares(taint.value, toleration.operator, toleration.value)
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+def _integer(text: str) -> int | None:
+    """What Go's ParseInt makes of *text* (base 10, 64 bits)."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 63:
+        return None
+    return number if -(2**63) <= (number := int(text)) <= 2**63 - 1 else None
+
+
+def _compares(text: str, operator: str, bound: str) -> bool:
+    number, limit = _integer(text), _integer(bound)
+    if number is None or limit is None:
+        return False
+    return number > limit if operator == "Gt" else limit > number
 
 
 def selects(
@@ -60,11 +80,7 @@ def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return have is None
         case "Gt" | "Lt":
-            try:
-                number, bound = int(have or ""), int(requirement.values[0])
-            except (ValueError, IndexError):
-                return False
-            return number > bound if requirement.operator == "Gt" else number < bound
+            return have is not None and _compares(have, requirement.operator, *requirement.values)
     raise ValueError(f"unknown operator {requirement.operator!r}")
 
 

@@ -78,11 +78,6 @@ def test_a_runtimes_overhead_comes_on_top() -> None:
     }
 
 
-def test_what_the_pod_asks_for_as_a_whole_takes_the_place_of_its_containers_requests() -> None:
-    spec = {"containers": [container(1), container(1)], "resources": {"requests": {"cpu": "8", GPU: "4"}}}
-    assert SeenPod({"spec": spec}).gpus == {GPU: 4}
-
-
 def beside(**resources: str) -> dict[str, Any]:
     return {"resources": {"requests": resources}}
 
@@ -228,7 +223,7 @@ def test_required_node_affinity_becomes_alternatives_of_requirements() -> None:
     assert pod is not None
     assert pod.affinity == (
         (Requirement(key="gpu", operator="In", values=("a", "b")), Requirement(key="x", operator="Exists")),
-        (Requirement(key="metadata.name", operator="In", values=("gpu-1",)),),
+        (Requirement(key="field metadata.name", operator="In", values=("gpu-1",)),),
     )
 
 
