@@ -13,9 +13,9 @@ INFEASIBLE = [{"type": "PodResizePending", "status": "True", "reason": "Infeasib
 DEFERRED = [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]
 
 
-def a_container(name: str = "c", *, sidecar: bool = False, **requests: str) -> Raw:
+def a_container(name: str = "c", *, sidecar: bool = False, more: Raw | None = None, **requests: str) -> Raw:
     always = {"restartPolicy": "Always"} if sidecar else {}
-    return {"name": name, "resources": {"requests": requests}, **always}
+    return {"name": name, "resources": {"requests": {**requests, **(more or {})}}, **always}
 
 
 def a_state(name: str = "c", allocated: Raw | None = None, in_use: Raw | None = None) -> Raw:
@@ -118,7 +118,7 @@ def test_until_a_resize_is_done_its_larger_end_counts(
 
 
 def test_the_largest_counts_by_resource() -> None:
-    spec = {"containers": [a_container(cpu="30m", memory="20M", **{"ephemeral-storage": "10G"})]}
+    spec = {"containers": [a_container(cpu="30m", memory="20M", more={"ephemeral-storage": "10G"})]}
     state = a_state(
         "c",
         {"cpu": "20m", "memory": "10M", "ephemeral-storage": "30G"},
@@ -183,7 +183,7 @@ def test_a_pod_is_resized_as_a_whole(conditions: list[Raw], cores: int) -> None:
 
 def test_a_bound_pod_keeps_its_gpus_whatever_its_status_tells() -> None:
     """Kubernetes resizes CPU and memory only. A node must never look free of GPU pods."""
-    spec = {"nodeName": "n1", "containers": [a_container(cpu="500", **{"nvidia.com/gpu": "1"})]}
+    spec = {"nodeName": "n1", "containers": [a_container(cpu="500", more={"nvidia.com/gpu": "1"})]}
     pod = SeenPod({"spec": spec, "status": a_status(a_state("c", {"cpu": "1"}), conditions=INFEASIBLE)})
     assert pod.gpus == {"nvidia.com/gpu": 1}
     assert pod.compute == {"cpu": 1000, "pods": 1}
