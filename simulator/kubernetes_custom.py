@@ -14,6 +14,7 @@ Note = Callable[[str, JSON | None, JSON | None], JSON]  # of a resource, an obje
 PLURALS: Mapping[tuple[str, str], str] = {
     ("kueue.x-k8s.io", "Workload"): "workloads",
     ("kueue.x-k8s.io", "ClusterQueue"): "clusterqueues",
+    ("kueue.x-k8s.io", "LocalQueue"): "localqueues",
     ("kueue.x-k8s.io", "ResourceFlavor"): "resourceflavors",
     ("kueue.x-k8s.io", "AdmissionCheck"): "admissionchecks",
     ("kueue.x-k8s.io", "ProvisioningRequestConfig"): "provisioningrequestconfigs",

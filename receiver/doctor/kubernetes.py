@@ -5,7 +5,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
-from receiver.adapters.kubernetes.admission import CHECKS
 from receiver.adapters.kubernetes.api import NOT_FOUND
 from receiver.adapters.kubernetes.buffers import KIND as CAPACITY_BUFFERS
 from receiver.adapters.kubernetes.cluster import Right, credentials
@@ -30,6 +29,7 @@ from receiver.adapters.kubernetes.gangs import (
     WORKER_SETS,
     WORKLOADS,
 )
+from receiver.adapters.kubernetes.multikueue import CHECKS, WITHOUT_QUEUES
 from receiver.adapters.survey import ClusterSurvey
 from receiver.config import Configuration, Mode
 from receiver.config.model import GroupDemand, QueueDemand
@@ -149,7 +149,7 @@ def needed(
     ends, owners = "some workload is annotated gpu-autoscaler.io/idle-shutdown", "deployments replicasets statefulsets"
     buffers = configuration.kubernetes.capacity_buffers and CAPACITY_BUFFERS.group in groups
     grouped = any(f"{SCHEDULING}/{version}" in groups for version in (*POD_GROUPS.versions, *WORKLOADS.versions))
-    kueue = CHECKS.group in groups
+    kueue, queued = CHECKS.group in groups, configuration.kueue.demand is QueueDemand.QUEUED
     scales = "deployments/scale replicasets/scale statefulsets/scale"
     # whether it is needed, verbs, API group, resources, purpose, and whether it is weaker or acts
     rows = (
@@ -166,10 +166,10 @@ def needed(
         (grouped, "list", SCHEDULING, f"{POD_GROUPS.plural} {WORKLOADS.plural}", WITHOUT_POLICIES, "weaker"),
         (JOB_SETS.group in groups, "list", JOB_SETS.group, JOB_SETS.plural, WITHOUT_JOB_SETS, "weaker"),
         (WORKER_SETS.group in groups, "list", WORKER_SETS.group, WORKER_SETS.plural, WITHOUT_WORKER_SETS, "weaker"),
-        (configuration.kueue.demand is QueueDemand.QUEUED, "list", "kueue.x-k8s.io", "workloads",
-         "kueue.demand is queued", ""),
-        (kueue and configuration.kueue.demand is not QueueDemand.QUEUED, "list", CHECKS.group, "workloads", CHECKED,
-         "weaker"),
+        (queued, "list", CHECKS.group, "workloads", "kueue.demand is queued", ""),
+        (kueue and queued, "list", CHECKS.group, "localqueues", WITHOUT_QUEUES, "weaker"),
+        (kueue and queued and not queues, "list", CHECKS.group, "clusterqueues", WITHOUT_QUEUES, "weaker"),
+        (kueue and not queued, "list", CHECKS.group, "workloads", CHECKED, "weaker"),
         (kueue, "list", CHECKS.group, "admissionchecks resourceflavors", CHECKED, "weaker"),
         (kueue, "patch", CHECKS.group, "admissionchecks/status workloads/status", CHECKED, "acts"),
         (podgroups, "list", "scheduling.volcano.sh", "podgroups queues", "volcano.demand is podgroups", ""),

@@ -7,6 +7,7 @@ from typing import Any
 from receiver.adapters.kubernetes.api import entries, section, words
 from receiver.adapters.kubernetes.nodes import GPU_PREFIX
 from receiver.adapters.survey import CLUSTER_QUEUES, RESOURCE_FLAVORS, name_of
+from receiver.config.model import QueueDemand
 from receiver.core.model.policy import Policy
 from receiver.doctor.checks import Area, Check, Finding, Installation, skipped
 from receiver.doctor.kubernetes import attempted, opened
@@ -26,7 +27,12 @@ HELD = Check(
     "whether the ClusterQueues in `budget.hold` exist",
     "correct budget.hold.kueue_cluster_queues: the hold cannot block a missing queue",
 )
-CHECKS = (FLAVORS, QUOTA, HELD)
+DEMAND = Check(
+    "kueue.demand",
+    "whether Kueue is installed where `kueue.demand` is `queued`",
+    "install Kueue, or set kueue.demand: admitted: until then no node is bought for queued work",
+)
+CHECKS = (FLAVORS, QUOTA, HELD, DEMAND)
 Objects = Sequence[Mapping[str, Any]]
 
 
@@ -38,9 +44,10 @@ def look(installation: Installation) -> Iterator[Finding]:
         return
     with closing(opened(installation)) as cluster:
         installed = "kueue.x-k8s.io" in cluster.groups()
+        yield demanded(installation.settings.configuration.kueue.demand, installed=installed)
         queues, why = attempted(lambda: cluster.every(CLUSTER_QUEUES) if installed else [])
         if queues is None:
-            yield from skipped(CHECKS, why)
+            yield from skipped((FLAVORS, QUOTA, HELD), why)
             return
         yield held([name_of(raw) for raw in queues], policy)
         if not installed:
@@ -48,6 +55,13 @@ def look(installation: Installation) -> Iterator[Finding]:
             return
         flavors, why = attempted(lambda: cluster.every(RESOURCE_FLAVORS))
         yield from skipped((FLAVORS, QUOTA), why) if flavors is None else compared(queues, flavors, policy)
+
+
+def demanded(demand: QueueDemand, *, installed: bool) -> Finding:
+    """Judge whether the queue that is configured to count exists."""
+    if demand is not QueueDemand.QUEUED:
+        return DEMAND.passed("kueue.demand is admitted")
+    return DEMAND.passed("Kueue is installed") if installed else DEMAND.failed("kueue.demand is queued, without Kueue")
 
 
 def held(queues: Sequence[str], policy: Policy) -> Finding:

@@ -298,6 +298,7 @@ class ClusterNode:
 class ClusterFacts:
     """Nodes, and the GPU pods that wait, start or run (terminated pods are left out). *dra_resources* are the extended
     resources that DRA serves on nodes with a DRA driver, each with the selectors of its DeviceClass (None: not known).
+    *unread* says which queues are configured to count and cannot be read.
     """
 
     nodes: tuple[ClusterNode, ...]
@@ -306,6 +307,7 @@ class ClusterFacts:
     buffers: tuple[Buffer, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     bookings: tuple[Booking, ...] = ()
+    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -257,6 +257,7 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
     cloud = answer(Source.CIVO, sources.cloud.look)
     cluster = answer(Source.KUBERNETES, sources.cluster.look if sources.cluster else None)
     if cluster is not None:
+        states[Source.KUBERNETES] = replace(states[Source.KUBERNETES], detail=cluster.unread)
         with parts.part("claims"):  # without it pods that claim devices are no demand
             cluster = sources.join.join(cluster, templates(policy, memory))
         if any(pod.reserved for pod in cluster.pods):

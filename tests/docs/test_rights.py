@@ -3,7 +3,18 @@
 import re
 from collections.abc import Iterator
 
-from receiver.adapters.kubernetes import admission, api, budget_hold, buffers, dra, gangs, owners, provisioning, queues
+from receiver.adapters.kubernetes import (
+    admission,
+    api,
+    budget_hold,
+    buffers,
+    dra,
+    gangs,
+    multikueue,
+    owners,
+    provisioning,
+    queues,
+)
 from receiver.adapters.kubernetes.reflector import ResourceKind
 from tests.docs.pages import ROOT, text_of
 from tests.lint import load_yamls
@@ -67,13 +78,13 @@ def _used() -> Iterator[tuple[str, str, str]]:
     for path in (*(paths[name] for name in KEPT.findall(_code())), api.POD_TEMPLATES, *scalables):
         yield _right(path)
         yield _right(path, "watch")
-    for module in (admission, dra, budget_hold, buffers, gangs, provisioning, queues):
+    for module in (admission, dra, budget_hold, buffers, gangs, multikueue, provisioning, queues):
         for kind in vars(module).values():
             if isinstance(kind, ResourceKind):
                 yield kind.group, kind.plural, "list"
                 yield kind.group, kind.plural, "watch"
     yield budget_hold.CLUSTER_QUEUES.group, budget_hold.CLUSTER_QUEUES.plural, "patch"
-    for kind in (buffers.KIND, provisioning.KIND, admission.CHECKS, queues.KUEUE_WORKLOADS):
+    for kind in (buffers.KIND, provisioning.KIND, multikueue.CHECKS, queues.KUEUE_WORKLOADS):
         yield kind.group, f"{kind.plural}/status", "patch"
 
 

@@ -78,3 +78,12 @@ def test_a_queue_of_a_flavor_that_does_not_exist_fails(start: Starter, told: Tol
     sim = well_kept(start)
     install(sim, a_flavor("other"), a_queue(2))
     assert "flavor l40s does not exist" in found(told(sim))["kueue.flavors"].said
+
+
+def test_a_queue_that_is_configured_to_count_needs_kueue(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    queued = document(kueue={"demand": "queued"})
+    finding = found(told(sim, queued))["kueue.demand"]
+    assert (finding.verdict, finding.said) == ("fail", "kueue.demand is queued, without Kueue")
+    install(sim, a_flavor(), a_queue(2))
+    assert "kueue.demand" not in found(told(sim, queued))

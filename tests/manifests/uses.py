@@ -226,6 +226,18 @@ def counts_the_queue_of_kueue(stage: Stage) -> None:
     assert len(stage.cluster(kueue_queued=True).look().pods) == 2
 
 
+def buys_nothing_for_work_of_another_cluster(stage: Stage) -> None:
+    api = "kueue.x-k8s.io/v1beta2"
+    check = {"metadata": {"name": "mk"}, "spec": {"controllerName": "kueue.x-k8s.io/multikueue"}}
+    stage.put(api, "AdmissionCheck", check)
+    stage.put(api, "ClusterQueue", {"metadata": {"name": "cq"}, "spec": {"admissionChecks": ["mk"]}})
+    other = {"metadata": {"namespace": "ml", "name": "others"}, "spec": {"clusterQueue": "cq"}}
+    stage.put(api, "LocalQueue", other)
+    stage.put(api, "Workload", a_workload("here"))
+    stage.put(api, "Workload", a_workload("elsewhere", queueName="others"))
+    assert {pod.gang for pod in stage.cluster(kueue_queued=True).look().pods} == {"ml/here"}
+
+
 def publish_a_gpu(stage: Stage) -> None:
     """A DRA driver shows a GPU of the node, which the class ``gpu`` serves as a resource."""
     name = stage.node()
@@ -456,6 +468,7 @@ LISTED: dict[Right, Use] = {
     ("batch.volcano.sh", "jobs", "list"): counts_the_queue_of_volcano_by_its_jobs_and_classes,
     ("scheduling.k8s.io", "priorityclasses", "list"): counts_the_queue_of_volcano_by_its_jobs_and_classes,
     ("kueue.x-k8s.io", "workloads", "list"): counts_the_queue_of_kueue,
+    ("kueue.x-k8s.io", "localqueues", "list"): buys_nothing_for_work_of_another_cluster,
     ("kueue.x-k8s.io", "admissionchecks", "list"): answers_a_check,
     ("kueue.x-k8s.io", "resourceflavors", "list"): answers_a_check,
     ("resource.k8s.io", "resourceslices", "list"): knows_whose_gpus_a_dra_driver_serves,

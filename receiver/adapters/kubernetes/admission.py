@@ -9,6 +9,7 @@ from typing import Any
 
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text, words
+from receiver.adapters.kubernetes.multikueue import CHECKS, checks_of, names_one_of
 from receiver.adapters.kubernetes.pods import SeenPod, whole
 from receiver.adapters.kubernetes.queues import (
     BY_RESOURCES,
@@ -23,7 +24,6 @@ from receiver.core.model.pods import Candidate
 from receiver.core.scaling.admission import RETRY_AFTER, CheckAnswer, CheckState
 from receiver.ports import BUDGET_CHECK, REJECT_TOO_LARGE, Clock, Did, Receipt, TryLater
 
-CHECKS = ResourceKind("kueue.x-k8s.io", "admissionchecks", ("v1beta2", "v1beta1"))
 FLAVORS = ResourceKind("kueue.x-k8s.io", "resourceflavors", ("v1beta2", "v1beta1"))
 WITHOUT_CHECKS = "no AdmissionCheck of Kueue is answered"
 WITHOUT_WORKLOADS = "our AdmissionCheck is not answered, and its Workloads stay pending"
@@ -40,6 +40,7 @@ class AdmissionChecks:
         self._lists, self._clock, self._reads, self._read = lists, clock, reads, read
         self._checks: dict[str, Json] = {}
         self._workloads: dict[str, Json] = {}
+        self._of_multikueue: frozenset[str] = frozenset()
 
     def read(self, seen: Sequence[SeenPod], booked: Collection[str] = ()) -> tuple[Candidate, ...]:
         """Return the Workloads that wait for our answer, and those that have it and no pods yet. *seen* are the living
@@ -49,6 +50,7 @@ class AdmissionChecks:
         if checks is not None:
             ours = (check for check in checks if section(check, "spec").get("controllerName") == BUDGET_CHECK)
             self._checks = {text(section(check, "metadata"), "name"): check for check in ours}
+            self._of_multikueue = checks_of(checks)
         self._workloads = {}
         if not self._checks:
             return ()
@@ -113,6 +115,7 @@ class AdmissionChecks:
         admitted = condition(section(workload, "status"), "Admitted")
         waits = CheckState.PENDING in states
         paid = section(workload, "metadata").get("uid") in booked  # as demand of its own, which budgets hold too
+        paid = paid or names_one_of(self._of_multikueue, workload)  # or in another cluster
         if waits and (paid or admitted):  # a check that was added later stops no running work
             return Candidate(key=key)
         if paid:

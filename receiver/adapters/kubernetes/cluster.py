@@ -133,7 +133,9 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._gangs = Gangs(self._lists, self._dra.read)
         self._checks = AdmissionChecks(self._lists, self._clock, reads=admission_checks, read=self._dra.read)
         self._requests = ProvisioningRequests(self._lists, self._clock, provisioning_classes, self._dra.read)
-        self._queues = Queues(self._lists, kueue=kueue_queued, volcano=volcano_podgroups, read=self._dra.read)
+        self._queues = Queues(
+            self._lists, self._clock, kueue=kueue_queued, volcano=volcano_podgroups, read=self._dra.read
+        )
 
     def __repr__(self) -> str:
         return f"KubernetesCluster({self._wire.url!r})"
@@ -211,6 +213,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             buffers=self._buffers.read(pods) if self._buffers else (),
             candidates=candidates,
             bookings=bookings,
+            unread=self._queues.unread,
         )
 
     def keep_checks_active(self) -> Receipt:

@@ -1,17 +1,18 @@
 """Gangs and queues: how many pods must run together, and those that Kueue or Volcano holds back until there is room.
 
-Queues are read only where the configuration asks for it, and then they must be readable: demand that cannot be seen
-would otherwise look like no demand.
+Queues are read only where the configuration asks for it. One that cannot be read announces nothing, which is told;
+everything else goes on without it.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice, pairwise
 from operator import attrgetter
+from typing import NamedTuple
 
 from receiver.adapters.kubernetes.api import (
     CUSTOM,
@@ -24,12 +25,13 @@ from receiver.adapters.kubernetes.api import (
     text,
     words,
 )
+from receiver.adapters.kubernetes.multikueue import MULTIKUEUE, MultiKueue
 from receiver.adapters.kubernetes.nodes import GPU_PREFIX, compute, gpus
 from receiver.adapters.kubernetes.pods import KUEUE_LABEL, Declaration, Gang, SeenPod, length, whole
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import CPU, Pod, PodPhase
 from receiver.core.model.text import listed
-from receiver.ports import MAY_WAIT, TryLater, WontWork
+from receiver.ports import MAY_WAIT, Clock, TryLater, WontWork
 
 JOBS = ResourceKind("batch", "jobs", ("v1",))
 WITHOUT_JOB_OBJECTS = "only their pods' own annotations say how long they may wait"
@@ -102,7 +104,8 @@ def _controller(pod: SeenPod) -> str:
 
 MOST_OF_ONE = 1_000  # pods that one object announces: room for a gang is looked for pod by pod and node by node
 MOST_OF_ALL = 20_000  # that all of a queue announce
-VOLCANO_SETTING = 'volcano.demand is "podgroups"'
+VOLCANO_SETTING, KUEUE_SETTING = 'volcano.demand is "podgroups"', 'kueue.demand is "queued"'
+LAST_READ_COUNTS_FOR = timedelta(minutes=10)
 VOLCANO_QUEUES = ResourceKind("scheduling.volcano.sh", "queues", ("v1beta1",))
 VOLCANO_JOBS = ResourceKind("batch.volcano.sh", "jobs", ("v1alpha1",))
 PRIORITY_CLASSES = ResourceKind("scheduling.k8s.io", "priorityclasses", ("v1",))
@@ -175,9 +178,17 @@ def patience_of(raw: Json) -> timedelta | None:
     return length(words(section(raw, "metadata"), "annotations").get(MAY_WAIT, ""))
 
 
-def _patience_by_uid(job: Json) -> tuple[str, timedelta | None]:
-    """Return what is read of a Job: a cluster may have thousands."""
-    return text(section(job, "metadata"), "uid"), patience_of(job)
+class JobWords(NamedTuple):
+    """What is read of a Job: a cluster may have thousands."""
+
+    uid: str
+    waits: timedelta | None  # how long its pods may
+    elsewhere: bool  # its pods start in another cluster
+
+
+def _words_of(job: Json) -> JobWords:
+    managed = section(job, "spec").get("managedBy") == MULTIKUEUE
+    return JobWords(text(section(job, "metadata"), "uid"), patience_of(job), managed)
 
 
 def understood(make: Callable[[], Announcement], key: str, warn: Callable[[str, str], None]) -> Announcement:
@@ -283,18 +294,28 @@ def _queue_of(group: Json) -> str:
 class Queues:
     """The queues of Kueue and Volcano, as far as they are to be read; *read* reads the pods that they announce."""
 
-    def __init__(self, lists: Lists, *, kueue: bool, volcano: bool, read: Reader = BY_RESOURCES) -> None:
-        self._lists, self._kueue, self._volcano, self._read = lists, kueue, volcano, read
+    def __init__(self, lists: Lists, clock: Clock, *, kueue: bool, volcano: bool, read: Reader = BY_RESOURCES) -> None:
+        self._lists, self._clock, self._kueue, self._volcano, self._read = lists, clock, kueue, volcano, read
         self._of_groups: dict[Declaration, dict[str, timedelta | None]] = {}  # how long pods may wait, by key
-        self._of_jobs: dict[str, timedelta | None] = {}  # the same by uid
+        self._of_jobs: dict[str, JobWords] = {}  # by uid
+        self._read_at: dict[ResourceKind, tuple[datetime, list[Json]]] = {}  # what a queue showed last, and when
+        self._unread: dict[ResourceKind, str] = {}
+        self._multikueue = MultiKueue(lists)
+
+    @property
+    def unread(self) -> str:
+        """Which queues count as empty because they cannot be read, and why; empty without any."""
+        return "; ".join(self._unread.values())
 
     def groups(self, declarations: Iterable[Declaration]) -> dict[Declaration, list[Json]]:
         """Return the PodGroups behind *declarations*, without those that cannot be read, and every one of Volcano where
         its queue is to be read."""
         found: dict[Declaration, list[Json]] = {}
-        if self._volcano:
-            found[Declaration.VOLCANO] = self._required(VOLCANO_GROUPS, VOLCANO_SETTING)
-        for by in sorted(set(declarations) & GROUPS.keys() - found.keys()):
+        volcano = self._required(VOLCANO_GROUPS, VOLCANO_SETTING) if self._volcano else None
+        if volcano is not None:
+            found[Declaration.VOLCANO] = volcano
+        asked = set(declarations) - ({Declaration.VOLCANO} if self._volcano else set())
+        for by in sorted(asked & GROUPS.keys()):
             groups = self._lists.if_readable(GROUPS[by], WITHOUT_GROUPS)
             if groups is not None:
                 found[by] = groups
@@ -307,17 +328,19 @@ class Queues:
         gangs = {key: waits for found in self._of_groups.values() for key, waits in found.items()}
         waiting = (PodPhase.WAITING, PodPhase.DEFERRED)
         asked = [p for p in pods if p.phase in waiting and p.may_wait is None and p.owner.startswith("Job/")]
-        jobs = self._patience_of_jobs() if asked else {}
+        jobs = self._jobs() if asked else {}
         for pod in pods:
             waits = pod.may_wait
             if pod.phase in waiting and waits is None:
-                waits = gangs.get(pod.gang or "") or jobs.get(pod.owner_uid)
+                job = jobs.get(pod.owner_uid)
+                waits = gangs.get(pod.gang or "") or (job.waits if job else None)
             yield pod if waits == pod.may_wait else replace(pod, may_wait=waits)
 
-    def _patience_of_jobs(self) -> Mapping[str, timedelta | None]:
+    def _jobs(self) -> Mapping[str, JobWords]:
         where = (JOBS.group, *JOBS.versions, JOBS.plural)
         try:
-            self._of_jobs = dict(self._lists.every(JOBS.name, CUSTOM, *where, view=_patience_by_uid))
+            jobs: list[JobWords] = self._lists.every(JOBS.name, CUSTOM, *where, view=_words_of)
+            self._of_jobs = {job.uid: job for job in jobs}
         except WontWork as error:
             self._of_jobs = {}
             self._lists.remarks.warn("Jobs not read", f"{error}; {WITHOUT_JOB_OBJECTS}")
@@ -327,20 +350,24 @@ class Queues:
 
     def waiting(self, seen: Sequence[SeenPod], groups: Sequence[Json], untried: Sequence[Pod]) -> tuple[Pod, ...]:
         """Return the GPU pods that the queues hold back, most of which do not exist yet. *seen* are the living pods,
-        *groups* Volcano's PodGroups, *untried* the GPU pods that Volcano did not try. Raises WontWork with the rule
-        to grant, or TryLater, when a queue cannot be read."""
+        *groups* Volcano's PodGroups, *untried* the GPU pods that Volcano did not try. Never raises."""
         found: list[Pod] = []
         if self._kueue:
-            workloads = self._required(KUEUE_WORKLOADS, 'kueue.demand is "queued"')
+            workloads = self._required(KUEUE_WORKLOADS, KUEUE_SETTING) or ()
             running = at_work(seen)
             warn = self._lists.remarks.warn
             queued = [w for w in workloads if _queued(w) and not names_of(w) & running]
-            waiting = [understood(partial(announced, w, self._read), key_of(w), warn) for w in queued]
+            elsewhere = self._multikueue.sent_away(queued, self._managed_jobs)
+            here = [w for w in queued if key_of(w) not in elsewhere]
+            waiting = [understood(partial(announced, w, self._read), key_of(w), warn) for w in here]
             found += [pod for announcement in bounded(waiting, warn) for pod in announcement.pods()]
         if self._volcano:
-            queues = self._required(VOLCANO_QUEUES, VOLCANO_SETTING)
+            queues = self._required(VOLCANO_QUEUES, VOLCANO_SETTING) or ()
             found += self._of_volcano(seen, groups, queues, untried)
         return tuple(found)
+
+    def _managed_jobs(self) -> frozenset[str]:
+        return frozenset(job.uid for job in self._jobs().values() if job.elsewhere)
 
     def _of_volcano(
         self, seen: Iterable[SeenPod], groups: Sequence[Json], queues: Sequence[Json], untried: Sequence[Pod]
@@ -394,13 +421,32 @@ class Queues:
         counted = frozenset(a.key for a in bounded([a for a, _ in found], self._lists.remarks.warn))
         return [(a.pods(), queue) for a, queue in found if a.key in counted]
 
-    def _required(self, kind: ResourceKind, setting: str) -> list[Json]:
+    def _required(self, kind: ResourceKind, setting: str) -> list[Json] | None:
+        """Return every object of *kind*, which *setting* asks for. While the API server fails, what was read last
+        counts for a while. After that, and where it refuses, None: no more is known than without the queue."""
+        now = self._clock.now()
         try:
-            return self._lists.every_of(kind)
+            found = self._lists.every_of(kind)
+        except TryLater as error:
+            since, last = self._read_at.setdefault(kind, (now, []))
+            if timedelta(0) <= now - since < LAST_READ_COUNTS_FOR:
+                self._lists.remarks.warn("queue not read", f"{error}; what was read last counts")
+                return last
+            self._not_read(kind, setting, f"{error}")
+            return None
         except WontWork as error:
             rule = f'apiGroups: ["{kind.group}"], resources: ["{kind.plural}"], verbs: ["list"]'
             remedy = "install it or change that" if error.code == NOT_FOUND else f"the ClusterRole needs {rule}"
-            raise WontWork(f"{error}; {setting}: {remedy}", code=error.code) from error
+            self._read_at.pop(kind, None)
+            self._not_read(kind, setting, f"{error}: {remedy}")
+            return None
+        self._read_at[kind] = now, found
+        self._unread.pop(kind, None)
+        return found
+
+    def _not_read(self, kind: ResourceKind, setting: str, why: str) -> None:
+        self._unread[kind] = f"{setting}, and {kind.name} cannot be read: {why}"
+        self._lists.remarks.warn("queue not read", self._unread[kind])
 
 
 def _queued(workload: Json) -> bool:

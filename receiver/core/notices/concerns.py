@@ -31,6 +31,7 @@ def concerns(seen: Seen) -> Iterator[Concern]:
     """Return everything that needs a person in one step, in no order."""
     yield from configuration_notices.concerns_of(seen.file, seen.now)
     yield from _sources(seen)
+    yield from _queues(seen)
     yield from _rights(seen)
     yield from _budgets(seen)
     for signal in seen.facts.signals:
@@ -202,6 +203,24 @@ def _sources(seen: Seen) -> Iterator[Concern]:
             topic=f"source:{state.source}" if told else "",
             key=f"silent since {state.since.isoformat()}" if state.since is not None else "",
         )
+
+
+def _queues(seen: Seen) -> Iterator[Concern]:
+    """Queues of Kueue or Volcano that are configured to count, and that cannot be read."""
+    state = seen.facts.sources.get(Source.KUBERNETES)
+    if state is None or not state.up or not state.detail:
+        return
+    yield Concern(
+        kind=Cause.SOURCE_SILENT,
+        level=Level.WARN,
+        what="A queue cannot be read: no node is bought for work that waits there for quota",
+        why=state.detail,
+        doing="everything else works as usual: pods that exist get nodes, and idle nodes are removed",
+        todo=f"To see what is missing: {DOCTOR}",
+        page="sources",
+        topic="source:queues",
+        key=state.detail.partition(":")[0],  # the error after it changes
+    )
 
 
 def _rights(seen: Seen) -> Iterator[Concern]:

@@ -26,6 +26,9 @@ from receiver.core.scaling.market import Matching
 MOST_AT_ONCE = 200  # Workloads answered in a step, about half a second beside 1,000 nodes; others follow in the next
 MOST_READY = 800  # beside those, with an answer and no pods yet
 RETRY_AFTER = timedelta(minutes=5)  # Kueue reserves quota again after this time at the earliest
+NOTHING_TO_COVER = (
+    "it requests no GPU, runs already or in another cluster (MultiKueue), or its ProvisioningRequest is judged"
+)
 
 
 class CheckState(StrEnum):
@@ -85,7 +88,7 @@ def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance:
         return CheckAnswer(key=candidate.key, state=state, message=message)
 
     if not candidate.pods and not candidate.problem:
-        return said(CheckState.READY, "it requests no GPU, runs already, or its ProvisioningRequest is judged")
+        return said(CheckState.READY, NOTHING_TO_COVER)
     pods = tuple(pod for pod in candidate.pods if matching.fitting(pod))
     if unknown := candidate.problem or _unknown(candidate, matching):
         return said(CheckState.PENDING, f"not judged: {unknown}")

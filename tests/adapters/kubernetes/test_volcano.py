@@ -7,7 +7,7 @@ from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.queues import MOST_OF_ONE
 from receiver.core.model.pods import Pod, PodPhase, Toleration
-from receiver.ports import GANG_ANNOTATION, WontWork
+from receiver.ports import GANG_ANNOTATION
 from tests.adapters.kubernetes.custom_objects import (
     GPU,
     PRIORITY_CLASSES,
@@ -160,17 +160,6 @@ def test_without_the_setting_pending_groups_are_not_read(httpserver: HTTPServer)
     with looking_at(httpserver, served={VOLCANO_GROUPS: [a_group(minResources=of_gpus(2))]}) as cluster:
         assert cluster.look().pods == ()
     assert VOLCANO_GROUPS not in paths(httpserver)
-
-
-@pytest.mark.parametrize("missing, resource", [(VOLCANO_GROUPS, "podgroups"), (VOLCANO_QUEUES, "queues")])
-def test_what_podgroup_demand_needs_and_may_not_read_fails_the_look(
-    httpserver: HTTPServer, missing: str, resource: str
-) -> None:
-    httpserver.expect_request(missing).respond_with_data("{}", 403)
-    with pytest.raises(WontWork) as caught:
-        found(httpserver)
-    assert 'volcano.demand is "podgroups"' in str(caught.value)
-    assert f'apiGroups: ["scheduling.volcano.sh"], resources: ["{resource}"], verbs: ["list"]' in str(caught.value)
 
 
 def test_one_line_does_not_make_more_pods_than_can_be_looked_at(httpserver: HTTPServer) -> None:

@@ -60,6 +60,19 @@ def test_a_silent_source_is_shown_at_once_and_told_after_two_minutes() -> None:
         assert (concern.why, concern.since, bool(concern.topic)) == ("503", ago(minutes), told)
 
 
+def test_a_configured_queue_that_cannot_be_read_is_told_once_whatever_its_error_says() -> None:
+    """It is no silent source: everything else works as usual."""
+    asked = 'kueue.demand is "queued", and workloads.kueue.x-k8s.io cannot be read'
+    told = set()
+    for why in ("503 request 1", "503 request 2"):
+        state = SourceState(source=Source.KUBERNETES, up=True, at=NOW, since=ago(60), detail=f"{asked}: {why}")
+        concern = the_one(facts(a_state(), sources={**all_up(), Source.KUBERNETES: state}))
+        assert concern.what == "A queue cannot be read: no node is bought for work that waits there for quota"
+        assert (concern.level, concern.why) == (Level.WARN, f"{asked}: {why}")
+        told.add((concern.topic, concern.key))
+    assert told == {("source:queues", asked)}
+
+
 @pytest.mark.parametrize(
     ("rights", "levels"),
     [

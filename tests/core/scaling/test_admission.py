@@ -94,7 +94,7 @@ def test_a_workload_without_gpus_of_the_pools_is_ready() -> None:
         "ml/w": (READY, "it asks no GPU pool for anything that a budget must cover"),
         "ml/x": (
             READY,
-            "it requests no GPU, runs already, or its ProvisioningRequest is judged",
+            "it requests no GPU, runs already or in another cluster (MultiKueue), or its ProvisioningRequest is judged",
         ),
     }
 
