@@ -244,6 +244,7 @@ def _waiting(
         since=pod.created_at,
         state=fate.state,
         detail=fate.detail,
+        **({"what_to_do": fate.todo} if fate.todo else {}),
         pool=fate.pool,
         rule=fate.rule,
         decision=numbers[fate.pool] if fate.pool else None,

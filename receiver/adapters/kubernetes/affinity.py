@@ -15,8 +15,8 @@ NEVER = Requirement(key="", operator="In")  # an empty node selector term matche
 
 
 def required_nodes(spec: Json) -> tuple[tuple[Requirement, ...], ...]:
-    """Return the required node affinity in *spec* (PodSpec): alternatives, each a conjunction. One without terms matches
-    no node, as an empty term does."""
+    """Return the required node affinity in *spec* (PodSpec): alternatives, each a conjunction. Without any it matches no
+    node, as an empty term does."""
     affinity = section(section(spec, "affinity"), "nodeAffinity")
     terms = entries(section(affinity, REQUIRED), "nodeSelectorTerms")
     found = tuple(_requirements(term) or (NEVER,) for term in terms)
@@ -57,7 +57,7 @@ def _requirements(term: Json) -> tuple[Requirement, ...]:
 
 def _of_field(raw: Json) -> Requirement:
     """Return a requirement of a node's field, under a key that no label has. Kubernetes reads In and NotIn with one
-    value, of ``metadata.name`` alone, which the name of a node to come never is."""
+    value, of ``metadata.name`` alone (`receiver.core.scaling.rooms`)."""
     want = requirement_from(raw)
     understood = want.operator in ("In", "NotIn") and len(want.values) == 1
     return replace(want, key=f"field {want.key}", operator=want.operator if understood else "")

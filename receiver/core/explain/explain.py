@@ -7,7 +7,8 @@ from enum import StrEnum
 from itertools import islice
 from zoneinfo import ZoneInfo
 
-from receiver.core.explain.rules import RULES
+from receiver.core.explain.rollouts import Rollouts
+from receiver.core.explain.rules import RULES, plainly
 from receiver.core.model.actions import ActionKind, Decision, Verdict
 from receiver.core.model.model import CordonedBy, Facts, Stage
 from receiver.core.model.pods import Pod, PodPhase, Workload
@@ -17,7 +18,7 @@ from receiver.core.promises.promise import UNKNOWN, Promise, Promises
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, MOST_NAMED, new_node, refusal, take, workloads
-from receiver.core.scaling.guardrails import cooled_down
+from receiver.core.scaling.guardrails import cooled_down, within_maximum
 from receiver.core.scaling.market import LabelIndex
 from receiver.core.scaling.nominations import in_words
 from receiver.core.scaling.patience import PatientWork, deferred, waits_for
@@ -51,7 +52,8 @@ class State(StrEnum):
 class Fate:
     """What becomes of a workload: its *state*, one sentence, and the pool (an id), rule and node that it is about.
 
-    *nodes* is how many nodes the pool buys, *promise* when it will probably start.
+    *nodes* is how many nodes the pool buys, *promise* when it will probably start. *todo* is what a person can do where
+    that is not what the rule advises.
     """
 
     state: State
@@ -61,6 +63,7 @@ class Fate:
     node: str | None = None
     nodes: int | None = None
     promise: Promise = UNKNOWN
+    todo: str = ""
 
 
 class Place:
@@ -75,6 +78,7 @@ class Place:
         self._promises = promises
         self._nodes = {n.instance: n for n in self.state.nodes}
         self.coming = tuple(n for n in self.state.living if n.stage is not Stage.USABLE and n.instance in wanted.needed)
+        self._rollouts = Rollouts(self.state.nodes, facts.at)
         self._bought: list[dict[str, int]] = []  # new nodes that were handed out so far, and what is free in each
 
     def free(self, instance: str | None) -> Fate:
@@ -161,6 +165,15 @@ class Place:
         detail = f"GPU pool {self.pool.name} {why}"
         return Fate(state=State.HELD, detail=detail, pool=self.pool.id, rule=rule, promise=promise)
 
+    def rolled_out(self, workload: Workload, fate: Fate) -> Fate:
+        """*fate*, by which a rule holds *workload*: with the deadlock of its rolling update, if that is what it is."""
+        passing = fate.rule is not None and fate.rule in RULES and RULES[fate.rule].passing
+        rollout = None if passing else self._rollouts.of(workload)
+        if rollout is None or not (rollout.deadlocked and rollout.settled):
+            return fate
+        todo = rollout.remedy(room_for(fate.rule, self.pool, self.wanted))
+        return replace(fate, detail=f"{rollout}; {fate.detail}", todo=todo)
+
     def _buys_for(self, workload: Workload) -> bool:
         """True when the nodes that the decision leaves reach *workload*; asked in the order of service.
 
@@ -179,6 +192,13 @@ class Place:
             else:
                 reached = False
         return workload.gang or reached
+
+
+def room_for(rule: str | None, pool: Pool, wanted: Wanted) -> str:
+    """How *pool*, which *rule* keeps from growing, could get a node for the time of a rolling update."""
+    if rule == within_maximum.__name__ and wanted.bounds.max_nodes >= pool.max_nodes:
+        return f"raise max_nodes of pool {pool.name} (now {pool.max_nodes}) meanwhile"
+    return f"let pool {pool.name} have a node more meanwhile, which this refuses: {plainly(rule or '')}"
 
 
 def _and(said: str) -> str:
@@ -292,6 +312,7 @@ def fates(
         wanted, decision = assignment.pools[pool.id], decisions[pool.id]
         promises = Promises(pool, facts.pool(pool.id), wanted, decision, learnt, facts.at)
         places.append(Place(facts, wanted, decision, promises, zone, observing))
+    by_id: Mapping[str | None, Place] = {place.pool.id: place for place in places}
     patient = {p.workload.key: p for p in assignment.patient}
     misfits = {m.workload.key: m.detail for m in assignment.misfits}
     held = {h.workload: (x, h) for x in places for h in x.wanted.held}
@@ -323,6 +344,7 @@ def fates(
         elif key in settled:  # a gang may have room in usable nodes alone, and in several pools
             begun = _coming(workload, settled[key])
             fate = _last_to_start(begun) if begun else settled[key][0].free(None)
+        fate = _with_rollout(workload, fate, by_id)
         yield workload, _with_nomination(workload, _with_claims(workload, fate))
 
 
@@ -347,6 +369,11 @@ def _may_wait(work: PatientWork | None, now: datetime, observing: bool) -> Fate:
     detail = waits_for(work, now) + ("; in observe mode nothing is bought" if observing else "")
     promise = UNKNOWN if observing else Promise(starts_p90=work.starts_by, until=work.buys_at)
     return Fate(state=State.MAY_WAIT, detail=detail, promise=promise)
+
+
+def _with_rollout(workload: Workload, fate: Fate, places: Mapping[str | None, Place]) -> Fate:
+    held = fate.state is State.HELD and fate.pool in places
+    return places[fate.pool].rolled_out(workload, fate) if held else fate
 
 
 def _with_claims(workload: Workload, fate: Fate) -> Fate:

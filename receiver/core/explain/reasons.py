@@ -6,6 +6,7 @@ from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from receiver.core.explain.prospects import Say, about_idle, planned, why_kept
+from receiver.core.explain.rollouts import Rollouts, surge
 from receiver.core.model.actions import Reason, Verdict
 from receiver.core.model.model import BIND, Node, Source, SourceState
 from receiver.core.model.overrides import Override, why_waiting
@@ -283,7 +284,9 @@ def demand(_reason: Reason, case: Case) -> Said:
     names = [w.key for w in wanted.asking]
     gpus = sum(w.gpus for w in wanted.asking)
     wait = "waits" if len(names) == 1 else "wait"
-    return f"{listed(names)} {wait} for {some(gpus, 'GPU')}: {some(wanted.for_demand, 'more node')}", ()
+    said = f"{listed(names)} {wait} for {some(gpus, 'GPU')}: {some(wanted.for_demand, 'more node')}"
+    bought_for = surge(wanted.asking, Rollouts(case.state.nodes, case.now), case.pool.price_usd_per_hour)
+    return f"{said}, {bought_for}" if bought_for else said, ()
 
 
 def standby(_reason: Reason, case: Case) -> Said:

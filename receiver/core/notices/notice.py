@@ -11,6 +11,7 @@ from receiver.core.model.actions import Decision
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
+from receiver.core.model.text import some
 from receiver.core.money.budget import Key
 from receiver.core.promises.promise import Promise
 from receiver.core.scaling.assign import Assignment
@@ -228,11 +229,13 @@ def behind(fates: Iterable[Fate], assignment: Assignment) -> Collection[tuple[st
     return held | {(pool, h.met) for pool, wanted in assignment.pools.items() for h in wanted.held if h.met}
 
 
-def scale_up_event(decision: Decision, policy: Policy, promise: Promise, now: datetime) -> str:
-    """The Kubernetes Event text for a pod that a growth is for, with the *promise* to it."""
+def scale_up_event(decision: Decision, policy: Policy, promise: Promise, now: datetime, bought_for: str = "") -> str:
+    """The Kubernetes Event text for a pod that a growth is for, with the *promise* to it. *bought_for* says what of its
+    work alone the nodes are for (empty: pods that wait)."""
     pool = policy.pool(decision.pool)
     name, when = pool.name if pool else decision.pool, promise.sentence(now)
-    said = f"GPU pool {name} grows from {decision.present} to {decision.target} nodes for pending GPU pods"
+    grows = f"grows from {decision.present} to {some(decision.target, 'node')}"
+    said = f"GPU pool {name} {grows} {bought_for or 'for pending GPU pods'}"
     if promise.tells_start:
         return f"{said}. This pod {when}"
     return f"{said}. {when[:1].upper()}{when[1:]}" if when else said

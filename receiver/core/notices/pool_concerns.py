@@ -17,6 +17,7 @@ from receiver.core.notices.action_notices import instead_of
 from receiver.core.notices.civo_concerns import drifted, odd_at_civo, undone, unreadable
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Seen, Severity
 from receiver.core.notices.pod_concerns import stuck_pods
+from receiver.core.notices.rollout_concerns import deadlocks, of_deadlocks
 from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.rooms import foreign_taints
@@ -48,7 +49,7 @@ def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
         found.append(unreadable(pool, state, seen))
     found += _stuck(pool, state, seen)
     found += _waits(pool, state, wanted, seen)
-    found += _held(pool, wanted, seen)
+    found += _held(pool, state, wanted, seen)
     found += _requested(pool, state, wanted, seen)
     if wanted.placed:
         found += _unused(pool, state, wanted, seen)
@@ -167,7 +168,7 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
 AS_CONFIGURED = ("within_maximum", "within_limits", "gangs_whole")
 
 
-def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
+def _held(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     """Work that waits because of a guardrail that a person could change; a message is sent once per rule and day."""
     decision = seen.decisions[pool.id]
     told = [r for r in decision.reasons if r.verdict in SPEAKS_UP and r.rule in RULES and RULES[r.rule].told]
@@ -175,6 +176,13 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     keys = dict.fromkeys(held.workload for held in wanted.held)  # they got no room
     waiting = wanted.asking or tuple(Workload(key=k, pods=p) for k in keys if (p := seen.facts.waiting_of(k)))
     if reason is None or not waiting:
+        return
+    updates = deadlocks(waiting, state, seen.now)
+    yield from of_deadlocks(
+        updates.values(), pool, wanted, reason.rule, f"{_how_far(decision)}: {plainly(reason.rule)}", seen
+    )
+    waiting = tuple(w for w in waiting if w.key not in updates)
+    if not waiting:
         return
     asking = wording.asked_by([p for w in waiting for p in w.pods], seen.policy)
     why, met = reason.detail, next((h.met for h in wanted.held if h.met and h.detail == reason.detail), None)

@@ -325,6 +325,11 @@ def is_told(fate: Fate) -> bool:
     return fate.state in TOLD_STATES and not passing
 
 
+def about_of(state: str, rule: str | None, pool: str | None, todo: str) -> str:
+    """What an Event is about: one with the same of all of these says the same, whatever its figures."""
+    return f"{state}:{rule}:{pool}" + (":rollout" if todo else "")
+
+
 class ToldPods:
     """The last Event of each pod, as this process remembers it; a new process takes it from the last picture."""
 
@@ -342,7 +347,7 @@ class ToldPods:
             entry = shown.get((pod.namespace, pod.name))
             if entry is not None:
                 state = State.ON_ITS_WAY if entry.get("state") == State.BUYING else entry.get("state")
-                about = f"{state}:{entry.get('rule')}:{entry.get('pool')}"
+                about = about_of(str(state), entry.get("rule"), entry.get("pool"), entry.get("what_to_do") or "")
                 by = entry.get("expected_by")
                 self._about[pod.uid] = about, datetime.fromisoformat(by) if by else None
 

@@ -19,7 +19,7 @@ from receiver.core.scaling.waits import SHORT_LOSS
 Requests = tuple[tuple[str, int], ...]
 Kind = tuple[object, ...]
 
-NAME_FIELD = "metadata.name"  # the only field that node affinity matches
+NAME_FIELD = "field metadata.name"  # the only field that node affinity matches, under a key that no label has
 HOST_LABEL = "kubernetes.io/hostname"
 MOST_SPOILT = 2  # nodes that were closed to a pod before any pod ran there: a third would probably be, too
 

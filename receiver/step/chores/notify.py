@@ -11,6 +11,7 @@ from itertools import islice
 import structlog
 
 from receiver.core.explain.explain import Fate, State, by_claim, fates
+from receiver.core.explain.rollouts import Rollouts, surge
 from receiver.core.model.actions import Decision
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.model import Source
@@ -41,13 +42,15 @@ def record_pod_events(decision: Decision, work: StepContext) -> None:
     promises = Promises(pool, facts.pool(pool.id), wanted, decision, work.learnt, work.now)
     found = fates(facts, work.assignment, {**work.decisions, pool.id: decision}, work.policy)
     known = {workload.key: fate for workload, fate in islice(found, MOST_LOOKED_AT)}
+    rollouts = Rollouts(facts.pool(pool.id).nodes, work.now)
     for workload in wanted.asking:
         fate = known.get(workload.key)
         if room > 0 and (fate is None or fate.state is not State.HELD):
             promise = promises.of(workload)
             if workload.gang and fate is not None and fate.promise.after(promise):
                 promise = fate.promise  # it waits longer for nodes of another pool
-            said = scale_up_event(decision, work.policy, promise, work.now)
+            bought_for = surge((workload,), rollouts, pool.price_usd_per_hour)
+            said = scale_up_event(decision, work.policy, promise, work.now, bought_for)
             pods = workload.pods[:room]
             record_events(work, pods, "TriggeredScaleUp", said, f"{State.ON_ITS_WAY}:None:{pool.id}", promise)
             room -= len(pods)
@@ -105,10 +108,11 @@ def _record_why_pods_wait(work: StepContext, waiting: Sequence[tuple[Workload, F
     for workload, fate in waiting:
         if not workload_notices.is_told(fate):
             continue
-        about, promise = f"{fate.state}:{fate.rule}:{fate.pool}", fate.promise
+        about, promise = workload_notices.about_of(fate.state, fate.rule, fate.pool, fate.todo), fate.promise
         pods = [p for p in workload.pods if told.wants(p, about, promise, work.now)][:room]
         reason = REASONS.get(fate.state, "NotTriggerScaleUp")
-        record_events(work, pods, reason, known.get(workload.key, fate.detail), about, promise)
+        said = known.get(workload.key, fate.detail) + (f". {fate.todo[:1].upper()}{fate.todo[1:]}" if fate.todo else "")
+        record_events(work, pods, reason, said, about, promise)
         room -= len(pods)
         if room <= 0:
             return

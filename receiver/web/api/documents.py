@@ -456,9 +456,9 @@ class ProblemDocument(Published):
 def waiting_document(pod: WaitingPod, found: Picture, parts: WebParts) -> WaitingPod:
     """Return *pod* of the picture *found* with the name of its pool and what a person can do."""
     observing = mode_of(found, parts) == "observe"
-    advice = what_to_do(pod.state, pod.rule, namespace=pod.namespace, pod=pod.name, observing=observing)
+    said = pod.what_to_do or what_to_do(pod.state, pod.rule, namespace=pod.namespace, pod=pod.name, observing=observing)
     name = parts.pool_name(pod.pool) if pod.pool else None
-    return pod.model_copy(update={"what_to_do": advice, "pool_name": name})
+    return pod.model_copy(update={"what_to_do": said, "pool_name": name})
 
 
 def pool_document(pool: PoolDocument, mode: str) -> PoolDocument:
