@@ -136,7 +136,9 @@ def test_a_pod_that_only_its_teams_budget_refuses_is_told_once_while_the_pool_gr
     told = [(args[0], args[1]) for _, args in life.writes("record_event") + again.writes("record_event")]
     assert sorted(told) == [("ml/mine-0", "NotTriggerScaleUp"), ("ml/theirs-0", "TriggeredScaleUp")]
     [said] = [e.message for e in life.world.events if e.name == "mine-0" and e.reason == "NotTriggerScaleUp"]
-    assert said.startswith("GPU pool l40s does not grow for it: within_budget: budget of team research: $0.00 of $1.00")
+    assert said.startswith(
+        "GPU pool l40s does not grow for it: the budget does not cover it: budget of team research: $0.00 of $1.00"
+    )
 
 
 def reserved(life: Life) -> Decimal:

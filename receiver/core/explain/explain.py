@@ -8,8 +8,8 @@ from itertools import islice
 from zoneinfo import ZoneInfo
 
 from receiver.core.explain.rollouts import Rollouts
-from receiver.core.explain.rules import RULES, plainly
-from receiver.core.model.actions import ActionKind, Decision, Verdict
+from receiver.core.explain.rules import RULES, binding, plainly, without_names
+from receiver.core.model.actions import ActionKind, Decision
 from receiver.core.model.model import CordonedBy, Facts, Stage
 from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Policy, Pool
@@ -131,18 +131,16 @@ class Place:
         refused = self.wanted.refused.get(workload.key)
         if refused is not None:
             ends = refused.view.ends_at
-            why = f"does not grow for it: {refused.rule}: {refused.why}"
+            why = f"does not grow for it: {plainly(refused.rule)}: {refused.why}"
             why += f"; held until {ends.astimezone(self._zone):%-d %b}" if ends is not None else ""
             return self.held(refused.rule, why, Promise(until=ends))
         if not self._buys_for(workload):
-            reasons = self.decision.reasons  # the first that left nothing of it, else the first that left a part
-            held = [r for verdict in (Verdict.HOLDS, Verdict.LIMITS) for r in reasons if r.verdict is verdict]
-            reason = held[0] if held else self.decision.deciding
+            reason = binding(self.decision) or self.decision.deciding
             how_far = f"grows only to {some(after, 'node')}" if after > before else "does not grow"
             # Only a cooldown ends for certain, and nothing but the start of the node comes after it.
             cools = reason.rule == cooled_down.__name__ and not self._observing
             promise = self._promises.of(workload) if cools else Promise(until=reason.until)
-            why = f"{how_far}: {reason.rule}: {reason.detail}{_and(promise.sentence(self._now))}"
+            why = f"{how_far}: {plainly(reason.rule)}: {reason.detail}{_and(promise.sentence(self._now))}"
             return self.held(reason.rule, why, promise)
         change = f"from {before} to {some(after, 'node')}"
         if self._observing:
@@ -334,7 +332,8 @@ def fates(
         elif key in held:
             place, why = held[key]
             state = State.GANG_INCOMPLETE if why.rule == "gang_is_complete" else State.HELD
-            fate = Fate(state=state, detail=why.detail, pool=place.pool.id, rule=why.rule)
+            detail = without_names(why.detail, why.met) if why.met else why.detail
+            fate = Fate(state=state, detail=detail, pool=place.pool.id, rule=why.rule)
         elif key in asking:
             asked = [place.asked(workload) for place in asking[key]]  # a gang may ask several pools
             fate = _last_to_start([*asked, *_coming(workload, settled.get(key, ()))])

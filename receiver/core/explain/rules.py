@@ -64,6 +64,19 @@ def plainly(rule: str) -> str:
     return (rule in RULES and RULES[rule].plain) or rule.replace("_", " ")
 
 
+def without_names(needs: str, met: str) -> str:
+    """What a gang *needs*, which the rule *met* leaves too few nodes, for readers who do not know the rule's name."""
+    asked = needs.partition(f", but guardrail {met} allows fewer")[0]
+    return f"{asked}, but the pool cannot grow by that many: {plainly(met)}"
+
+
+def binding(decision: Decision) -> Reason | None:
+    """The reason that left *decision* its target: the first that blocks the change, or else the last that left a part
+    of it; None where nothing was held. One that only left a part is not why nothing happens."""
+    held = [r for r in decision.reasons if r.verdict in SPEAKS_UP]
+    return next((r for r in held if r.verdict is Verdict.HOLDS), held[-1] if held else None)
+
+
 def guide(rule: str) -> str:
     """The page below ``docs/`` that says what to do about a hold of *rule*."""
     return (rule in RULES and RULES[rule].page) or f"guardrails.md#{rule}"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from receiver.core.explain.rules import RULES, SPEAKS_UP, guide, plainly
+from receiver.core.explain.rules import RULES, SPEAKS_UP, binding, guide, plainly, without_names
 from receiver.core.model.actions import ActionKind, Decision
 from receiver.core.model.model import CordonedBy, Node, PoolState, Stage
 from receiver.core.model.overrides import Asks, sentence
@@ -171,8 +171,9 @@ AS_CONFIGURED = ("within_maximum", "within_limits", "gangs_whole")
 def _held(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     """Work that waits because of a guardrail that a person could change; a message is sent once per rule and day."""
     decision = seen.decisions[pool.id]
-    told = [r for r in decision.reasons if r.verdict in SPEAKS_UP and r.rule in RULES and RULES[r.rule].told]
-    reason = next(iter(told + [r for r in decision.reasons if r.rule == "gangs_whole"]), None)
+    reason = binding(decision)
+    if reason is None or reason.rule not in RULES or not RULES[reason.rule].told:
+        reason = next((r for r in decision.reasons if r.rule == "gangs_whole"), None)
     keys = dict.fromkeys(held.workload for held in wanted.held)  # they got no room
     waiting = wanted.asking or tuple(Workload(key=k, pods=p) for k in keys if (p := seen.facts.waiting_of(k)))
     if reason is None or not waiting:
@@ -187,8 +188,7 @@ def _held(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[
     asking = wording.asked_by([p for w in waiting for p in w.pods], seen.policy)
     why, met = reason.detail, next((h.met for h in wanted.held if h.met and h.detail == reason.detail), None)
     if met is not None:  # the rule that leaves a gang too few nodes
-        needs = why.partition(f", but guardrail {met} allows fewer")[0]
-        why = f"{needs}, but the pool cannot grow by that many: {plainly(met)}"
+        why = without_names(why, met)
     remedies = decision.evidence.get("what_would_change", ())
     helps = [remedy["text"] for remedy in remedies if remedy["rule"] == reason.rule]
     ways = dict.fromkeys([*helps[:1], *helps[-1:]])  # what a person can do, and what happens by itself
@@ -441,7 +441,9 @@ def _usable_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> I
             )
         yield from _tainted(node, pool, wanted, seen)
         offers = {r: node.allocatable.get(r, 0) for r in pool.resources}
-        if offers != dict(pool.resources) and not node.dra:  # what DRA serves is learnt from the node itself
+        faulty = node.sick or node.sick_since is not None or node.maintained  # `_sick_nodes` tells of that
+        # What DRA serves is learnt from the node itself.
+        if offers != dict(pool.resources) and not (node.dra or faulty):
             yield Concern(
                 kind=Cause.MISDESCRIBED,
                 what=f"{node.name} offers other GPUs than configured",

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.notices.concerns import concerns
 from receiver.core.notices.notice import Concern, Level, Severity
 from tests.core.builders import (
+    GPU,
     MINUTE,
     NOW,
     a_busy_node,
@@ -276,3 +278,33 @@ def test_work_that_waits_at_the_configured_maximum_is_wrong_and_does_not_wake_a_
 
 def test_a_pod_that_fits_no_pool_is_a_mistake_in_the_pod() -> None:
     assert the_one(facts(a_state(), waiting=[a_pod(gpus=8)])).level is Level.WARN
+
+
+def test_a_pool_below_its_maximum_is_not_told_as_full_when_something_else_holds_it() -> None:
+    """Five pods wait, three nodes may be had, and Civo has none: the maximum is not why it does not grow."""
+    known = facts(a_state(a_busy_node(), backoff=LATER), waiting=[a_pod(f"p{n}") for n in range(5)])
+    kinds = {concern.kind for concern in found(known, a_policy(a_pool(max_nodes=3)))}
+    assert "held" not in kinds
+    assert "out_of_stock" in kinds
+
+
+def test_a_pool_at_its_maximum_is_told_as_full() -> None:
+    known = facts(a_state(a_busy_node()), waiting=[a_pod()])
+    [concern] = [c for c in found(known, a_policy(a_pool(max_nodes=1))) if c.kind == "held"]
+    assert concern.what == "does not grow: it is at its maximum"
+
+
+@pytest.mark.parametrize(
+    ("condition", "kinds"),
+    [
+        ({"sick": "1 of 8 nvidia.com/gpu unhealthy", "partly_sick": True, "sick_since": ago(1)}, {"sick"}),
+        ({"sick_since": ago(1)}, set()),
+        ({"maintained": "gets another driver"}, set()),
+        ({}, {"misdescribed"}),
+    ],
+    ids=["sick", "well for a moment", "maintained", "neither"],
+)
+def test_a_sick_node_is_told_as_sick_and_its_configuration_as_right(condition: dict[str, Any], kinds: set[str]) -> None:
+    node = a_node("n1", allocatable={GPU: 7}, **condition)
+    shown = found(facts(a_state(node)), a_policy(a_pool(resources={GPU: 8})))
+    assert {concern.kind for concern in shown} & {"sick", "misdescribed"} == kinds
