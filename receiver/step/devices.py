@@ -13,6 +13,7 @@ from receiver.core.model.devices import (
     CLAIMS,
     COUNTER,
     GPU_DRIVER,
+    NO_SUCH_GPU,
     Attribute,
     Device,
     DeviceId,
@@ -234,7 +235,8 @@ def _demand(pods: Sequence[Pod], of_gpus: set[Question]) -> Iterator[Pod]:
         }
         asked = {way.selectors for claim in claims.values() for ways in claim.requests for way in ways}
         if not any(pod.requests for pod in group) and not of_gpus & asked:
-            yield from (replace(pod, not_bought=NO_GPU) for pod in group)
+            of_class = any(w.device_class == GPU_DRIVER for c in claims.values() for ways in c.requests for w in ways)
+            yield from (replace(pod, not_bought=NO_SUCH_GPU if of_class else NO_GPU) for pod in group)
             continue
         claim = {claim_name(claims.values()): fewest_gpus(claims.values(), of_gpus)} if asked else {}
         requests = {**_sum(pod.requests for pod in group), **claim}

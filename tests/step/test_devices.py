@@ -8,6 +8,7 @@ import pytest
 from receiver.core.model.devices import (
     CLAIMS,
     KIND,
+    NO_SUCH_GPU,
     Claim,
     Device,
     DeviceRequest,
@@ -177,6 +178,13 @@ def test_a_pod_that_claims_no_gpu_is_no_demand_unless_it_asks_for_one_beside() -
     seen = joined(claiming("a", nic), claiming("b", nic, requests={GPU: 1}), node=node)
     assert (seen["a"].gpus, seen["a"].not_bought) == (0, NO_GPU)
     assert (len(seen["b"].requests), seen["b"].not_bought) == (2, "")
+
+
+def test_a_claim_whose_selectors_fit_no_gpu_is_not_told_that_it_claims_no_gpu() -> None:
+    """Its class is that of GPUs: the selectors are what has to change."""
+    way = DeviceRequest(name="r", device_class=DRIVER, selectors=("one with 80Gi",), count=1)
+    seen = joined(claiming("a", Claim(key="ml/c", requests=((way,),))), node=devices(a_device()))
+    assert (seen["a"].gpus, seen["a"].not_bought) == (0, NO_SUCH_GPU)
 
 
 def test_network_cards_beside_a_gpu_are_no_gpus() -> None:

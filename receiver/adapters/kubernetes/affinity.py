@@ -15,8 +15,8 @@ NEVER = Requirement(key="", operator="In")  # an empty node selector term matche
 
 
 def required_nodes(spec: Json) -> tuple[tuple[Requirement, ...], ...]:
-    """Return the required node affinity in *spec* (PodSpec): alternatives, each a conjunction. Without any it matches no
-    node, as an empty term does."""
+    """Return the required node affinity in *spec* (PodSpec): alternatives, each a conjunction. One without any matches
+    no node, as an empty term does."""
     affinity = section(section(spec, "affinity"), "nodeAffinity")
     terms = entries(section(affinity, REQUIRED), "nodeSelectorTerms")
     found = tuple(_requirements(term) or (NEVER,) for term in terms)

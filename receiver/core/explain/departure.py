@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.explain.explain import Fate, fates
-from receiver.core.explain.prospects import UNKNOWN_HOURS, clock, first_removal, held_by_guardrail
+from receiver.core.explain.prospects import UNKNOWN_HOURS, clock, first_removal, held_by_guardrail, repair_waits
 from receiver.core.explain.rules import sentence
 from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import Facts, Node, PoolState, Stage
@@ -97,7 +97,10 @@ def departure(state: PoolState, node: Node, facts: Facts, policy: Policy, *, obs
     billing, price = policy.billing, pool.price_usd_per_hour
     paid_until = next_unit_at(node.created_at, facts.at, billing)
     share = Decimal((paid_until - facts.at) / billing.granularity)
-    blocks, at = _blocks(node, _case(state, before, policy), before.decisions[state.pool])
+    case = _case(state, before, policy)
+    blocks, at = _blocks(node, case, before.decisions[state.pool])
+    careful = repair_waits(node, case)
+    blocks = [*blocks, careful] if careful and at != facts.at else blocks
     return Departure(
         node=node,
         pool=pool,

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from receiver.core.explain.rollouts import Rollouts
 from receiver.core.explain.rules import RULES, binding, plainly, without_names
 from receiver.core.model.actions import ActionKind, Decision
+from receiver.core.model.devices import NO_SUCH_GPU
 from receiver.core.model.model import CordonedBy, Facts, Stage
 from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Policy, Pool
@@ -226,6 +227,7 @@ WHAT_TO_DO = {
     State.FITS_NOWHERE: "change the pod, or configure a pool that offers what it asks for; each pool's line says why",
     State.NOT_DEMAND: "nothing: no pool grows for a pod like this",
 }
+UNLIKE_ANY = "correct the selectors of the claim, or describe the pool's GPUs in pools[].devices where none is known"
 OBSERVED = "set mode: act, or grow the pool by hand: in observe mode nothing is bought"
 
 
@@ -397,13 +399,14 @@ def claimed(pod: Pod) -> str:
 
 def _no_demand(pod: Pod) -> Fate:
     why = by_claim(pod) if pod.not_bought else NOT_COUNTED
+    todo = UNLIKE_ANY if pod.not_bought == NO_SUCH_GPU else ""
     if pod.daemon:
         why = "a DaemonSet puts a pod on every node, so no node is bought for it"
     elif pod.terminating:
         why = "it is being deleted"
     elif pod.namespace in IGNORED_NAMESPACES:
         why = f"pods of namespace {pod.namespace} belong to the GPU operator or KAI, so no node is bought for them"
-    return Fate(state=State.NOT_DEMAND, detail=why)
+    return Fate(state=State.NOT_DEMAND, detail=why, todo=todo)
 
 
 def _fitting(facts: Facts, policy: Policy) -> Callable[[Pod], tuple[Fit, ...]]:

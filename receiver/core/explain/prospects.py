@@ -6,6 +6,7 @@ from datetime import datetime
 
 from receiver.core.model.actions import ActionKind, Reason, Verdict
 from receiver.core.model.model import Node, Stage
+from receiver.core.model.policy import Repair
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import listed, some
 from receiver.core.scaling.bounds import Grace
@@ -24,6 +25,7 @@ from receiver.core.scaling.removal import (
     surplus_over,
     unit_ends_soon,
 )
+from receiver.core.scaling.waits import LONGEST_PROVISIONING_BACKOFF
 
 UNKNOWN_HOURS = "Civo gives no usable time of its creation, so it is unknown when its next paid hour begins"
 # Without the answers of people: they may come at any time.
@@ -56,7 +58,8 @@ def first_removal(nodes: Sequence[Node], case: Case, say: Say) -> tuple[datetime
     at, why = case.now, ""
     for _ in range(MOST_CHANGES):
         own = min(_own_moment(node, later(case, at)) for node in nodes)
-        allowed, held = allowed_from(own, case, say, idle=not any(n.busy for n in nodes))
+        # Spare nodes are those that work can use: a sick one is none of them, and goes beside them.
+        allowed, held = allowed_from(own, case, say, idle=not any(n.busy or n.out_of_service for n in nodes))
         why = held or why
         if allowed is None or allowed == own:
             return allowed, why
@@ -105,9 +108,19 @@ def about_idle(idle: Sequence[Node], case: Case, say: Say) -> str:
         return f"{many}: {'; '.join([*stays, *more])}"
     paid = ", paid for" if case.policy.billing.by_the_hour else ""
     at, why = first_removal(free, case, say)
+    waits = next((f"; {said}" for n in free if (said := repair_waits(n, case))), "")
     if at is None:
-        return f"{many}{paid}; none can be removed: {why}"
-    return f"{many}{paid}; the first can be removed at {clock(at, case.now)}{_because(why)}"
+        return f"{many}{paid}; none can be removed: {why}{waits}"
+    return f"{many}{paid}; the first can be removed at {clock(at, case.now)}{_because(why)}{waits}"
+
+
+def repair_waits(node: Node, case: Case) -> str:
+    """Why the repair of a sick *node* is not begun while the pool is careful; empty for any other node."""
+    failed = case.state.trial
+    waits = case.pool.repair is Repair.REPLACE and node.sick and node.instance not in case.wanted.repairs
+    if not waits or failed is None or not failed.holds(case.now, LONGEST_PROVISIONING_BACKOFF):
+        return ""
+    return f"repair of {node.name} waits until {clock(failed.until, case.now)}: {failed.reason}"
 
 
 def _kept_by(node: Node, case: Case) -> str:

@@ -23,6 +23,7 @@ COUNTER = "resource.k8s.io/counter="  # what is left of a counter that devices o
 NOT_GPUS = (KIND, COUNTER)
 GPU_DRIVER = "gpu.nvidia.com"
 OF_ONE_DEVICE = ("/uuid", "/parentUUID")  # ends of the names of attributes that no other device has
+NO_SUCH_GPU = "the selectors of its claim fit no GPU of a pool, as far as they are known"
 UNKNOWN = "it is not known which devices a node has"
 UNJUDGED = "whose selectors cannot be judged for the devices of a node"
 MOST_DEVICES = 32  # of one claim (AllocationResultsMaxSize in resource/v1)

@@ -313,6 +313,9 @@ def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Ite
         if pool.repair is Repair.REPLACE:
             replaces = ""
             goes = "removed when they end" if begun else "replaced once `repair_share`, budgets and guardrails allow it"
+            careful = state.trial
+            if not begun and careful is not None and careful.holds(seen.now, LONGEST_PROVISIONING_BACKOFF):
+                goes = f"not replaced before {wording.moment(careful.until, seen.now)}: {careful.reason}"
         yield Concern(
             kind=Cause.SICK,
             what=f"sick GPUs on {node.name}",

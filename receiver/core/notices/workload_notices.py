@@ -327,7 +327,7 @@ def is_told(fate: Fate) -> bool:
 
 def about_of(state: str, rule: str | None, pool: str | None, todo: str) -> str:
     """What an Event is about: one with the same of all of these says the same, whatever its figures."""
-    return f"{state}:{rule}:{pool}" + (":rollout" if todo else "")
+    return f"{state}:{rule}:{pool}" + (":rollout" if rule and todo else "")
 
 
 class ToldPods:

@@ -21,8 +21,8 @@ NO_MORE = ("the budget does not cover another node", "the pool is at its maximum
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptBuffer:
     """What is kept of a buffer's chunks: *ready* have room on usable nodes, *coming* on nodes that are on their way or
-    bought now. *usd_per_hour* is the price of the GPUs that they hold, None where a pool has no price. *held* says why
-    the others have no room."""
+    bought now. *usd_per_hour* is the price of the nodes that are kept or bought for it alone, None where a pool has no
+    price. *held* says why the others have no room."""
 
     key: str
     chunks: int
@@ -31,13 +31,17 @@ class KeptBuffer:
     usd_per_hour: Decimal | None = Decimal(0)
     held: str = ""
 
+    @property
+    def _cost(self) -> str:
+        return f"{dollars(self.usd_per_hour)} per hour" if self.usd_per_hour else "on nodes that are paid for anyway"
+
     def __str__(self) -> str:
         there = self.ready + self.coming
         said = [f"{there} of {some(self.chunks, 'chunk')} {'has' if there == 1 else 'have'} room"]
         if self.coming:
             said[0] += f", {self.coming} of them on nodes that are on their way"
         if there:
-            said.append("a price is missing" if self.usd_per_hour is None else f"{dollars(self.usd_per_hour)} per hour")
+            said.append("a price is missing" if self.usd_per_hour is None else self._cost)
         return "; ".join([*said, *([self.held] if self.held else [])])
 
 
@@ -89,6 +93,7 @@ class _Rooms:
     def __init__(self, facts: Facts, allowance: Allowance) -> None:
         self._facts, self._billing = facts, allowance.policy.billing
         self._usable: dict[str, Sequence[Bin]] = {}  # by pool
+        self._busy: set[str | None] = set()  # the instances among them that run work
         self._reached: dict[tuple[str, int, Kind], int] = {}  # room only shrinks: a full one is passed over once
 
     def fill(self, kept: KeptBuffer, pod: Pod, tally: Tally, shelf: int) -> KeptBuffer:
@@ -96,7 +101,7 @@ class _Rooms:
         rooms, key = self._of(tally, shelf), (tally.pool.id, shelf, tally.kind(pod))
         place = self._reached.get(key, 0)
         while place < len(rooms) and _left(kept):
-            kept = _fill(kept, pod, tally, rooms[place])
+            kept = _fill(kept, pod, tally, rooms[place], busy=rooms[place].instance in self._busy)
             place += bool(_left(kept))
         self._reached[key] = place
         return kept
@@ -112,6 +117,7 @@ class _Rooms:
                 return not node.busy, self._facts.at - next_unit_at(node.created_at, self._facts.at, self._billing)
 
             self._usable[tally.pool.id] = sorted(tally.shelves[USABLE], key=paid)
+            self._busy |= {n.instance for n in tally.state.nodes if n.busy}
         return self._usable[tally.pool.id]
 
 
@@ -164,22 +170,20 @@ def _left(kept: KeptBuffer) -> int:
     return kept.chunks - kept.ready - kept.coming
 
 
-def _fill(kept: KeptBuffer, pod: Pod, tally: Tally, room: Bin) -> KeptBuffer:
-    """Put as many chunks as fit into *room*."""
+def _fill(kept: KeptBuffer, pod: Pod, tally: Tally, room: Bin, *, busy: bool = False) -> KeptBuffer:
+    """Put as many chunks as fit into *room*, that of a node which is *busy* anyway or kept for them alone."""
     count, left, asks = 0, _left(kept), pod.asks
     while count < left and room.put(pod, asks):
         count += 1
     if not count:
         return kept
-    if not room.used and room.instance is not None:
-        tally.warm[room.instance] = kept.key
+    if not room.used:
+        price, usd = tally.pool.price_usd_per_hour, kept.usd_per_hour
+        own = Decimal(0) if busy else price
+        kept = replace(kept, usd_per_hour=None if own is None or usd is None else usd + own)
+        if room.instance is not None:
+            tally.warm[room.instance] = kept.key
     room.used = True
-    price, usd = tally.pool.price_usd_per_hour, kept.usd_per_hour
-    if price is None or usd is None:
-        usd = None
-    else:
-        usd += price * pod.gpus * count / tally.pool.gpus_per_node
-    kept = replace(kept, usd_per_hour=usd)
     return replace(kept, ready=kept.ready + count) if room.usable else replace(kept, coming=kept.coming + count)
 
 

@@ -87,7 +87,13 @@ def test_chunks_on_free_gpus_of_a_busy_node_cost_no_node() -> None:
     busy = a_busy_node(allocatable={GPU: 8})
     assignment, decision = decided(busy, policy=a_policy(EIGHT))
     assert decision.target == 1
-    assert assignment.buffers == (KeptBuffer(key="ml/warm", chunks=2, ready=2, usd_per_hour=Decimal("2.58")),)
+    assert assignment.buffers == (KeptBuffer(key="ml/warm", chunks=2, ready=2),)
+    assert str(assignment.buffers[0]) == "2 of 2 chunks have room; on nodes that are paid for anyway"
+
+
+def test_a_buffer_costs_the_whole_nodes_that_it_keeps() -> None:
+    """Three chunks of four GPUs need two nodes of eight."""
+    assert kept(policy=a_policy(EIGHT), buffers=[a_buffer(3, gpus=4)]).usd_per_hour == 2 * 8 * Decimal("1.29")
 
 
 def test_a_node_on_its_way_is_not_bought_twice() -> None:
@@ -292,7 +298,7 @@ def test_at_the_stop_of_a_pools_budget_its_idle_nodes_go() -> None:
 
 
 def test_an_error_in_buffers_leaves_them_out_and_holds_up_no_waiting_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*_: object) -> KeptBuffer:
+    def failing(*_: object, **__: object) -> KeptBuffer:
         raise RuntimeError("no")
 
     monkeypatch.setattr(buffers, "_fill", failing)
@@ -346,7 +352,7 @@ def test_patient_work_that_shares_a_coming_node_with_chunks_is_told_of_that_node
 
 def test_a_full_node_is_tried_once_for_all_buffers_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     tried, fill = list[None](), buffers._fill
-    monkeypatch.setattr(buffers, "_fill", lambda *given: tried.append(None) or fill(*given))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(buffers, "_fill", lambda *given, **how: tried.append(None) or fill(*given, **how))  # type: ignore[func-returns-value]
     nodes = [a_busy_node(f"b{n}") for n in range(20)]
     policy = a_policy(a_pool(max_nodes=20))
     assignment, _ = decided(*nodes, policy=policy, buffers=[a_buffer(1, name=f"warm{n}") for n in range(30)])

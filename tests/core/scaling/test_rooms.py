@@ -167,7 +167,7 @@ def test_one_new_node_that_was_tainted_stops_nothing(others: list[Node]) -> None
         ),
         pytest.param(
             {"gpu": "on-demand"},
-            {"affinity": ((Requirement(key="metadata.name", operator="NotIn", values=("n1",)),),)},
+            {"affinity": ((Requirement(key="field metadata.name", operator="NotIn", values=("n1",)),),)},
             1,
             id="the pod avoids this node by its name",
         ),
@@ -196,7 +196,7 @@ def test_labels_that_we_set_ourselves_are_on_their_way() -> None:
     assert bought(seen(pod, node, pool=replace(LABELLED, apply_to_nodes=True))) == 0
 
 
-@pytest.mark.parametrize("key", ["kubernetes.io/hostname", "metadata.name"])
+@pytest.mark.parametrize("key", ["kubernetes.io/hostname", "field metadata.name"])
 def test_a_pod_that_is_pinned_to_one_node_buys_none_and_takes_no_other_room(key: str) -> None:
     pinned = a_pod("pinned", affinity=((Requirement(key=key, operator="In", values=("n9",)),),))
     found = assign(facts(a_state(a_node()), waiting=[pinned, a_pod("b")]), a_policy())
