@@ -138,3 +138,47 @@ def test_events_that_the_api_server_does_not_take_are_tried_again_after_minutes_
     assert len(calls) == 2
     assert calls[1] - calls[0] >= 5 * MINUTE
     assert len(told(life)["train-0"]) == 1
+
+
+def rolls_out(life: Life) -> None:
+    """Show the pods of the jobs old and new as two versions of Deployment ml/serve."""
+    whole = life.cluster.look
+
+    def versions() -> ClusterFacts:
+        found = whole()
+        pods = [(pod, pod.name.partition("-")[0]) for pod in found.pods]
+        shown = (replace(p, owner=f"ReplicaSet/serve-{v}", labels={"pod-template-hash": v}) for p, v in pods)
+        return replace(found, pods=tuple(shown))
+
+    life.cluster.look = versions  # type: ignore[method-assign]
+
+
+def test_a_rolling_update_that_waits_for_itself_is_told_with_its_remedy_within_two_minutes(store: Store) -> None:
+    life = a_life(store, most=1)
+    rolls_out(life)
+    life.submit(a_job("old", duration=timedelta(hours=9)))
+    life.run(20 * MINUTE)
+    life.submit(a_job("new"))
+    life.run(2 * MINUTE)
+    first, second = told(life)["new-0"]
+    assert first == "GPU pool l40s does not grow: it is at its maximum: at most 1 node"
+    assert second.startswith("rolling update of Deployment ml/serve: its new pod needs 1 GPU that its old pod keeps")
+    assert "kubectl -n ml patch deployment serve --type merge" in second
+    again = Life(world=life.world, policy=life.policy, store=store)
+    rolls_out(again)
+    again.run(2 * MINUTE)
+    assert len(told(again)["new-0"]) == 2  # also after a restart
+
+
+def test_a_surge_below_the_maximum_is_told_with_its_price(store: Store) -> None:
+    life = a_life(store, most=2)
+    rolls_out(life)
+    life.submit(a_job("old", duration=timedelta(hours=9)))
+    life.run(20 * MINUTE)
+    life.submit(a_job("new"))
+    life.run(MINUTE)
+    [message] = told(life, "TriggeredScaleUp")["new-0"]
+    assert message.startswith(
+        "GPU pool l40s grows from 1 to 2 nodes for the surge of the rolling update of Deployment ml/serve,"
+        " about $1.29 an hour for each node until its old pods have gone."
+    )
