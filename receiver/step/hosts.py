@@ -12,13 +12,23 @@ from receiver.ports import ClusterFacts
 def beside_other_nodes(cluster: ClusterFacts, policy: Policy) -> ClusterFacts:
     """Return *cluster* with each spread of a pod marked that counts nodes beside those of the pools. By default every
     node counts that the pod's node selector and affinity allow, with or without GPUs."""
-    if not any(pod.host_rules for pod in cluster.pods):
+    announced = [buffer.pod for buffer in cluster.buffers if buffer.pod is not None]
+    announced += [pod for candidate in cluster.candidates for pod in candidate.pods]
+    if not any(pod.host_rules for pod in (*cluster.pods, *announced)):
         return cluster
     ours = {pool.id for pool in policy.pools}
     others = [node.labels for node in cluster.nodes if node.labels.get(POOL_LABEL) not in ours]
     known: dict[Selection, bool] = {}
-    pods = tuple(_marked(pod, others, known) if pod.host_rules else pod for pod in cluster.pods)
-    return replace(cluster, pods=pods)
+
+    def marked(pods: Sequence[Pod]) -> tuple[Pod, ...]:
+        return tuple(_marked(pod, others, known) if pod.host_rules else pod for pod in pods)
+
+    return replace(
+        cluster,
+        pods=marked(cluster.pods),
+        buffers=tuple(b if b.pod is None else replace(b, pod=marked([b.pod])[0]) for b in cluster.buffers),
+        candidates=tuple(replace(candidate, pods=marked(candidate.pods)) for candidate in cluster.candidates),
+    )
 
 
 def _marked(pod: Pod, others: Sequence[Mapping[str, str]], known: dict[Selection, bool]) -> Pod:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.pods import HostRule, Requirement, Together
+from receiver.core.model.pods import Buffer, Candidate, HostRule, Requirement, Together
 from receiver.core.model.policy import POOL_LABEL
 from receiver.ports import ClusterFacts, ClusterNode
 from receiver.step.hosts import beside_other_nodes
@@ -33,6 +33,19 @@ def test_a_spread_counts_nodes_outside_the_pools(
 ) -> None:
     found = beside_other_nodes(ClusterFacts(nodes=nodes, pods=(a_pod(host_rules=(APART, EVENLY), **pod),)), a_policy())
     assert found.pods[0].host_rules == (APART, replace(EVENLY, elsewhere=elsewhere))
+
+
+def test_pods_that_are_only_announced_are_marked_as_well() -> None:
+    pod = a_pod(host_rules=(EVENLY,))
+    cluster = ClusterFacts(
+        nodes=(CPU_NODE,),
+        pods=(),
+        buffers=(Buffer(key="ml/b", replicas=1, pod=pod), Buffer(key="ml/wrong", problem="no pod")),
+        candidates=(Candidate(key="ml/c", pods=(pod,)),),
+    )
+    found = beside_other_nodes(cluster, a_policy())
+    marked = replace(pod, host_rules=(replace(EVENLY, elsewhere=True),))
+    assert (found.buffers[0].pod, found.candidates[0].pods) == (marked, (marked,))
 
 
 def test_without_a_spread_nothing_is_copied() -> None:

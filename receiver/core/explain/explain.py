@@ -18,7 +18,7 @@ from receiver.core.model.text import cut, listed, some
 from receiver.core.promises.promise import UNKNOWN, Promise, Promises
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.assign import Assignment, Wanted
-from receiver.core.scaling.demand import IGNORED_NAMESPACES, MOST_NAMED, new_node, refusal, take, workloads
+from receiver.core.scaling.demand import IGNORED_NAMESPACES, MOST_NAMED, refusal, workloads
 from receiver.core.scaling.guardrails import cooled_down, within_maximum
 from receiver.core.scaling.market import LabelIndex
 from receiver.core.scaling.nominations import in_words
@@ -80,7 +80,9 @@ class Place:
         self._nodes = {n.instance: n for n in self.state.nodes}
         self.coming = tuple(n for n in self.state.living if n.stage is not Stage.USABLE and n.instance in wanted.needed)
         self._rollouts = Rollouts(self.state.nodes, facts.at)
-        self._bought: list[dict[str, int]] = []  # new nodes that were handed out so far, and what is free in each
+        self._new: dict[int, int] = {}  # new nodes that work was given, in the order of service, by their identity
+        for room in (room for given in wanted.given for room in given.rooms if room.bought):
+            self._new.setdefault(id(room), len(self._new))
 
     def free(self, instance: str | None) -> Fate:
         """There is room in the usable node *instance*; None: in several, for a gang."""
@@ -174,23 +176,15 @@ class Place:
         return replace(fate, detail=f"{rollout}; {fate.detail}", todo=todo)
 
     def _buys_for(self, workload: Workload) -> bool:
-        """True when the nodes that the decision leaves reach *workload*; asked in the order of service.
+        """True when the nodes that the decision leaves reach *workload*, by the order of service.
 
         A gang asks only if every check leaves it all its nodes; what is left of them goes to those behind it.
         """
         bought = max(0, self.decision.target - self.decision.present)
         if bought == 0 or bought >= self.wanted.for_demand:
             return bought > 0
-        reached = True
-        for asks in (pod.asks for pod in workload.pods):
-            if any(take(free, asks) for free in self._bought):
-                continue
-            if len(self._bought) < bought:
-                self._bought.append(new_node(self.pool, self.state))
-                reached = take(self._bought[-1], asks) and reached
-            else:
-                reached = False
-        return workload.gang or reached
+        rooms = (room for given in self.wanted.given if given.workload.key == workload.key for room in given.rooms)
+        return workload.gang or all(self._new.get(id(room), 0) < bought for room in rooms)
 
 
 def room_for(rule: str | None, pool: Pool, wanted: Wanted) -> str:

@@ -393,8 +393,8 @@ LEFT_BEHIND = ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAuto
 def _tainted(node: Node, pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     """An idle node with a hard taint that its pool is not configured with: most work cannot start there."""
     taints = foreign_taints(node, pool)
-    patience = IGNORED_FOR if wanted.asking or wanted.held else seen.policy.unknown_after
-    if not taints or node.idle_since is None or seen.now - node.idle_since < patience:
+    patience = IGNORED_FOR if wanted.waiting_gpus else seen.policy.unknown_after
+    if not taints or node.instance in wanted.needed or node.idle_since is None or seen.now - node.idle_since < patience:
         return
     named = listed([f"{t.key}={t.value}:{t.effect}" for t in taints])
     left = next((t.key for t in taints if t.key.startswith(LEFT_BEHIND)), "")

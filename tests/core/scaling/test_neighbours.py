@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -166,8 +167,8 @@ def test_a_gang_that_runs_together_and_is_too_large_for_a_node_buys_none() -> No
 
 
 def test_pods_that_keep_apart_get_the_smallest_nodes() -> None:
-    small = a_pool("x1", price_usd_per_hour=X8.price_usd_per_hour)
-    policy = a_policy(small, replace(X8, id="x8-id", price_usd_per_hour=small.price_usd_per_hour * 7))  # type: ignore[operator]
+    small = a_pool("x1", price_usd_per_hour=Decimal(1))
+    policy = a_policy(small, replace(X8, id="x8-id", price_usd_per_hour=Decimal(7)))
     found = assign(facts(a_state(pool="x1-id"), a_state(pool="x8-id"), waiting=replicas(8, apart())), policy)
     assert {pool: w.for_demand for pool, w in found.pools.items()} == {"x1-id": 8, "x8-id": 0}
 

@@ -45,7 +45,7 @@ OF_OTHERS = tuple(
 )
 TOLERATES = Toleration(key="maintenance", operator="Exists")
 ANYTHING = Toleration(operator="Exists")
-USED = {"usable_since": NOW - 2 * HOUR}  # and idle for a part of that: a pod ran there
+USED: dict[str, Any] = {"usable_since": NOW - 2 * HOUR}  # and idle for a part of that: a pod ran there
 LABELLED = a_pool(labels={"gpu": "on-demand"})
 
 
@@ -128,7 +128,7 @@ def test_a_startup_taint_that_has_come_back_for_a_moment_is_no_reason_to_buy() -
 
 
 def test_no_third_node_is_bought_where_two_were_tainted_before_any_pod_ran() -> None:
-    born = {"usable_since": NOW - 15 * MINUTE, "taints": (MAINTENANCE,)}
+    born: dict[str, Any] = {"usable_since": NOW - 15 * MINUTE, "taints": (MAINTENANCE,)}
     found = seen(TOLERANT, a_node("n1", **born), a_node("n2", **born))
     assert bought(found) == 0
     [misfit] = found.misfits
