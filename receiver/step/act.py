@@ -15,6 +15,7 @@ from receiver.core.money.budget import UNSURE_FOR
 from receiver.core.notices.action_notices import Around, instead_of
 from receiver.core.scaling.decide import case_of, join, plan
 from receiver.core.scaling.waits import provisioning_failed
+from receiver.core.scaling.witness import changes, judged, moments
 from receiver.ports import Did, StepStore, TryLater, WontWork
 from receiver.step.carry_out import (
     RECENT_ACTIONS,
@@ -86,12 +87,20 @@ def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) ->
     if chores:
         with parts.part("idle_shutdown"):
             scale_idle_workloads_to_zero(looked, sources, work.hands, work.policy, work.mode, work.now)
+    refusals = facts.refusals  # if it fails, what was known stands
+    with parts.part("scheduler"):
+        rooms = {pool: wanted.given for pool, wanted in work.assignment.pools.items()}
+        refusals = judged(facts, rooms, work.policy, steady=looked.steady)
+        again += moments(refusals)
+        if changes(refusals) != changes(facts.refusals):
+            again.append(work.now + SOON)  # the next step decides with it
     control = Control(
         at=work.now,
         sources={s.source: SourceTurn(up=s.up, since=s.since or work.now) for s in facts.sources.values()},
         kept_out=kept_out,
         rights=facts.rights,
         decisions=work.numbers,
+        refusals=refusals,
     )
     work.store.keep_control(control, facts.deliveries)
     return replace(work, facts=facts if facts.kept_out == kept_out else replace(facts, kept_out=kept_out)), again

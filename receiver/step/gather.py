@@ -162,6 +162,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         buffers=said.cluster.buffers if said.cluster else (),
         candidates=said.cluster.candidates if said.cluster else (),
         bookings=said.cluster.bookings if said.cluster else (),
+        refusals=before.refusals if before is not None else (),
     )
     return Looked(
         facts=facts,

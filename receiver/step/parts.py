@@ -60,6 +60,7 @@ PARTS = (
     "checks",
     "bookings",
     "idle_shutdown",
+    "scheduler",
     "messages",
     "usage",
     "picture",

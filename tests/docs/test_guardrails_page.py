@@ -10,13 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from receiver.core.explain.rules import RULES
 from receiver.core.model.model import Node, Stage
 from receiver.core.model.overrides import Override, OverrideKind
-from receiver.core.model.pods import Buffer, PodPhase
+from receiver.core.model.pods import Buffer, PodPhase, Workload
 from receiver.core.model.policy import Objective
+from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling import waits
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import keeps_its_size
 from receiver.core.scaling.guardrails import GUARDRAILS
+from receiver.core.scaling.witness import request_of
 from receiver.step import carry_out
 from tests.core.builders import (
     GPU,
@@ -118,6 +120,16 @@ def rules_of_a_few_pools() -> set[str]:
         _, decisions = run(found, policy)
         spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
     _, decisions = run(facts(a_state(), buffers=(Buffer(key="ml/warm", replicas=1, pod=a_pod()),)), a_policy())
+    spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
+    pod = a_pod()
+    refusal = SchedulerRefusal(
+        request=request_of(Workload(key=pod.key, pods=(pod,))),
+        configured="",
+        seen_at=NOW,
+        refused_at=NOW,
+        until=NOW + hour,
+    )
+    _, decisions = run(facts(a_state(), waiting=[pod], refusals=(refusal,)), a_policy())
     spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
     followed = facts(a_state(), waiting=[a_pod("one"), a_pod("two")])  # nothing is kept warm in a pause
     _, decisions = run(followed, a_policy(objective=Objective.WAIT))

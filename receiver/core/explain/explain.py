@@ -7,6 +7,7 @@ from enum import StrEnum
 from itertools import islice
 from zoneinfo import ZoneInfo
 
+from receiver.core.explain.reasons import why_refused
 from receiver.core.explain.rollouts import Rollouts
 from receiver.core.explain.rules import RULES, binding, plainly, without_names
 from receiver.core.model.actions import ActionKind, Decision
@@ -18,6 +19,7 @@ from receiver.core.model.text import cut, listed, some
 from receiver.core.promises.promise import UNKNOWN, Promise, Promises
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.assign import Assignment, Wanted
+from receiver.core.scaling.capacity import HeldWorkload
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, MOST_NAMED, refusal, workloads
 from receiver.core.scaling.guardrails import cooled_down, within_maximum
 from receiver.core.scaling.market import LabelIndex
@@ -326,10 +328,7 @@ def fates(
             detail = misfits[key] if workload.gang else "no GPU pool can hold it"  # `fits` has each pool's reason
             fate = Fate(state=State.FITS_NOWHERE, detail=detail)
         elif key in held:
-            place, why = held[key]
-            state = State.GANG_INCOMPLETE if why.rule == "gang_is_complete" else State.HELD
-            detail = without_names(why.detail, why.met) if why.met else why.detail
-            fate = Fate(state=state, detail=detail, pool=place.pool.id, rule=why.rule)
+            fate = _held(*held[key])
         elif key in asking:
             asked = [place.asked(workload) for place in asking[key]]  # a gang may ask several pools
             fate = _last_to_start([*asked, *_coming(workload, settled.get(key, ()))])
@@ -341,6 +340,15 @@ def fates(
             fate = _last_to_start(begun) if begun else settled[key][0].free(None)
         fate = _with_rollout(workload, fate, by_id)
         yield workload, _with_nomination(workload, _with_claims(workload, fate))
+
+
+def _held(place: Place, held: HeldWorkload) -> Fate:
+    state = State.GANG_INCOMPLETE if held.rule == "gang_is_complete" else State.HELD
+    detail = without_names(held.detail, held.met) if held.met else held.detail
+    fate = Fate(state=state, detail=detail, pool=place.pool.id, rule=held.rule)
+    if held.refusal is None:
+        return fate
+    return replace(fate, detail=why_refused(held.refusal), promise=Promise(until=held.refusal.until))
 
 
 def _coming(work: Workload, settled: Sequence[Place]) -> Sequence[Fate]:

@@ -10,6 +10,7 @@ from receiver.core.explain.rollouts import Rollouts, surge
 from receiver.core.model.actions import Reason, Verdict
 from receiver.core.model.model import BIND, Node, Source, SourceState
 from receiver.core.model.overrides import Override, why_waiting
+from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import dollars, lasting, listed, some
 from receiver.core.model.windows import next_change
@@ -221,6 +222,24 @@ def not_undone_by_others(reason: Reason, _case: Case) -> Said:
     until = f"none before {wait.until:%Y-%m-%d %H:%M} UTC"
     end = f"wait until {moment(wait.until)}, and let only the autoscaler change the count at Civo"
     return f"another system {way} the count repeatedly after our {change}: {until}", [(end, wait.until)]
+
+
+def scheduler_refuses(reason: Reason, _case: Case) -> Said:
+    refusal: SchedulerRefusal = reason.because
+    tried_again = f"wait until {moment(refusal.until)}, when one more node is tried" if refusal.until else ""
+    changes: list[tuple[str, datetime | None]] = [
+        ("remove the obstacle that the scheduler names: once its words change, the pods are demand again", None),
+        ("create the pods anew under another owner or template", None),
+        *([(tried_again, refusal.until)] if tried_again else []),
+    ]
+    return f"{listed(refusal.pods)}: {why_refused(refusal)}", changes
+
+
+def why_refused(refusal: SchedulerRefusal) -> str:
+    """Why no node is bought or kept for pods that the scheduler refuses: its own words first."""
+    words = f"the scheduler says: {refusal.says.rstrip('.')}; " if refusal.says else ""
+    until = f" before {refusal.until:%Y-%m-%d %H:%M} UTC, unless that changes" if refusal.until else ""
+    return f"{words}it leaves free room on {refusal.node} unused, so no node is bought or kept for them{until}"
 
 
 def provisioning_works(reason: Reason, case: Case) -> Said:

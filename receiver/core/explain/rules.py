@@ -340,6 +340,17 @@ RULES: Mapping[str, Rule] = {
         says=lambda r, _: (r.detail, [(f"make room for the whole gang at once: {r.detail}", None)]),
         noted=True,
     ),
+    "scheduler_refuses": Rule(
+        meaning="The scheduler leaves pods waiting although a usable node has room, so they need no node.",
+        says=says.scheduler_refuses,
+        plain="the scheduler refuses the pods although a node has room",
+        advice=(
+            "`kubectl describe pod -n {namespace} {pod}` has the scheduler's words: check volumes and their claims, "
+            "pod affinity, topology spread, ports, and resources that no node has"
+        ),
+        page="troubleshooting.md#a-pod-waits-beside-a-usable-node",
+        noted=True,
+    ),
     "nothing_wanted": Rule(
         meaning="Nothing asks for another size.",
         says=lambda _, case: (says.nothing_wanted(case, sentence), ()),

@@ -12,6 +12,7 @@ from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.model import Backoff, Drift, LateCount, Offer, Rights, Source
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Billing, BudgetChange
+from receiver.core.model.refusals import SchedulerRefusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,14 +153,15 @@ class SourceTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """The control state that the step at *at* leaves to the next one; *kept_out* and *rights* are as in `Facts`,
-    *decisions* are the numbers of the stored decisions by pool."""
+    """The control state that the step at *at* leaves to the next one; *kept_out*, *rights* and *refusals* are as in
+    `Facts`, *decisions* are the numbers of the stored decisions by pool."""
 
     at: datetime
     sources: Mapping[Source, SourceTurn] = field(default_factory=dict)
     kept_out: Mapping[str, datetime] | None = None
     rights: Rights | None = None
     decisions: Mapping[str, int] = field(default_factory=dict)
+    refusals: tuple[SchedulerRefusal, ...] = ()
 
 
 def is_new_minute(before: Control | None, now: datetime) -> bool:

@@ -14,6 +14,7 @@ from receiver.core.model.devices import put_all_claims
 from receiver.core.model.overrides import Override, Question
 from receiver.core.model.pods import Booking, Buffer, Candidate, Pod, less
 from receiver.core.model.policy import BudgetChange, Taint
+from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.shares import is_share, put_bound
 from receiver.core.model.signals import PoolSilence, Signal
 from receiver.core.model.usage import Activity
@@ -397,6 +398,7 @@ class Facts:
     buffers: tuple[Buffer, ...] = ()  # in the order in which they are served
     candidates: tuple[Candidate, ...] = ()  # for admission by Kueue
     bookings: tuple[Booking, ...] = ()  # their pods are among those that wait
+    refusals: tuple[SchedulerRefusal, ...] = ()  # work that the scheduler does not place where there is room
 
     def pool(self, pool_id: str) -> PoolState:
         """Return the state of *pool_id*. Raises KeyError for a pool that the policy does not name."""

@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
 
 from receiver.core.explain.rules import RULES, SPEAKS_UP, binding, guide, plainly, without_names
 from receiver.core.model.actions import ActionKind, Decision
 from receiver.core.model.model import CordonedBy, Node, PoolState, Stage
 from receiver.core.model.overrides import Asks, sentence
-from receiver.core.model.pods import Pod, PodPhase, Workload
+from receiver.core.model.pods import PodPhase, Workload
 from receiver.core.model.policy import Pool, Repair
 from receiver.core.model.text import cut, lasting, listed, some
 from receiver.core.money.budget import BudgetStage
-from receiver.core.notices import wording
+from receiver.core.notices import unplaced_concerns, wording
 from receiver.core.notices.action_notices import instead_of
 from receiver.core.notices.civo_concerns import drifted, odd_at_civo, undone, unreadable
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Seen, Severity
@@ -34,7 +33,6 @@ from receiver.core.scaling.waits import (
     waits,
 )
 
-IGNORED_FOR = timedelta(minutes=2)  # the scheduler needs a moment after a node became usable
 LONGEST_REASON = 160  # characters of an error of another system
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
@@ -51,8 +49,8 @@ def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
     found += _waits(pool, state, wanted, seen)
     found += _held(pool, state, wanted, seen)
     found += _requested(pool, state, wanted, seen)
-    if wanted.placed:
-        found += _unused(pool, state, wanted, seen)
+    if wanted.placed or any(held.refusal for held in wanted.held):
+        found += unplaced_concerns.of_pool(pool, state, wanted, seen)
     if state.nodes:
         found += _sick_nodes(pool, state, wanted, seen)
         found += _unclear_nodes(pool, state, seen)
@@ -174,7 +172,7 @@ def _held(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[
     reason = binding(decision)
     if reason is None or reason.rule not in RULES or not RULES[reason.rule].told:
         reason = next((r for r in decision.reasons if r.rule == "gangs_whole"), None)
-    keys = dict.fromkeys(held.workload for held in wanted.held)  # they got no room
+    keys = dict.fromkeys(held.workload for held in wanted.held if held.refusal is None)  # they got no room
     waiting = wanted.asking or tuple(Workload(key=k, pods=p) for k in keys if (p := seen.facts.waiting_of(k)))
     if reason is None or not waiting:
         return
@@ -265,41 +263,6 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
         what, rule = "cannot grow: its price is unknown", "price_is_known"
         level = seen.level(rule, pool=pool.id)
         yield Concern(kind="no_price", level=level, what=what, todo=RULES[rule].advice, guide=guide(rule))
-
-
-def _unused(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
-    """Pods that wait although a usable node would hold them as configured; told once per pod and node."""
-    nodes = {n.instance: n for n in state.nodes}
-    for workload, instance in wanted.placed:
-        node = nodes[instance]
-        pod = next((p for p in reversed(seen.facts.waiting_of(workload)) if p.key == workload), None)
-        since = node.idle_since or node.usable_since
-        if pod is None or since is None or node.closed_for is not None:
-            continue
-        if seen.now - max(since, pod.created_at, seen.reopened.get(pool.id, since)) < IGNORED_FOR:
-            continue
-        yield Concern(
-            kind=Cause.UNUSED,
-            what=f"{workload} is pending although {node.name} should fit it",
-            title=f"{workload} is pending although {node.name} of GPU pool {pool.name} should fit it",
-            why=_differs(node, pool, pod),
-            whose=wording.whose(wording.asked_by([pod], seen.policy)),
-            cost=f"{wording.an_hour(pool, 1)} for a node that it does not use",
-            doing="no further node is bought for it, because it would be identical",
-            todo=f"Compare: kubectl describe pod -n {pod.namespace} {pod.name}; kubectl describe node {node.name}",
-            topic=f"ignored:{workload}",
-            key=f"{pod.uid}:{instance}",
-        )
-
-
-def _differs(node: Node, pool: Pool, pod: Pod) -> str:
-    labels = [f"{k}={v}" for k, v in sorted(pool.labels.items()) if node.labels.get(k) != v]
-    extra = [f"{t.key}={t.value}:{t.effect}" for t in node.taints if t not in pool.taints]
-    said = [f"lacks the labels {', '.join(labels)}"] if labels else []
-    said += [f"has the extra taints {', '.join(extra)}"] if extra else []
-    scheduler = f"; the scheduler says: {pod.scheduler_says}" if pod.scheduler_says else ""
-    usual = "has the configured labels and taints: check volumes, pod affinity and topology spread"
-    return f"node {node.name} {' and '.join(said) or usual}{scheduler}"
 
 
 def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
@@ -393,7 +356,7 @@ LEFT_BEHIND = ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAuto
 def _tainted(node: Node, pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     """An idle node with a hard taint that its pool is not configured with: most work cannot start there."""
     taints = foreign_taints(node, pool)
-    patience = IGNORED_FOR if wanted.waiting_gpus else seen.policy.unknown_after
+    patience = unplaced_concerns.IGNORED_FOR if wanted.waiting_gpus else seen.policy.unknown_after
     if not taints or node.instance in wanted.needed or node.idle_since is None or seen.now - node.idle_since < patience:
         return
     named = listed([f"{t.key}={t.value}:{t.effect}" for t in taints])

@@ -36,12 +36,15 @@ from receiver.core.scaling.capacity import (
 from receiver.core.scaling.demand import missing_pods, workloads
 from receiver.core.scaling.failures import Extra, Failure, Failures, LeftOut, blame
 from receiver.core.scaling.filling import rearranged, serve_again
-from receiver.core.scaling.gangs import leave_waiting, place_gang, place_parts, try_gang
+from receiver.core.scaling.gangs import hold_refused, leave_waiting, place_gang, place_parts, try_gang
 from receiver.core.scaling.market import Headroom, Matching, keep_warm, refused
 from receiver.core.scaling.neighbours import Neighbours
 from receiver.core.scaling.packing import may_not_return, movable
 from receiver.core.scaling.patience import Deadlines, PatientWork, deferred, next_purchase
 from receiver.core.scaling.repair import under_repair
+from receiver.core.scaling.witness import Barred, barred, settle_alone
+
+NOT_BARRED = Barred()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,26 +141,28 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     budgets = views(facts, policy)
     allowance = Allowance(facts, policy, budgets)
     everything, deadlines = workloads(facts.waiting, facts.bound_gangs), Deadlines(facts, policy, aside)
-    patient = tuple(deadlines.patient(everything))
+    with blame(part=Extra.REFUSALS):
+        out = barred(facts, everything)
+    patient = tuple(deadlines.patient(w for w in everything if w.key not in out.workloads))
     later = {work.workload.key for work in patient}
     waiting = tuple(w for w in everything if w.key not in later)
     if any(view.scope is Scope.TEAM for view in budgets.views):
-        _reserve_for_teams(facts, policy, waiting, allowance, aside)
-    tallies, misfits = _served(facts, policy, waiting, allowance, aside, left_out)
+        _reserve_for_teams(facts, policy, waiting, allowance, aside, out)
+    tallies, misfits = _served(facts, policy, waiting, allowance, aside, left_out, out)
     with blame(part=Extra.CANDIDATES):
         answers = judge(facts, policy, tallies.values(), allowance, left_out.pairs) if facts.candidates else ()
     served = {pool: tally for pool, tally in tallies.items() if pool not in aside}
     for pool, tally in served.items():
         with blame(pool=pool):
             hold_floor(tally, allowance)
-    out = refused(waiting, served, facts, left_out.pairs)
+    without = refused(waiting, served, facts, left_out.pairs, out.workloads)
     for pool, tally in served.items():
         with blame(pool=pool):
-            if pool not in out.pools:
+            if pool not in without.pools:
                 keep_standby(tally, allowance, facts.at)
-    headroom = keep_warm(served, facts, policy, allowance, out, left_out.pairs)
+    headroom = keep_warm(served, facts, policy, allowance, without, left_out.pairs)
     with blame(part=Extra.BUFFERS):
-        buffers = keep_buffers(served, facts, allowance, out, left_out.pairs) if facts.buffers else ()
+        buffers = keep_buffers(served, facts, allowance, without, left_out.pairs) if facts.buffers else ()
     patient = tuple(_without_room(patient, served, left_out.pairs, allowance)) if patient else ()
     empties = movable(served.values(), facts.at, left_out.pairs)
     wanted: dict[str, Wanted] = {}
@@ -233,23 +238,24 @@ def _served(
     allowance: Allowance,
     aside: Collection[str],
     left_out: LeftOut,
+    out: Barred,
 ) -> tuple[dict[str, Tally], tuple[Misfit, ...]]:
     """Serve *waiting* in order; then once more with the rooms rearranged, where that needs fewer new nodes."""
     before, pairs = allowance.mark(), left_out.pairs
     tallies = _open_tallies(facts, policy, allowance.budgets, aside)
-    first = _serve_all(waiting, tuple(tallies.values()), allowance, pairs)
+    first = _serve_all(waiting, tuple(tallies.values()), allowance, pairs, out)
     if Extra.REARRANGING in left_out.parts:
         return tallies, first.misfits
     after, order = allowance.mark(), {w.key: n for n, w in enumerate(waiting)}
     with blame(part=Extra.REARRANGING):
-        for seats in rearranged(tuple(tallies.values()), first.without_room, first.matching.fitting):
+        for seats in rearranged(tuple(tallies.values()), first.without_room, first.matching.fitting, out.on_trial):
             allowance.return_to(before)
             before = allowance.mark()
             again = _open_tallies(facts, policy, allowance.budgets, aside)
             if serve_again(seats, order, again, allowance):
                 seated = {workload.key for workload, _ in seats}
                 left = [w for w in waiting if w.key not in seated]
-                second = _serve_all(left, tuple(again.values()), allowance, pairs)
+                second = _serve_all(left, tuple(again.values()), allowance, pairs, out)
                 if _lacking(again) < _lacking(tallies):
                     return again, second.misfits
             allowance.return_to(after)
@@ -264,31 +270,41 @@ def _lacking(tallies: Mapping[str, Tally]) -> tuple[int, int]:
 
 
 def _serve_all(
-    waiting: Sequence[Workload], tallies: Sequence[Tally], allowance: Allowance, pairs: Collection[tuple[str, str]] = ()
+    waiting: Sequence[Workload],
+    tallies: Sequence[Tally],
+    allowance: Allowance,
+    pairs: Collection[tuple[str, str]] = (),
+    out: Barred = NOT_BARRED,
 ) -> Served:
-    """Give each of *waiting* room, in order. *pairs* of an owner of work and a pool are kept apart."""
+    """Give each of *waiting* room, in order, but none that is *out*. *pairs* of an owner of work and a pool are kept
+    apart."""
     matching = Matching(tallies, pairs)
     for workload in waiting:
         with blame(owner=owner_of(workload.pods[0])):
-            if not workload.gang:
+            if not workload.gang and workload.key not in out.workloads:
                 matching.market(workload.pods[0]).enter(workload.pods[0])
     misfits: list[Misfit] = []
     unserved: set[str] = set()  # gangs without room: pods beyond their minimum do not start either
     for workload in waiting:
         with blame(owner=owner_of(workload.pods[0])):
-            misfits += _serve(workload, matching, allowance, unserved)
-    nowhere = {misfit.workload.key for misfit in misfits}
+            misfits += _serve(workload, matching, allowance, unserved, out)
+    nowhere = {*out.workloads, *(misfit.workload.key for misfit in misfits)}
     gangs = (w for w in waiting if w.gang and w.key in unserved and w.key not in nowhere and not missing_pods(w))
     return Served(misfits=tuple(misfits), without_room=tuple(gangs), matching=matching)
 
 
 def _reserve_for_teams(
-    facts: Facts, policy: Policy, waiting: Sequence[Workload], allowance: Allowance, aside: Collection[str]
+    facts: Facts,
+    policy: Policy,
+    waiting: Sequence[Workload],
+    allowance: Allowance,
+    aside: Collection[str],
+    out: Barred,
 ) -> None:
     """Reserve what waiting work of teams will hold of nodes that exist or are on their way: no pod holds them yet, and
     the same money would be spent again."""
     tallies = tuple(_open_tallies(facts, policy, allowance.budgets, aside).values())
-    _serve_all(waiting, tallies, Allowance(facts, policy, allowance.budgets, closed=True))
+    _serve_all(waiting, tallies, Allowance(facts, policy, allowance.budgets, closed=True), out=out)
     for tally in tallies:
         with blame(pool=tally.pool.id):
             _reserve_settled(tally, policy, allowance)
@@ -307,11 +323,14 @@ def _reserve_settled(tally: Tally, policy: Policy, allowance: Allowance) -> None
                     allowance.left[Scope.TEAM, team] -= share
 
 
-def _serve(workload: Workload, matching: Matching, allowance: Allowance, unserved: set[str]) -> list[Misfit]:
+def _serve(
+    workload: Workload, matching: Matching, allowance: Allowance, unserved: set[str], out: Barred
+) -> list[Misfit]:
     """Give *workload* room in one of the pools, or record there why not, and in *unserved* a gang; a Misfit if no pool
     can hold it."""
     first = workload.pods[0]
-    if not workload.gang:
+    refusal = out.workloads.get(workload.key)
+    if not workload.gang and refusal is None:
         matching.market(first).leave(first)
     fitting = [matching.fitting(pod) for pod in workload.pods]
     if not all(fitting):
@@ -322,7 +341,10 @@ def _serve(workload: Workload, matching: Matching, allowance: Allowance, unserve
         return [Misfit(workload=workload, detail=f"No GPU pool can hold {what}. {'; '.join(each)}".rstrip())]
     others = [found for found in fitting[1:] if found is not fitting[0]]
     common = [x for x in fitting[0] if all(x in found for found in others)] if others else fitting[0]
-    if missing := missing_pods(workload):
+    if refusal is not None:
+        hold_refused(workload, common[0] if common else fitting[0][0], refusal)
+        unserved.add(workload.key)
+    elif missing := missing_pods(workload):
         lacks = f"gang {workload.key} lacks {some(missing, 'pod')} of {workload.least}; no node helps until they exist"
         leave_waiting(workload, fitting[0][0], "gang_is_complete", lacks)
         unserved.add(workload.key)
@@ -330,7 +352,7 @@ def _serve(workload: Workload, matching: Matching, allowance: Allowance, unserve
         detail = f"pod {workload.key} is beyond the minimum of gang {first.gang}, which has no room yet"
         leave_waiting(workload, common[0], "gangs_whole", detail)
     elif not workload.gang:
-        why = _place_pod(workload, matching, common, allowance)
+        why = _place_pod(workload, matching, common, allowance, on_trial=workload.key in out.on_trial)
         return [Misfit(workload=workload, detail=why)] if why else []
     elif common:
         if not place_gang(workload, common, matching, allowance):
@@ -340,12 +362,19 @@ def _serve(workload: Workload, matching: Matching, allowance: Allowance, unserve
     return []
 
 
-def _place_pod(workload: Workload, matching: Matching, fitting: Sequence[Tally], allowance: Allowance) -> str:
+def _place_pod(
+    workload: Workload, matching: Matching, fitting: Sequence[Tally], allowance: Allowance, *, on_trial: bool = False
+) -> str:
     """Give a pod on its own room that exists, is on its way or is bought; return why no new node would help it, if
     none would."""
     pod = workload.pods[0]
     with blame() as blamed:
-        for shelf in (USABLE, OPENED):
+        for tally in fitting if on_trial else ():
+            blamed.pool = tally.pool.id
+            if given := settle_alone(workload, tally):
+                tally.give(given, asks=False)
+                return ""
+        for shelf in (OPENED,) if on_trial else (USABLE, OPENED):
             for tally in fitting:
                 blamed.pool = tally.pool.id
                 room = tally.settle(pod, shelf, tally.kind(pod))

@@ -13,6 +13,7 @@ from receiver.core.model.model import ON_ITS_WAY, REPAIR, CordonedBy, Facts, Nod
 from receiver.core.model.overrides import Question, approved_growth, growth_ever_approved
 from receiver.core.model.pods import COMPUTE, Pod, Workload, gpus_in
 from receiver.core.model.policy import Policy, Pool, Repair, Scope
+from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.signals import SignalAction
 from receiver.core.money.budget import Budgets, BudgetView, Key, Refusal, highest, passes_hold, teams_of, unseen
 from receiver.core.money.cost import unit_price
@@ -42,13 +43,15 @@ SOURCES = ("demand", "floor", "standby", "headroom", "buffer")  # what new nodes
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldWorkload:
     """A workload that was not given the nodes it needs, the rule that held it, and a sentence; it itself where it was
-    a budget that did not cover them. *met* is the rule that left a gang fewer nodes than it needs."""
+    a budget that did not cover them. *met* is the rule that left a gang fewer nodes than it needs, *refusal* what the
+    scheduler refuses."""
 
     workload: str
     rule: str
     detail: str
     uncovered: Workload | None = None
     met: str = ""
+    refusal: SchedulerRefusal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
+from itertools import islice
 
 from receiver.core.model.actions import (
     Action,
@@ -33,6 +34,7 @@ from receiver.core.scaling.terminations import without_abandoned
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
 MOST_ASKING = 50  # work named by a decision without evidence
+MOST_REFUSALS = 20  # requests refused by the scheduler that a decision notes
 Explainer = Callable[[Decision, Case], Decision]  # adds sentences and evidence
 
 
@@ -216,6 +218,8 @@ def _notes(case: Case) -> list[Reason]:
     evicting = tuple(grace for grace in case.wanted.graces if grace.told and busy_beyond(grace, case))
     if evicting:
         found.append(_note("evict_after", case, evicting))
+    refusals = {h.refusal.request: h.refusal for h in case.wanted.held if h.refusal is not None}
+    found += [_note("scheduler_refuses", case, refusal) for refusal in islice(refusals.values(), MOST_REFUSALS)]
     questions = [q for q in case.questions if q.stands(case.now) and q.done_at is None]
     return found + [_note("question", case, question) for question in questions]
 
@@ -227,7 +231,8 @@ def _note(rule: str, case: Case, because: object = None) -> Reason:
 def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
     """The sources of a wanted size, growth before removal; each reason's target builds on the one before."""
     wanted, target = case.wanted, case.present
-    found = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail) for h in wanted.held]
+    held = [h for h in wanted.held if h.refusal is None]
+    found = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail) for h in held]
     spare_wanted = not wanted.stopped  # at the budget stop nothing is kept or bought for later
     asked = {
         "demand": wanted.for_demand,

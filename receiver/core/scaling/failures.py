@@ -18,6 +18,7 @@ class Extra(StrEnum):
 
     BUFFERS = "buffers"
     CANDIDATES = "candidates"  # Workloads of Kueue; without, none of them is admitted
+    REFUSALS = "refusals"  # by the scheduler; without, what it refuses gets a node
     REARRANGING = "rearranging"  # of work between rooms; without, a node more is bought at most
 
 
@@ -101,6 +102,7 @@ class LeftOut:
             deferred=tuple(p for p in facts.deferred if owner_of(p) not in self.owners),
             buffers=() if Extra.BUFFERS in self.parts else facts.buffers,
             candidates=() if Extra.CANDIDATES in self.parts else facts.candidates,
+            refusals=() if Extra.REFUSALS in self.parts else facts.refusals,
         )
 
     def learn(self, error: Exception, failures: Failures) -> None:

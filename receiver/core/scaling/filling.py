@@ -10,7 +10,7 @@ least flexible and the largest work first. That is a heuristic: packing differen
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -46,7 +46,7 @@ class Guest:
     kinds: tuple[Requests, ...]
     rooms: tuple[Room, ...] = ()
     fixed: bool = False
-    shares: bool = False  # it takes part of a device, or chooses its neighbours: it cannot be moved
+    shares: bool = False  # it takes part of a device, chooses its neighbours, or is pinned: it cannot be moved
 
     @property
     def alone(self) -> bool:
@@ -63,12 +63,15 @@ ORDERS: tuple[Order, ...] = (lambda g: (len(g.pools), g.alone, -g.size), lambda 
 
 
 def rearranged(
-    tallies: Sequence[Tally], unserved: Sequence[Workload], fitting: Callable[[Pod], Sequence[Tally]]
+    tallies: Sequence[Tally],
+    unserved: Sequence[Workload],
+    fitting: Callable[[Pod], Sequence[Tally]],
+    pinned: Collection[str] = (),
 ) -> Iterator[Seats]:
     """Yield seats that need fewer new nodes or serve more than the *tallies* do, the best first; nothing if none do.
 
-    *unserved* are whole gangs without room. The first seats may want another new node instead of several, which a check
-    may refuse.
+    *unserved* are whole gangs without room; *pinned* workloads (keys) keep the room they have. The first seats may want
+    another new node instead of several, which a check may refuse.
     """
     free, asked = 0, [workload.gpus for workload in unserved]
     for tally in tallies:
@@ -79,7 +82,7 @@ def rearranged(
                 asked += [tally.pool.gpus_per_node] * room.bought  # a node's work moves into free room elsewhere
     if not any(gpus <= free for gpus in asked):
         return  # too little free room for anything to move: a quick test, enough at most steps
-    filling = _Filling(tallies, unserved, fitting)
+    filling = _Filling(tallies, unserved, fitting, pinned)
     saved = filling.saved()
     traded = filling.traded()
     yield from (seats for seats in (traded, saved) if seats is not None)
@@ -117,10 +120,15 @@ class _Filling:
     """The current seats, with a trail of moves, so that a try can be undone."""
 
     def __init__(
-        self, tallies: Sequence[Tally], unserved: Sequence[Workload], fitting: Callable[[Pod], Sequence[Tally]]
+        self,
+        tallies: Sequence[Tally],
+        unserved: Sequence[Workload],
+        fitting: Callable[[Pod], Sequence[Tally]],
+        pinned: Collection[str],
     ) -> None:
         self._tallies = tallies
         self._fitting = fitting
+        self._pinned = pinned
         self._numbers = {id(tally): number for number, tally in enumerate(tallies)}
         self._rooms = [
             [Room(b, number, place, dict(b.free) if b.allowed else {}) for place, b in enumerate(tally.bins)]
@@ -149,7 +157,7 @@ class _Filling:
     def _guest(self, workload: Workload) -> Guest:
         found = [self._fitting(pod) for pod in workload.pods]
         common = [x for x in found[0] if all(x in other for other in found[1:] if other is not found[0])]
-        shares = any(self._is_bound_to_others(pod) for pod in workload.pods)
+        shares = workload.key in self._pinned or any(self._is_bound_to_others(pod) for pod in workload.pods)
         return Guest(workload, tuple(self._numbers[id(x)] for x in common), gang_kind(workload), shares=shares)
 
     def _is_bound_to_others(self, pod: Pod) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from receiver.core.model.pods import Pod, Workload
+from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.text import some
 from receiver.core.scaling.capacity import COMING, RULES, Allowance, Given, HeldWorkload, Tally, checkpoint
 from receiver.core.scaling.demand import preference
@@ -20,6 +21,11 @@ def leave_waiting(
     tally.waiting_gpus += workload.gpus
     mine = workload if uncovered else None
     tally.held.append(HeldWorkload(workload=workload.key, rule=rule, detail=detail, uncovered=mine, met=met))
+
+
+def hold_refused(workload: Workload, tally: Tally, refusal: SchedulerRefusal) -> None:
+    """Record in *tally* that *workload* gets no room, because the scheduler refuses it. It waits for no GPU there."""
+    tally.held.append(HeldWorkload(workload=workload.key, rule="scheduler_refuses", detail="", refusal=refusal))
 
 
 def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching, allowance: Allowance) -> bool:

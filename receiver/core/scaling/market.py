@@ -300,9 +300,14 @@ class RefusedWork:
 
 
 def refused(
-    waiting: Sequence[Workload], tallies: Mapping[str, Tally], facts: Facts, pairs: Collection[tuple[str, str]] = ()
+    waiting: Sequence[Workload],
+    tallies: Mapping[str, Tally],
+    facts: Facts,
+    pairs: Collection[tuple[str, str]] = (),
+    unschedulable: Collection[str] = (),
 ) -> RefusedWork:
-    """Return what of *waiting* has no usable room in the assignment so far. *pairs* as in `Matching`."""
+    """Return what of *waiting* has no usable room in the assignment so far. *pairs* as in `Matching`. What the
+    scheduler refuses (*unschedulable*, by key) could start on no pool's nodes."""
     served: set[str] = set()
     short: set[str] = set()
     for pool, tally in tallies.items():
@@ -317,9 +322,10 @@ def refused(
     found = [w for w in waiting if w.key not in served or w.key in short]
     matching = Matching(tuple(tallies.values()), pairs)
     pods = [pod for workload in found for pod in workload.pods]
+    could_start = [pod for w in found if w.key not in unschedulable for pod in w.pods]
     pools: set[str] = set()
     with blame() as blamed:
-        for pod in pods:
+        for pod in could_start:
             blamed.owner = owner_of(pod)
             pools.update(tally.pool.id for tally in matching.fitting(pod))
     return RefusedWork(

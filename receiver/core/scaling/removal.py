@@ -11,6 +11,7 @@ from receiver.core.model.overrides import approved_instances
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import next_change
 from receiver.core.money.cost import HOUR, next_unit_at
+from receiver.core.scaling import witness
 from receiver.core.scaling.bounds import Grace, evicting, window_may_evict
 from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.market import goes_early
@@ -346,6 +347,8 @@ def changes(case: Case) -> Sequence[datetime]:
         moments.append(changed + HOUR)  # what was changed then counts no longer
     if wanted.headroom is not None and any(n.idle_since for n in state.nodes):
         moments.append(wanted.headroom.falls_at)  # the idle nodes that it keeps may be too many then
+    if case.facts.refusals:
+        moments += witness.moments(case.facts.refusals)
     if state.silence is not None:
         moments.append(state.silence.until)
     if approval is not None and approval.removals:  # people are asked then

@@ -19,11 +19,13 @@ from receiver.core.model.model import (
     Stage,
     never_asked,
 )
-from receiver.core.model.pods import Nomination, PodPhase
+from receiver.core.model.pods import Nomination, PodPhase, Workload
 from receiver.core.model.policy import Limits, Policy, Repair
+from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.action_notices import removals_stop
 from receiver.core.notices.notice import Notice
+from receiver.core.scaling.witness import request_of
 from tests.core.builders import GPU, MINUTE, NOW, a_node, a_pool, a_signal, a_state, all_up
 from tests.core.notices.scene import (
     BUDGET,
@@ -142,6 +144,26 @@ def _beside() -> Notice:
     return _warned(known(pool_of(node), waiting=(pod,)))
 
 
+def _refused_by_the_scheduler() -> Notice:
+    words = '0/4 nodes are available: persistentvolumeclaim "data" not found.'
+    pods = jobs(0, 1, scheduler_says=words)
+    refusal = SchedulerRefusal(
+        request=request_of(Workload(key=pods[0].key, pods=pods[:1])),
+        configured="",
+        seen_at=NOW,
+        refused_at=NOW - 2 * MINUTE,
+        until=NOW + timedelta(hours=96),
+        tries=2,
+        empty=True,
+        pods=tuple(pod.key for pod in pods),
+        says=words,
+        node="l40s-2",
+        paid=timedelta(hours=2),
+        usd=Decimal("2.58"),
+    )
+    return _warned(known(pool_of(a_node("l40s-2")), waiting=pods, refusals=(refusal,)))
+
+
 LOW = replace(POLICY, budget=replace(BUDGET, teams={}))
 SPENT = "4012.00"
 SMALL = a_pool(labels={"gpu": "l40s"}, max_nodes=1)
@@ -250,6 +272,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "stuck_pod_on_a_lost_node": lambda: _stuck_pod(stage=Stage.BROKEN, ready=False, lost_at=NOW - 15 * MINUTE),
     "nomination": _nominated,
     "waits_beside_a_usable_node": _beside,
+    "refused_by_the_scheduler": _refused_by_the_scheduler,
     "drift_up": lambda: _drift(1, 3),
     "drift_down": lambda: _drift(3, 1),
     "drift_again_and_again": lambda: _drift(3, 1, undoes=True),

@@ -13,7 +13,9 @@ from receiver.core.model.pods import PodPhase, Toleration
 from receiver.core.model.policy import Policy, Taint
 from receiver.core.notices.action_notices import removals_stop
 from receiver.core.notices.notice import Notice, Severity
+from receiver.core.notices.unplaced_concerns import NO_WORDS
 from receiver.core.scaling.assign import assign
+from receiver.core.scaling.packing import IDLE
 from tests.core.builders import GPU, MINUTE, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, all_up, facts
 from tests.core.notices.scene import standing
 from tests.core.worlds import LAWS, World, worlds
@@ -260,36 +262,36 @@ ANY = Toleration(key="", operator="Exists", value="", effect="")
 
 
 @pytest.mark.parametrize(
-    ("found", "differs"),
+    ("found", "why"),
     [
+        pytest.param(ignored(), NO_WORDS, id="without a word"),
         pytest.param(
-            ignored(),
-            "has the configured labels and taints: check volumes, pod affinity and topology spread",
-            id="as configured",
-        ),
-        pytest.param(ignored(labels={}), "lacks the labels gpu=l40s", id="without the label"),
-        pytest.param(
-            ignored({"tolerations": (ANY,)}, taints=(Taint(key="a", value="b"),)),
-            "has the extra taints a=b:NoSchedule",
-            id="with a taint that it tolerates",
+            ignored({"scheduler_says": "0/1 nodes: Insufficient cpu. "}),
+            "the scheduler says: 0/1 nodes: Insufficient cpu",
+            id="the scheduler knows why",
         ),
         pytest.param(
-            ignored({"tolerations": (ANY,)}, labels={}, taints=(Taint(key="a", value="b"),)),
-            "lacks the labels gpu=l40s and has the extra taints a=b:NoSchedule",
-            id="with both",
+            ignored({"scheduler_says": "no"}, taints=(IDLE, Taint(key="a", effect="PreferNoSchedule"))),
+            "the scheduler says: no",
+            id="a taint that keeps no pod away is no reason",
         ),
         pytest.param(
-            ignored({"scheduler_says": "0/1 nodes: Insufficient cpu"}, labels={}),
-            "lacks the labels gpu=l40s; the scheduler says: 0/1 nodes: Insufficient cpu",
-            id="and the scheduler knows why",
+            ignored({"scheduler_says": "no", "tolerations": (ANY,)}, taints=(Taint(key="a", value="b"),)),
+            "the scheduler says: no",
+            id="nor one that it tolerates",
+        ),
+        pytest.param(
+            ignored({"scheduler_says": f"0/1 nodes are available: {'x' * 9000}"}),
+            f"the scheduler says: 0/1 nodes are available: {'x' * 211} ...",
+            id="at some length",
         ),
     ],
 )
-def test_a_pod_that_waits_beside_a_node_for_it_is_told_with_the_difference(found: Facts, differs: str) -> None:
+def test_a_pod_that_waits_beside_a_node_for_it_is_told_with_the_words_of_the_scheduler(found: Facts, why: str) -> None:
     notice = the_one(found, a_policy(LABELLED))
     assert notice.title == "ml/train is pending although n1 of GPU pool l40s should fit it"
-    assert notice.body.splitlines()[0] == f"Why: node n1 {differs}."
-    assert (notice.topic, notice.key) == ("ignored:ml/train", "uid-train:i-n1")
+    assert notice.body.splitlines()[0].rstrip(".") == f"Why: {why}".rstrip(".")
+    assert (notice.topic.split("#")[0], notice.key) == ("refused:ml/train/", "1")
 
 
 @pytest.mark.parametrize(
@@ -348,7 +350,7 @@ def test_a_pod_that_waited_for_a_closed_node_gets_a_moment_after_it_is_opened(
 ) -> None:
     found, policy = ignored(closed_for=closed_for), a_policy(LABELLED)
     news = standing(found, policy, reopened={LABELLED.id: ago(minutes)})
-    assert len([n for n in news if n.topic.startswith("ignored:")]) == titles
+    assert len([n for n in news if n.topic.startswith("refused:")]) == titles
 
 
 @pytest.mark.parametrize(
@@ -365,7 +367,7 @@ def test_a_pod_that_waits_is_no_news_when(found: Facts) -> None:
 
 @pytest.mark.parametrize(
     ("usable_since", "topics"),
-    [(None, []), (ago(1.9), []), (ago(2), ["ignored:ml/train"])],
+    [(None, []), (ago(1.9), []), (ago(2), ["refused:ml/train/"])],
     ids=["nobody knows since when", "for a moment", "for two minutes"],
 )
 def test_beside_a_busy_node_with_a_free_gpu_it_counts_how_long_the_node_is_usable(
@@ -375,7 +377,7 @@ def test_beside_a_busy_node_with_a_free_gpu_it_counts_how_long_the_node_is_usabl
     found = facts(a_state(node), waiting=[a_pod(created_at=ago(60))])
     policy = a_policy(a_pool(resources={GPU: 2}))
     assert assign(found, policy).pools["l40s-id"].placed == (("ml/train", "i-n1"),)
-    assert [n.topic for n in told(found, policy)] == topics
+    assert [n.topic.split("#")[0] for n in told(found, policy)] == topics
 
 
 # --- other hands ------------------------------------------------------------------------------------------
