@@ -18,6 +18,7 @@ from zoneinfo import available_timezones
 from receiver.cli.replay_decision import FIELDS, Said, made_again, read, said
 from receiver.config.environment import installed_version
 from receiver.core.explain.rules import RULES
+from receiver.core.model.civo_sizes import labels_of_size
 from receiver.core.model.devices import CLAIM, COUNTER, KIND
 from receiver.core.model.overrides import EVERY_POOL
 from receiver.core.model.pods import COMPUTE, PRODUCT_LABEL, SYSTEM_NAMESPACE
@@ -25,8 +26,9 @@ from receiver.core.model.policy import POOL_LABEL, STARTUP_TAINTS, Policy, Pool
 from receiver.core.model.shares import GPU
 from receiver.core.model.signals import COMPONENT, UNASSIGNED
 from receiver.core.scaling.bounds import TOPIC, topic_of
-from receiver.core.scaling.demand import CORDON, IGNORED_NAMESPACES, PASSING_TAINTS
+from receiver.core.scaling.demand import CORDON, IGNORED_NAMESPACES
 from receiver.core.scaling.packing import KUEUE_QUEUE_LABEL
+from receiver.core.scaling.template import FORMER_LABELS, OWN, PASSING_TAINTS, REGION_LABELS
 from receiver.ports import WontWork
 
 FORMAT = 1
@@ -161,8 +163,11 @@ def _own_words(policy: Mapping[str, Any]) -> frozenset[str]:
     pools = policy.get("pools") or ()
     resources = [name for pool in pools for name in pool["resources"]]
     kinds = policy.get("gpu_kinds") or {}
+    sizes = [pool["size"] for pool in pools]
+    of_sizes = [labels_of_size(size, units) for size in sizes for units in (None, 0)]
     own = [
-        *(pool["size"] for pool in pools),
+        *sizes,
+        *(word for labels in of_sizes for key, values in labels.items() for word in (key, *values)),
         *resources,
         *(f"{r}.replicas" for r in resources),
         *kinds,
@@ -187,7 +192,7 @@ def _vocabulary() -> frozenset[str]:
     }
     labels = Pool(id="", name="", size="", resources={}, max_nodes=0).offered_labels
     texts = (*labels, *STARTUP_TAINTS, *PASSING_TAINTS, CORDON.key, POOL_LABEL, KUEUE_QUEUE_LABEL, GPU, PRODUCT_LABEL)
-    texts += (CLAIM, KIND, COUNTER)
+    texts += (CLAIM, KIND, COUNTER, *REGION_LABELS, *FORMER_LABELS, OWN)
     found |= {word for text in (*texts, KUBERNETES, TOPIC) for word in WORD.findall(text)}
     for name, module in list(sys.modules.items()):
         for kind in vars(module).values() if name.startswith("receiver.core.") else ():

@@ -52,11 +52,13 @@ class LiveConfiguration:
         settings: FileSettings,
         now: Callable[[], datetime],
         refuses: Callable[[Configuration], Iterable[Mistake]] = lambda _: (),
+        region: str = "",
     ) -> None:
         """Start with *settings*, which the file at *path* had. *refuses* yields the mistakes of a configuration that
-        the file alone does not show."""
+        the file alone does not show. *region* is Civo's."""
         self.settings, self.file = settings, ConfigurationFile()
         self._path, self._started, self._now, self._refuses = path, settings, now, refuses
+        self._region = region
         self._read: dict[File, bytes | None] = {}  # the content of the files that were read last
         self._changing: dict[File, bytes | None] = {}  # their content at the last look, if it had changed
         self._lock = threading.Lock()
@@ -83,7 +85,7 @@ class LiveConfiguration:
                 return False
             self._read = {}
             try:
-                settings = load_file(self._path, self._noted)
+                settings = load_file(self._path, self._noted, self._region)
                 if mistakes := list(self._refuses(settings.configuration)):
                     raise ConfigError(mistakes)
                 return self._accept(settings)
@@ -106,7 +108,7 @@ class LiveConfiguration:
             return file.read_bytes()
 
         whole = with_changes(in_force.text, text) if changes else text
-        return load_text(whole, directory=self._path.parent, read=read)
+        return load_text(whole, directory=self._path.parent, read=read, region=self._region)
 
     def _noted(self, file: File) -> bytes:
         """Return the content of *file*, noted so that a later change of it is seen."""

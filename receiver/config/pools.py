@@ -302,7 +302,8 @@ class PoolSpec(Section):
     price_usd_per_hour: values.Money | None = None
     """the price of a node-hour; overrides every price file"""
     labels: dict[values.LabelKey, values.LabelValue] = Field(default_factory=dict)
-    """labels of its nodes, to match demand while it has none"""
+    """labels of its nodes, until a new node [shows others](decisions/0071-the-template-is-what-a-node-was-when-new.md);
+    they outrank what its size says"""
     taints: tuple[TaintSpec, ...] = ()
     min_nodes: values.Whole = 0
     """the fewest nodes, unless a maximum or the budget requires fewer"""

@@ -104,7 +104,7 @@ def load(environ: Mapping[str, str]) -> Settings:
     path = environ.get("GPU_AUTOSCALER_CONFIG", "").strip()
     if path:
         try:
-            settings = load_file(File(path))
+            settings = load_file(File(path), region=environ.get("CIVO_REGION", "").strip())
         except ConfigError as error:
             mistakes += error.mistakes
     if environment is None or settings is None:
@@ -136,9 +136,9 @@ def locked_out(configuration: Configuration, environment: Environment) -> Iterab
     yield Mistake(path="web.reading", problem=problem, remedy=remedy)
 
 
-def load_file(path: File, read: Read = File.read_bytes) -> FileSettings:
+def load_file(path: File, read: Read = File.read_bytes, region: str = "") -> FileSettings:
     """Return the settings in the file at *path*; raise ConfigError with every mistake. *read* reads it and its
-    ``prices_file``."""
+    ``prices_file``. *region* is Civo's."""
     try:
         content = read(path).decode()
     except OSError as error:
@@ -146,10 +146,12 @@ def load_file(path: File, read: Read = File.read_bytes) -> FileSettings:
         raise ConfigError([Mistake(path="", problem=problem, remedy="check the path and its permissions")]) from error
     except UnicodeDecodeError as error:
         raise ConfigError([Mistake(path="", problem=f"{path} is not UTF-8", remedy="save it as UTF-8")]) from error
-    return load_text(content, directory=path.parent, read=read)
+    return load_text(content, directory=path.parent, read=read, region=region)
 
 
-def load_text(content: str, *, directory: File = File(), read: Read = File.read_bytes) -> FileSettings:
+def load_text(
+    content: str, *, directory: File = File(), read: Read = File.read_bytes, region: str = ""
+) -> FileSettings:
     """Return the settings in *content* (YAML); raise ConfigError with every mistake. A relative ``prices_file`` is read
     from *directory*."""
     configuration, mistakes = load_document(Configuration, content)
@@ -162,7 +164,7 @@ def load_text(content: str, *, directory: File = File(), read: Read = File.read_
         configuration=configuration,
         policy=to_core(
             configuration,
-            pools=tuple(to_core(p, price_usd_per_hour=price_of(p, prices)) for p in configuration.pools),
+            pools=tuple(to_core(p, price_usd_per_hour=price_of(p, prices), region=region) for p in configuration.pools),
             charge_prices=prices.charges(),
             gpu_kinds={size: price.kind for size, price in prices.sizes.items() if price.kind},
             gpu_prices=prices.per_gpu_hour(),

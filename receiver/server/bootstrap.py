@@ -78,6 +78,7 @@ class Outside:
             settings,
             clock.now,
             lambda read: (*locked_out(read, told), *unsendable(read.notify, told.destinations()[0])),
+            told.civo_region,
         )
         self.instruments, self.beat, self.attempts = Instruments(), Beat(), Attempts()
         self.last_step: web.LastStep | None = None

@@ -28,9 +28,9 @@ from receiver.core.model.pods import Pod, PodPhase, gpus_of, kept
 from receiver.core.model.policy import POOL_LABEL, Policy, Pool, Taint
 from receiver.core.model.signals import PoolSilence
 from receiver.core.model.usage import Use, judge
-from receiver.core.scaling.demand import offer_of, room_beside_gpus
 from receiver.core.scaling.nominations import without_misplaced
 from receiver.core.scaling.repair import falling_sick
+from receiver.core.scaling.template import SETTLED_AFTER, offer_of, room_beside_gpus
 from receiver.core.scaling.terminations import comes_soon, node_takes
 from receiver.core.scaling.waits import SHORT_LOSS, expected_count
 from receiver.ports import (
@@ -131,15 +131,12 @@ def pool_state(
     )
 
 
-SETTLED_AFTER = timedelta(minutes=2)  # of a new node: a taint that belongs to it is there by then
-
-
 def _learnt(
     offer: Offer, before: Offer | None, usable: Sequence[Node], pool: Pool, said: Answers, now: datetime
 ) -> str:
     """Return the devices of the next node of *pool*. A taint on a node that is not new, or has shown its devices before
     without it for a while, means that they are sick, and says nothing about the next one."""
-    if all(node.name != offer.node for node in usable):
+    if offer.at != now and all(node.name != offer.node for node in usable):
         return offer.devices and untainted(offer.devices)
     young = [n for n in usable if n.usable_since is None or now - n.usable_since <= pool.provision_timeout]
     newest = max(young, key=lambda n: (n.created_at, n.name), default=None)

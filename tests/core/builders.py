@@ -16,7 +16,7 @@ from receiver.core.model.policy import Billing, Policy, Pool, Unanswered
 from receiver.core.model.signals import PoolSilence, Signal, SignalAction
 from receiver.core.scaling.assign import Assignment, assign
 from receiver.core.scaling.decide import Explainer, decide_all
-from receiver.core.scaling.demand import fingerprint
+from receiver.core.scaling.template import fingerprint
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -97,7 +97,7 @@ def a_state(*nodes: Node, pool: str = "l40s-id", **changes: Any) -> PoolState:
 
 
 def an_offer(pool: Pool, **changes: Any) -> Offer:
-    """What the newest node of *pool* showed a moment ago: what the configuration says."""
+    """What the newest node of *pool* showed when it was new, a moment ago: what the configuration says."""
     given: dict[str, Any] = {
         "node": "n0",
         "at": NOW,
@@ -105,6 +105,7 @@ def an_offer(pool: Pool, **changes: Any) -> Offer:
         "allocatable": pool.resources,
         "labels": pool.offered_labels,
         "taints": pool.taints,
+        "since": NOW,
     }
     return Offer(**{**given, **changes})
 

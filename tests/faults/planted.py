@@ -216,7 +216,7 @@ BUGS += (
         seen=("5 disproved", "5 settles", "1 on its way"),
         breaks={
             ("receiver.step.pool_states", "startup_taint"): planted_bugs.never,
-            ("receiver.core.scaling.demand", "offer_of"): planted_bugs.with_startup_taints,
+            ("receiver.core.scaling.template", "offer_of"): planted_bugs.with_startup_taints,
         },
         levels=("worlds",),
     ),
@@ -249,7 +249,7 @@ OUTSIDE: tuple[Bug, ...] = (
         invariant=5,
         name="one odd node disproves its pool",
         seen=("5 disproved",),
-        breaks={("receiver.core.scaling.demand", "disproof"): planted_bugs.by_the_newest_alone},
+        breaks={("receiver.core.scaling.demand", "misfit"): planted_bugs.by_the_newest_alone},
         levels=("worlds",),
     ),
     Bug(

@@ -308,9 +308,9 @@ def as_it_comes(_: Function) -> Function:
     return lambda *_args: iter(())
 
 
-def by_the_newest_alone(disproof: Function) -> Function:
+def by_the_newest_alone(misfit: Function) -> Function:
     """One odd node shows what all new ones are like, whatever others show."""
-    return lambda pod, pool, offer: disproof(pod, pool, None if offer is None else replace(offer, others=()))
+    return lambda pod, pool, offer=None: misfit(pod, pool, None if offer is None else replace(offer, others=()))
 
 
 def gpus_alone(_: Any) -> Any:

@@ -294,9 +294,7 @@ class SqlMemory(SqlDecisions):
         with self._write_memory() as connection:
             _write_counts(connection, required, at)
             for pool, offer in offers.items():
-                stored = {name: value for name, value in fields_of(offer).items() if name != "others"}
-                stored["taints"] = [[t.key, t.value, t.effect] for t in offer.taints]
-                connection.execute(update(pools).where(pools.c.pool == pool).values(offer=stored))
+                connection.execute(update(pools).where(pools.c.pool == pool).values(offer=_stored(offer)))
             _write_lives(connection, lives, at)
             if works:
                 ended = pools.c.pool.in_(list(works)), pools.c.provisioning_until.is_not(None)
@@ -386,8 +384,21 @@ def _write_counts(connection: Connection, required: Mapping[str, int], at: datet
             put(connection, pools, {"pool": pool, **values}, required=shown)
 
 
+def _stored(offer: Offer) -> Values:
+    """The row of an *offer*. What versions before 0.3 do not know stands in a list with its configuration: they take it
+    for that of another configuration, and learn anew."""
+    found = {name: value for name, value in fields_of(offer).items() if name not in ("since", "others")}
+    found["taints"] = [[t.key, t.value, t.effect] for t in offer.taints]
+    found["configured"] = [offer.configured, offer.since, [_stored(other) for other in offer.others]]
+    return found
+
+
 def _offer(stored: Mapping[str, Any] | None) -> Offer | None:
     if stored is None:
         return None
     taints = tuple(Taint(key=key, value=value, effect=effect) for key, value, effect in stored["taints"])
-    return Offer(**{**stored, "taints": taints})
+    if isinstance(stored["configured"], str):
+        return Offer(**{**stored, "taints": taints})
+    configured, since, rows = stored["configured"]
+    others = tuple(other for row in rows if (other := _offer(row)) is not None)
+    return Offer(**{**stored, "taints": taints, "configured": configured, "since": since, "others": others})

@@ -26,6 +26,7 @@ from receiver.core.scaling.market import LabelIndex
 from receiver.core.scaling.nominations import in_words
 from receiver.core.scaling.patience import PatientWork, deferred, waits_for
 from receiver.core.scaling.rooms import Kind, shape
+from receiver.core.scaling.template import NextLabels
 from receiver.core.scaling.terminations import leaving_soon
 
 STAGES = {
@@ -414,7 +415,7 @@ def _no_demand(pod: Pod) -> Fate:
 def _fitting(facts: Facts, policy: Policy) -> Callable[[Pod], tuple[Fit, ...]]:
     """What says of each pool whether a pod fits, as the assignment judges it: of more than `MOST_POOLS` pools, those
     that fit and the first others. Pods of one shape are matched once."""
-    by_label: LabelIndex[Pool] = LabelIndex(policy.pools, lambda pool: pool)
+    by_label: LabelIndex[Pool] = LabelIndex(policy.pools, lambda pool: NextLabels(pool, facts.pool(pool.id).offer))
     known: dict[Kind, tuple[Fit, ...]] = {}
 
     def fits(pod: Pod) -> tuple[Fit, ...]:

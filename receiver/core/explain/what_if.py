@@ -8,7 +8,7 @@ from receiver.core.model.devices import is_claim
 from receiver.core.model.model import Facts, PoolState
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.money.budget import Forecast, month_of, nodes_of
-from receiver.core.scaling.demand import fingerprint, offer_of
+from receiver.core.scaling.template import fingerprint, offer_of
 
 THRESHOLDS = ("utilization_high", "utilization_low", "underutilized", "idle", "temperature_celsius")
 

@@ -243,10 +243,11 @@ class LateCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What the newest usable node of a pool offered when last seen, at *at*. It outlives the node for a while.
+    """What the next node of a pool will offer, by its usable nodes when last seen, at *at*. It outlives them a while.
 
     A change of *configured*, the fingerprint of the pool's configuration, voids it. *allocatable* are GPUs, and compute
-    resources less the share of DaemonSets. *others* are differing offers of the pool's other nodes, not stored.
+    resources less the share of DaemonSets. *labels* and *taints* are those of *node* when it was new, at *since* (None:
+    it was old when first seen, and they refuse no pod: `core.scaling.template`).
     """
 
     node: str
@@ -256,7 +257,8 @@ class Offer:
     labels: Mapping[str, str]
     taints: tuple[Taint, ...] = ()
     devices: str = ""  # of DRA, see `core.model.devices.as_text`
-    others: tuple["Offer", ...] = field(default=(), compare=False)
+    since: datetime | None = None
+    others: tuple["Offer", ...] = ()  # the labels and taints of the node before it, if that was new as well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,7 +115,8 @@ class Pool:
     is unknown the pool cannot grow. Utilizations are ratios 0-1; a message is sent about work that stays below
     *underutilized* or *idle*. *apply_to_nodes* sets *labels* and *taints* on nodes that come without them. *budget_usd*
     is the pool's own allowance per month, *repair_share* the ratio of its nodes that may be under repair at a time.
-    *devices* are those that DRA drivers show of a node, until one does so (`core.model.devices.as_text`).
+    *devices* are those that DRA drivers show of a node, until one does so (`core.model.devices.as_text`). *region* is
+    Civo's, where that is known.
     """
 
     id: str
@@ -144,6 +145,7 @@ class Pool:
     devices: str = ""
     repair: Repair = Repair.NONE
     repair_share: Decimal = Decimal("0.2")
+    region: str = ""
 
     @property
     def gpus_per_node(self) -> int:
@@ -152,7 +154,8 @@ class Pool:
 
     @property
     def offered_labels(self) -> Mapping[str, str]:
-        """Every label a node of this pool carries: the configured ones and those that the platform sets."""
+        """The labels that the configuration says a node of this pool carries, and those that the platform sets. What
+        is known beside them: `core.scaling.template.NextLabels`."""
         return {
             "kubernetes.io/os": "linux",
             "kubernetes.io/arch": "amd64",

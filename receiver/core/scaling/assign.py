@@ -42,6 +42,7 @@ from receiver.core.scaling.neighbours import Neighbours
 from receiver.core.scaling.packing import may_not_return, movable
 from receiver.core.scaling.patience import Deadlines, PatientWork, deferred, next_purchase
 from receiver.core.scaling.repair import under_repair
+from receiver.core.scaling.template import labels_of_gpu
 from receiver.core.scaling.witness import Barred, barred, settle_alone
 
 NOT_BARRED = Barred()
@@ -311,7 +312,7 @@ def _reserve_for_teams(
 
 
 def _reserve_settled(tally: Tally, policy: Policy, allowance: Allowance) -> None:
-    price, labels = tally.pool.price_usd_per_hour, tally.pool.labels
+    price, labels = tally.pool.price_usd_per_hour, labels_of_gpu(tally.pool, tally.state.offer)
     if price is None:
         return
     of_a_node = unit_price(price, policy.billing) / Decimal(gpus_of(tally.pool.resources, labels))

@@ -18,9 +18,10 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.money.budget import Budgets, BudgetView, Key, Refusal, highest, passes_hold, teams_of, unseen
 from receiver.core.money.cost import unit_price
 from receiver.core.scaling.bounds import BoundsInForce, Grace, bounds_of, graces_of, takes_work, why_closed
-from receiver.core.scaling.demand import IGNORED_NAMESPACES, new_node
+from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from receiver.core.scaling.neighbours import Neighbours
 from receiver.core.scaling.rooms import Bin, Kind, requests_of, shape, site_of, spoilt, why_spoilt
+from receiver.core.scaling.template import new_node
 from receiver.core.scaling.terminations import leaving_soon
 from receiver.core.scaling.waits import (
     LONGEST_GROWTH_BACKOFF,

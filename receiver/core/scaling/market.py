@@ -20,6 +20,7 @@ from receiver.core.scaling.demand import is_of_devices, preference, refusal, tak
 from receiver.core.scaling.failures import blame
 from receiver.core.scaling.neighbours import most_on_a_host
 from receiver.core.scaling.rooms import Bin, Kind, Requests, requests_of, shape
+from receiver.core.scaling.template import NextLabels
 
 WIDE = 4  # times the GPUs of the smallest sibling: a pod for that one leaves three quarters of the node idle
 SAME_PRICE = Decimal("0.1")  # per GPU: prices more than a tenth apart mean different GPUs
@@ -31,10 +32,10 @@ T = TypeVar("T")
 
 
 class LabelIndex(Generic[T]):
-    """*things* that each have a pool, by the labels of the pool's nodes: most pods that select a pool select one."""
+    """*things* that each have a pool, by the labels of its next node: most pods that select a pool select one."""
 
-    def __init__(self, things: Sequence[T], pool_of: Callable[[T], Pool]) -> None:
-        self._things, self._pool_of = things, pool_of
+    def __init__(self, things: Sequence[T], labels_of: Callable[[T], NextLabels]) -> None:
+        self._things, self._labels_of = things, labels_of
         self._by_label: dict[str, dict[str | None, list[T]]] = {}
 
     def selected(self, pod: Pod) -> Sequence[T]:
@@ -45,9 +46,10 @@ class LabelIndex(Generic[T]):
                 index: dict[str | None, list[T]] = {}
                 with blame() as blamed:
                     for thing in self._things:
-                        pool = self._pool_of(thing)
-                        blamed.pool = pool.id
-                        index.setdefault(pool.offered_labels.get(key), []).append(thing)
+                        labels = self._labels_of(thing)
+                        blamed.pool = labels.pool.id
+                        for possible in labels.any_of(key):
+                            index.setdefault(possible, []).append(thing)
                 self._by_label[key] = index
             found = self._by_label[key].get(value, [])
             fewest = found if len(found) < len(fewest) else fewest
@@ -65,7 +67,7 @@ class Matching:
         self._orders: dict[tuple[int, ...], tuple[Tally, ...]] = {}
         self._markets: dict[int, Market] = {}
         self._gang_orders: dict[object, list[Tally]] = {}
-        self._by_label: LabelIndex[Tally] = LabelIndex(tallies, lambda tally: tally.pool)
+        self._by_label: LabelIndex[Tally] = LabelIndex(tallies, lambda x: NextLabels(x.pool, x.state.offer))
 
     def fitting(self, pod: Pod) -> tuple[Tally, ...]:
         """The pools that a node for *pod* could be bought in: what it prefers first, then the cheapest per GPU."""
@@ -79,7 +81,7 @@ class Matching:
                     blamed.pool = tally.pool.id
                     if not self._apart(pod, tally) and refusal(pod, tally.pool, tally.state) is None:
                         fits.append(tally)
-            ordered = tuple(ranked(fits, lambda x: (-preference(pod, x.pool), by_price(x))))
+            ordered = tuple(ranked(fits, lambda x: (-_preference(pod, x), by_price(x))))
             self._fitting[kind] = self._orders.setdefault(tuple(map(id, ordered)), ordered)  # equal ones are one
         return self._fitting[kind]
 
@@ -153,7 +155,7 @@ class Market:
         if key not in self._orders:
             self._orders[key] = ranked(
                 self._fitting,
-                lambda x: (-preference(pod, x.pool), x.price / max(1, useful[_offer(x)]), by_price(x)),
+                lambda x: (-_preference(pod, x), x.price / max(1, useful[_offer(x)]), by_price(x)),
             )
         return self._orders[key]
 
@@ -194,6 +196,10 @@ def by_price(tally: Tally) -> tuple[Decimal, str]:
     return tally.price / max(1, tally.pool.gpus_per_node), tally.pool.name
 
 
+def _preference(pod: Pod, tally: Tally) -> int:
+    return preference(pod, tally.pool, tally.state.offer)
+
+
 def ranked(tallies: Iterable[Tally], key: Callable[[Tally], tuple[Any, ...]]) -> list[Tally]:
     """*tallies* in the order of *key*; an exception that it raises belongs to the pool."""
     keys: list[tuple[tuple[Any, ...], Tally]] = []
@@ -219,7 +225,7 @@ def _by_gang_price(workload: Workload, tallies: Sequence[Tally]) -> list[Tally]:
         offer = _offer(tally)
         if offer not in needed:
             needed[offer] = _nodes_filled(workload, tally.offer)
-        liked = sum(preference(pod, tally.pool) for pod in workload.pods)
+        liked = sum(_preference(pod, tally) for pod in workload.pods)
         return -liked, tally.price * needed[offer], by_price(tally)
 
     return ranked(tallies, cost)

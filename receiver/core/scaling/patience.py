@@ -96,10 +96,8 @@ class Deadlines:
             with blame() as blamed:
                 for pool in self._pools:
                     blamed.pool = pool.id
-                    if misfit(pod, pool) is not None:
-                        continue
                     state = self._facts.pool(pool.id)
-                    if not too_much(pod.compute, state.compute):
+                    if misfit(pod, pool, state.offer) is None and not too_much(pod.compute, state.compute):
                         leads.append(lead(pool, state) if pool.max_nodes else timedelta(0))
             self._leads[kind] = max(leads, default=None)
         return self._leads[kind]
@@ -232,7 +230,8 @@ class Admissions:
         one whose work goes on anyway."""
         kind = shape(pod)
         if kind not in self._smallest:
-            sizes = (p.gpus_per_node for p in self._policy.pools if p.max_nodes and misfit(pod, p) is None)
+            pools = [(p, self._facts.pool(p.id).offer) for p in self._policy.pools if p.max_nodes]
+            sizes = (p.gpus_per_node for p, offer in pools if misfit(pod, p, offer) is None)
             self._smallest[kind] = min(sizes, default=0)
         if room.pool.gpus_per_node == self._smallest[kind]:
             return True

@@ -18,8 +18,8 @@ from receiver.core.model.refusals import SchedulerRefusal, is_judgement, is_of_n
 from receiver.core.model.text import cut
 from receiver.core.money.cost import first_unit_from, unit_price
 from receiver.core.scaling.capacity import USABLE, Given, Tally
-from receiver.core.scaling.demand import fingerprint
 from receiver.core.scaling.rooms import shape
+from receiver.core.scaling.template import fingerprint
 
 REFUSED_AFTER = timedelta(minutes=10)  # beside room: kube-scheduler has tried the pod twice by then
 FIRST_WAIT = timedelta(hours=24)  # then one pod gets one more node; each further refusal doubles it

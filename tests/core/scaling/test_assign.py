@@ -11,7 +11,8 @@ from receiver.core.model.model import Backoff, CordonedBy, Node, Source, Stage
 from receiver.core.model.pods import PodPhase, Preference, Requirement, Toleration
 from receiver.core.model.policy import Budget, Taint
 from receiver.core.model.signals import SignalAction
-from receiver.core.scaling.demand import is_believed, offer_of, workloads
+from receiver.core.scaling.demand import workloads
+from receiver.core.scaling.template import is_believed, offer_of
 from tests.core.builders import (
     GPU,
     NOW,
@@ -164,7 +165,8 @@ def test_a_node_that_came_otherwise_than_configured_stops_the_buying_and_names_t
     shown: dict[str, Any], why: str
 ) -> None:
     pool = a_pool(resources={GPU: 2}, labels={"gpu": "l40s"})
-    node = a_busy_node(**{"allocatable": {GPU: 2}, "labels": {"gpu": "l40s"}, **shown})
+    seen = {"seen_since": NOW - timedelta(minutes=20), "usable_since": NOW}
+    node = a_busy_node(**{"allocatable": {GPU: 2}, "labels": {"gpu": "l40s"}, **seen, **shown})
     state = a_state(node, offer=offer_of(pool, [node], None, NOW))
     found = facts(state, waiting=[a_pod(gpus=2, node_selector={"gpu": "l40s"})])
     assignment, decisions = run(found, a_policy(pool))

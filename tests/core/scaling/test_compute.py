@@ -13,7 +13,8 @@ from receiver.core.model.model import Facts, PoolState, Stage
 from receiver.core.model.pods import CPU, GIB, MEMORY, MIB, SLOTS, STORAGE, Pod, PodPhase, allocatable, amount, gpus_in
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.scaling.assign import assign
-from receiver.core.scaling.demand import offer_of, refusal, room_beside_gpus
+from receiver.core.scaling.demand import refusal
+from receiver.core.scaling.template import offer_of, room_beside_gpus
 from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, an_offer, facts
 from tests.core.worlds import LAWS
 

@@ -103,7 +103,13 @@ def test_memory_may_be_known_from_a_label_of_the_pool() -> None:
 
 
 def test_while_the_memory_of_a_gpu_is_not_known_no_node_is_bought_for_an_amount_of_it() -> None:
-    assert why_not(mib(20_000)).endswith("the memory of a GPU is not known (label nvidia.com/gpu.memory, in MiB)")
+    why = why_not(mib(20_000), pool=a_pool(size="of another cloud"))
+    assert why.endswith("the memory of a GPU is not known (label nvidia.com/gpu.memory, in MiB)")
+
+
+def test_the_size_says_how_much_memory_a_gpu_of_a_pool_without_nodes_has() -> None:
+    assert bought(mib(20_000)) == 1
+    assert why_not(mib(80_000)).endswith("a GPU has 46000 MiB")
 
 
 def test_as_much_memory_as_a_gpu_has_is_all_of_it() -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from receiver.core.model.model import Stage
-from receiver.core.scaling.demand import disproof
+from receiver.core.scaling.demand import misfit
 from receiver.ports import ClusterFacts, Store
 from receiver.replay.world.objects import CLAIMS, WorldPool
 from tests.core.builders import a_pod
@@ -61,6 +61,6 @@ def test_where_no_device_class_answers_to_the_resource_pods_that_ask_for_it_do_n
     life.cluster.look = without_classes  # type: ignore[method-assign]
     state = life.step().facts.pool(POOL)
     assert [(n.stage, dict(n.allocatable)) for n in state.nodes] == [(Stage.USABLE, {})]
-    why = disproof(a_pod(), life.policy.pools[0], state.offer)
+    why = misfit(a_pod(), life.policy.pools[0], state.offer)
     assert why is not None
     assert why.endswith("it asks for 1 nvidia.com/gpu, a node offers 0")
