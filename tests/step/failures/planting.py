@@ -81,8 +81,11 @@ def caught_at(frame: FrameType) -> tuple[str, int] | None:
 
 @cache
 def _handlers(code: CodeType) -> list[tuple[int, int, int]]:
+    """Where the handlers of *code* begin and end, and their offsets; without those that only clear up, as after each
+    comprehension since Python 3.12."""
     read: Any = Bytecode(code)
-    return [(entry.start, entry.end, entry.target) for entry in read.exception_entries]
+    begins = {instruction.offset for instruction in read if instruction.opname == "PUSH_EXC_INFO"}
+    return [(entry.start, entry.end, entry.target) for entry in read.exception_entries if entry.target in begins]
 
 
 def whose(frame: FrameType | None, is_bad: Callable[[str], bool | None]) -> Whose:
