@@ -13,7 +13,7 @@ from simulator.civo_pools import add_pools
 from simulator.civo_shapes import (
     charge_json,
     cluster_json,
-    instance_json,
+    instances_json,
     quota_json,
     region_json,
 )
@@ -146,7 +146,7 @@ def _add_clusters(face: Blueprint, live: Live) -> None:
     @face.get(f"{CLUSTERS}/<cluster>/instances")
     def list_instances() -> Response:
         with live.moved() as world:
-            return jsonify([instance_json(vm) for p in world.pools.values() for vm in p.instances])
+            return jsonify([i for p in world.pools.values() for i in instances_json(live, p)])
 
     @face.get("/v2/kubernetes/versions")
     def list_versions() -> Response:

@@ -70,9 +70,11 @@ def cluster_json(live: Live, world: World) -> JSON:
         "cni_plugin": "flannel",
         "ccm_installed": "true",
         "volume_type": "",
-        "instances": [instance_json(vm) for p in existing for vm in p.instances],
-        "pools": [pool_json(p, count=len(p.instances)) for p in existing],
-        "required_pools": [_required(p, world.shown_count(p.id)) for p in world.pools.values()],
+        "instances": [instance for p in existing for instance in instances_json(live, p)],
+        "pools": [{**pool_json(p, count=len(p.instances)), "instances": instances_json(live, p)} for p in existing],
+        "required_pools": [
+            _lacking(live, p, _required(p, world.shown_count(p.id)), "count") for p in world.pools.values()
+        ],
         "installed_applications": [],
         "conditions": [
             _condition("ControlPlaneReady", True, live.started_at),
@@ -153,6 +155,20 @@ def instance_json(vm: VM) -> JSON:
         "disk_gb": vm.spec.disk_gb,
         "created_at": stamp(vm.created_at),
     }
+
+
+def instances_json(live: Live, pool: CivoPool) -> list[JSON]:
+    """Return the instances of a pool as the cluster and the bare list show them: less than there is, while a fault says
+    so."""
+    return [_lacking(live, pool, instance_json(vm), "id", "hostname", "status", "created_at") for vm in pool.instances]
+
+
+def _lacking(live: Live, pool: CivoPool, record: JSON, *fields: str) -> JSON:
+    partial = {name: value for name, value in live.partial.get(pool.id, {}).items() if name in fields}
+    shown = {name: value for name, value in {**record, **partial}.items() if name not in partial or value is not None}
+    if "hostname" in partial:
+        shown.pop("name", None)
+    return shown
 
 
 def quota_json(world: World) -> JSON:

@@ -42,6 +42,7 @@ class Live:
         self.readings: dict[tuple[str, int], dict[str, float | None]] = {}  # DCGM's fields by node and GPU
         self.stalls: dict[tuple[str, int], float] = {}  # what the engine does (ratio) by node and GPU
         self.leaks: dict[tuple[str, int], tuple[datetime, float]] = {}  # since when, and MiB an hour, by node and GPU
+        self.partial: dict[str, dict[str, object]] = {}  # what the cluster's answer says instead, by pool and field
         self.rules: Sequence[Mapping[str, Sequence[str]]] | None = config.kubernetes.rules
         self.denied: set[str] = set(config.kubernetes.denied)
         self.custom = CustomResources(self.world.keep, self.world.claims)

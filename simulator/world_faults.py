@@ -17,6 +17,7 @@ WorldKind = Literal[
     "stuck_building",
     "gpu_never",
     "odd_status",
+    "partial",
     "bare_labels",
     "slices_incomplete",
     "taint_device",
@@ -39,6 +40,9 @@ WorldKind = Literal[
     "stall",
     "leak",
 ]
+
+
+PARTIAL = ("id", "hostname", "status", "created_at", "count")  # fields that Civo's answer on a pool may lack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,7 @@ class WorldFault:
     pod: str = ""
     value: float | None = None
     effect: str = ""
+    instead: str | int | None = None
 
 
 def _stock(live: Live, fault: WorldFault) -> None:
@@ -95,6 +100,12 @@ def _gpu_never(live: Live, fault: WorldFault) -> None:
 def _odd(live: Live, fault: WorldFault) -> None:
     word = fault.status if isinstance(fault.status, str) else "ERROR"
     live.world.faults.odd_status(_pool(live, fault), _often(fault), word)
+
+
+def _partial(live: Live, fault: WorldFault) -> None:
+    if fault.field not in PARTIAL:
+        raise Unreadable([f"field: {fault.field!r} is none of {', '.join(PARTIAL)}"])
+    live.partial.setdefault(_pool(live, fault), {})[fault.field] = fault.instead
 
 
 def _bare(live: Live, fault: WorldFault) -> None:
@@ -203,6 +214,7 @@ KINDS: Mapping[WorldKind, Callable[[Live, WorldFault], None]] = {
     "stuck_building": _stuck,  # pool, times: the next instances never leave BUILDING
     "gpu_never": _gpu_never,  # pool, times: the next nodes never offer a GPU
     "odd_status": _odd,  # pool, times, status: the next instances go to an undocumented status
+    "partial": _partial,  # pool, field (of the pool's instances, or "count"), instead: shown so (null: left out)
     "bare_labels": _bare,  # pool, times: the next nodes come without the pool's labels and taints
     "slices_incomplete": _slices,  # pool, times: the next nodes publish every ResourceSlice but the last
     "taint_device": _taint_device,  # node, gpu, field (key), effect (empty: no taint any more): in a new generation
@@ -247,6 +259,7 @@ def lift(live: Live) -> None:
         live.expired = live.config.kubernetes.expired
         live.watches = "live"
         live.changed.notify_all()
+        live.partial.clear()
         live.xids.clear()
         live.coming_xids.clear()
         live.readings.clear()
@@ -275,6 +288,7 @@ def shown(live: Live) -> dict[str, Any]:
             "denied": sorted(live.denied),
             "expired": live.expired,
             "watches": live.watches,
+            "partial": {pool: dict(fields) for pool, fields in live.partial.items()},
             "xids": {f"{node}/{gpu}": code for (node, gpu), code in live.xids.items()},
             "coming_xids": {f"{pool}/{gpu}": code for pool, (gpu, code) in live.coming_xids.items()},
             "readings": {f"{node}/{gpu}": dict(said) for (node, gpu), said in live.readings.items()},

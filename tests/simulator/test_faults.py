@@ -11,12 +11,14 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
+from receiver.adapters.civo.cloud import CivoCloud
 from simulator.server import Simulator
 from tests.e2e.waiting import until
 from tests.simulator.builders import GPU_POOL, KEY, Civo
 
 Starter = Callable[..., Simulator]
 PUT = {"method": "PUT", "path": "/pools/"}
+NO_COUNT = "its count in required_pools is missing or malformed"
 
 
 def ask(sim: Simulator, *faults: dict[str, Any]) -> Any:
@@ -171,6 +173,34 @@ def test_a_build_can_stick_or_end_in_a_status_nobody_documents(sim: Simulator, c
     civo.resize(4)
     sim.live.turn(timedelta(hours=1))
     assert sorted(i["status"] for i in civo.pool()["instances"]) == ["ACTIVE", "ACTIVE", "BUILDING", "SHUTOFF"]
+
+
+@pytest.mark.parametrize(
+    ("field", "instead", "read"),
+    [
+        pytest.param("status", None, ("", True, ""), id="no status"),
+        pytest.param("status", "RESIZING", ("RESIZING", True, ""), id="another status"),
+        pytest.param("created_at", "0001-01-01T00:00:00Z", ("ACTIVE", False, ""), id="Go's zero time"),
+        pytest.param("created_at", None, ("ACTIVE", False, ""), id="no time"),
+        pytest.param("count", None, ("ACTIVE", True, NO_COUNT), id="no count"),
+        pytest.param("count", "two", ("ACTIVE", True, NO_COUNT), id="text"),
+    ],
+)
+def test_an_answer_can_lack_a_field_of_one_pool(
+    sim: Simulator, field: str, instead: str | None, read: tuple[str, bool, str]
+) -> None:
+    """As the product's own adapter reads it; the other pools stay as they are."""
+    config = sim.live.config
+    cloud = CivoCloud(sim.url, KEY, config.region, config.cluster.id)
+    before = cloud.look()
+    ask(sim, {"kind": "partial", "pool": GPU_POOL, "field": field, "instead": instead})
+    found = cloud.look()
+    [instance, *_] = found.pop(GPU_POOL).instances
+    assert (instance.status, instance.created_at is not None, cloud.look()[GPU_POOL].unreadable) == read
+    assert found == {pool: shown for pool, shown in before.items() if pool != GPU_POOL}
+    requests.delete(f"{sim.url}/_faults", timeout=60)
+    assert cloud.look() == before
+    cloud.close()
 
 
 def test_a_gpu_may_never_appear(sim: Simulator, civo: Civo) -> None:
