@@ -20,12 +20,12 @@ def deleted_node_objects(
 ) -> Collection[str]:
     """Return the living instances whose Node object was deleted lately.
 
-    It was there, two looks lack it (*listed* are the instances that the present one has), and a read of it alone finds
-    nothing. After `SHORT_LOSS` it counts as deleted without that.
+    It was there, the look lacks it (*listed* are the instances that it has), and a read of it alone finds nothing. After
+    `SHORT_LOSS` it counts as deleted without that.
     """
     living = {i.id for pool in cloud.values() for i in pool.instances if i.status != DELETING_AT_CIVO} - {*listed}
-    lost = (life for life in memory.lives if life.lost_at is not None and now - life.lost_at <= SHORT_LOSS)
-    names = {life.instance: life.name for life in lost if life.instance in living}
+    known = (life for life in memory.lives if life.instance in living and life.registered_at is not None)
+    names = {life.instance: life.name for life in known if life.lost_at is None or now - life.lost_at <= SHORT_LOSS}
     gone: set[str] = set()
     try:
         for instance in sorted(names)[:MOST_READ]:
