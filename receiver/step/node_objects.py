@@ -20,8 +20,8 @@ def deleted_node_objects(
 ) -> Collection[str]:
     """Return the living instances whose Node object was deleted lately.
 
-    It was there, the look lacks it (*listed* are the instances that it has), and a read of it alone finds nothing. After
-    `SHORT_LOSS` it counts as deleted without that.
+    It was there, the look lacks it (*listed* are the instances that it has), and a read of it alone finds nothing.
+    After `SHORT_LOSS` it counts as deleted without that.
     """
     living = {i.id for pool in cloud.values() for i in pool.instances if i.status != DELETING_AT_CIVO} - {*listed}
     known = (life for life in memory.lives if life.instance in living and life.registered_at is not None)
