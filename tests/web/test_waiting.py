@@ -54,6 +54,11 @@ def test_in_observe_mode_a_purchase_is_nothing_to_wait_for() -> None:
     assert "mode: act" in get("/waiting/research/train-llm-2", store)["what_to_do"]
 
 
+def test_what_the_step_says_to_do_goes_before_what_the_rule_advises() -> None:
+    store = showing(waiting=[a_waiting_pod(what_to_do="let it take an old pod away first")])
+    assert get("/waiting/research/train-llm-2", store)["what_to_do"] == "let it take an old pod away first"
+
+
 def test_what_another_version_kept_is_answered_with_null_for_what_it_lacks() -> None:
     store = showing(waiting=[{"namespace": "ml", "name": "p"}])
     pod = get("/waiting/ml/p", store)

@@ -384,6 +384,17 @@ def test_the_picture_tells_all_there_is_about_a_waiting_pod() -> None:
     }
 
 
+def test_the_picture_has_the_remedy_of_a_rolling_update_that_waits_for_itself() -> None:
+    """What the guardrail advises, to wait for a free GPU, does not help it."""
+    old, new = (
+        a_pod(v, owner=f"ReplicaSet/serve-{v}", labels={"pod-template-hash": v}, created_at=NOW - MINUTE)
+        for v in ("old", "new")
+    )
+    busy = a_node("n1", pods=(replace(old, node="n1", phase=PodPhase.RUNNING),), idle_since=None)
+    [entry] = shown(facts(a_state(busy), waiting=[new]), a_policy(a_pool(max_nodes=1)))["waiting"]
+    assert entry["what_to_do"].startswith("let it take an old pod away first: kubectl -n ml patch deployment serve ")
+
+
 def test_the_picture_tells_how_large_a_gang_is_and_how_much_of_it_runs() -> None:
     found = facts(a_state(), waiting=a_gang(3, least=4), bound_gangs={"ml/train": 1})
     assert shown(found)["waiting"][0]["gang"] == {"waiting": 3, "least": 4, "bound": 1}
