@@ -18,9 +18,9 @@ from receiver.core.model.policy import Policy
 from receiver.core.model.text import dollars, listed, some
 from receiver.core.money.budget import BudgetStage, BudgetView, Refusal, passes_hold, teams_of
 from receiver.core.money.cost import unit_price
-from receiver.core.scaling.capacity import Allowance, Tally, checkpoint
+from receiver.core.scaling.capacity import Allowance, Tally
 from receiver.core.scaling.demand import missing_pods
-from receiver.core.scaling.gangs import new_nodes, place_gang, place_parts
+from receiver.core.scaling.gangs import checkpoint, new_nodes, place_gang, place_parts
 from receiver.core.scaling.market import Matching
 
 MOST_AT_ONCE = 200  # Workloads answered in a step, about half a second beside 1,000 nodes; others follow in the next

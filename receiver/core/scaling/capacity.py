@@ -2,7 +2,7 @@
 allow them."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -229,21 +229,6 @@ class Tally:
     def empty_bin(self) -> Bin:
         """A node that is not there yet, and that no work asks for."""
         return Bin(pool=self.pool.id, instance=None, free=dict(self.offer), neighbours=self.neighbours)
-
-
-def checkpoint(tallies: Sequence[Tally]) -> Callable[[], None]:
-    """Note how *tallies* stand; the function that is returned takes them back to that."""
-    before = [tally.mark() for tally in tallies]
-    neighbours = tallies[0].neighbours if tallies else None
-    mark = neighbours.mark() if neighbours is not None else 0
-
-    def undo() -> None:
-        for tally, state in zip(tallies, before, strict=True):
-            tally.return_to(state)
-        if neighbours is not None:
-            neighbours.return_to(mark)
-
-    return undo
 
 
 UNKNOWN_PRICE = Decimal("Infinity")

@@ -1,13 +1,13 @@
 """Gangs get room whole or not at all: in one pool, or each part in one where their pods fit different pools."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
 from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.text import some
-from receiver.core.scaling.capacity import COMING, RULES, Allowance, Given, HeldWorkload, Tally, checkpoint
+from receiver.core.scaling.capacity import COMING, RULES, Allowance, Given, HeldWorkload, Tally
 from receiver.core.scaling.demand import preference
 from receiver.core.scaling.failures import blame
 from receiver.core.scaling.market import Matching, ranked
@@ -146,6 +146,21 @@ def _may_open(workload: Workload, tally: Tally, allowance: Allowance, opened: in
     if (most is not None and opened > most) or not tally.holds_gang(opened):
         return False
     return allowance.passes(tally, opened, workload) == len(RULES) and tally.why_spoilt(workload.pods) is None
+
+
+def checkpoint(tallies: Sequence[Tally]) -> Callable[[], None]:
+    """Note how *tallies* stand; the function that is returned takes them back to that."""
+    before = [tally.mark() for tally in tallies]
+    neighbours = tallies[0].neighbours if tallies else None
+    mark = neighbours.mark() if neighbours is not None else 0
+
+    def undo() -> None:
+        for tally, state in zip(tallies, before, strict=True):
+            tally.return_to(state)
+        if neighbours is not None:
+            neighbours.return_to(mark)
+
+    return undo
 
 
 def place_parts(
