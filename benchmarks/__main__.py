@@ -18,6 +18,7 @@ from benchmarks import (
     policy,
     reaction,
     replay,
+    restarts,
     scale,
     settings,
     startup,
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, Callable[[Say], dict[str, Any]]] = {
     "startup": startup.run,
     "scale": scale.run,
     "policy": policy.run,
+    "restarts": restarts.run,
     **{course.name: partial(reaction.run, course, SEED) for course in reaction.COURSES},
     "settings": partial(settings.run, SEED),
 }
