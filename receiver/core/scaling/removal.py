@@ -15,6 +15,7 @@ from receiver.core.scaling import witness
 from receiver.core.scaling.bounds import Grace, evicting, window_may_evict
 from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.market import goes_early
+from receiver.core.scaling.nominations import HOLDS_FOR
 from receiver.core.scaling.packing import consents
 from receiver.core.scaling.repair import SICK_FOR, is_unclaimed, may_end
 from receiver.core.scaling.rooms import foreign_taints
@@ -377,6 +378,7 @@ def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
     elif node.stage in (*ON_ITS_WAY, Stage.UNKNOWN):
         yield node.created_at + case.pool.provision_timeout + AN_INSTANT
     yield from changes_at(node)
+    yield from (p.nomination.since + HOLDS_FOR for p in node.pods if p.nomination is not None)
     if node.lost_at is not None:
         yield node.lost_at + SHORT_LOSS + AN_INSTANT  # from then on it is no room for what waits
         yield node.lost_at + case.pool.provision_timeout + AN_INSTANT

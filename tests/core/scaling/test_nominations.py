@@ -205,3 +205,8 @@ def test_a_reserved_node_is_neither_removed_nor_given_away(
 
 def _is_young(pod: Pod) -> bool:
     return pod.nomination is not None and NOW - pod.nomination.since < LAPSES_AFTER
+
+
+def test_the_moment_at_which_a_nomination_lapses_is_looked_at_again() -> None:
+    node = taken(nominated(for_=HOLDS_FOR - 20 * SECOND), usable_since=NOW - 15 * MINUTE)
+    assert decided(node).reconsider_at == NOW + 20 * SECOND
