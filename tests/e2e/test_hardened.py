@@ -22,7 +22,7 @@ from simulator.server import Simulator
 from tests.e2e.clouds import a_cloud
 from tests.e2e.payloads import a_payload
 from tests.e2e.receivers import WEBHOOK_TOKEN, Receiver, a_pool
-from tests.e2e.waiting import until
+from tests.e2e.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 TLS = Path(__file__).parent / "tls"
@@ -59,7 +59,7 @@ def _copied(folder: Path) -> str:
     library, python = Path(sys.base_prefix) / "lib", folder / "bin" / NAMED
     python.parent.mkdir(parents=True)
     shutil.copy(Path(sys.base_prefix) / "bin" / NAMED, python)
-    unused = shutil.ignore_patterns("test", "site-packages", "__pycache__", "config-*")
+    unused = shutil.ignore_patterns("test", "site-packages", "config-*")
     shutil.copytree(library / NAMED, folder / "lib" / NAMED, ignore=unused)
     for shared in library.glob(f"lib{NAMED}*.so*"):
         shutil.copy(shared, folder / "lib")
@@ -120,7 +120,7 @@ def served() -> Iterator[tuple[Receiver, "subprocess.Popen[bytes]", Path]]:
                 except requests.ConnectionError:
                     return False
 
-            until(steps, "a first step", 60)
+            until(steps, "a first step", 2 * PATIENCE)  # it compiles every module, and may keep none
             yield receiver, server, folder
     finally:
         shutil.rmtree(folder)
