@@ -26,6 +26,7 @@ from tests.faults.bugs import Bug
 from tests.faults.claims import is_placed, once
 from tests.faults.evictions import Evictions, is_on_its_way_out
 from tests.faults.grouped import to_come
+from tests.faults.law import Law
 from tests.faults.outside import Outside
 from tests.faults.scenario import PoolPlan
 from tests.faults.sick import SickNodes
@@ -55,6 +56,7 @@ class Checks:
         self.evictions = Evictions(truth)
         self.sick = SickNodes(truth, clock, self.violated)
         self.outside = Outside(truth, self.violated)
+        self.law = Law(truth, self.violated)
         self.laws = True  # whether those of `decide` are looked at
         self._steps = 0
         self._cordoned: dict[str, datetime] = {}  # when we last cordoned a node
@@ -85,6 +87,7 @@ class Checks:
         elif name == "cluster.look" and not failed:
             self.kubernetes_answers = True
             self.outside.looked()
+            self.law.looked()
             self.waiting = [*self._truth.waiting(), *to_come(self._truth.world)]
             pods = self._truth.world.active_pods.values()
             self._keepers = {p.node: p.name for p in pods if p.node and self._truth.would_be_lost(p)}
@@ -198,10 +201,17 @@ class Checks:
         if new > spare and self.outside.fits_already(pool, new - spare, self.waiting, on_their_way):
             keys = ", ".join(p.name for p in self.waiting)
             self.violated("4 filled poorly", f"{what}: {keys} fit on the nodes that are on their way")
+        if new > spare and self.law.room_comes_back(self._placeable_somewhere()):
+            keys = ", ".join(p.name for p in self.waiting)
+            self.violated("4 room comes back", f"{what}: {keys} fit where pods leave before a node could come")
         likely = [p for p in mine if not self._truth.surely_refused(p)]
         if new > self._nodes(likely, plan, coming) + spare and len(likely) < len(mine):
             keys = ", ".join(p.name for p in mine if p not in likely)
             self.violated("10 refused", f"{what}: {keys} is refused, {len(likely)} other pods wait")
+
+    def _placeable_somewhere(self) -> list[WorldPod]:
+        plans = self._truth.plans.values()
+        return [p for p in self.waiting if any(self._truth.fits(p, plan) for plan in plans)]
 
     def _nodes(self, pods: Sequence[WorldPod], plan: PoolPlan, coming: int) -> int:
         """The most new nodes that *pods* need beside those that are on their way."""
@@ -243,6 +253,7 @@ class Checks:
         if node is not None and is_theirs(node):
             self.violated("1 cordons of others", f"DELETE {vm.hostname}, which somebody else cordoned")
         self.sick.before_delete(vm)
+        self.law.before_delete(vm, self._cordoned.get(vm.hostname))
         self._only_idle_or_stuck(vm, now)
         self._floor(vm, now)
         self._replaced(vm)
@@ -348,6 +359,7 @@ class Checks:
         self.sick.stepped(stepped)
         if not bugs:
             self.outside.stepped(stepped, self._clock())
+            self.law.stepped(stepped)
         for decision in stepped.decisions.values():
             if decision.reasons[-1].target != decision.target:
                 self.violated("7 last reason", f"{decision.pool}: {decision.target}, {decision.reasons[-1]}")

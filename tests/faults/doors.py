@@ -14,6 +14,7 @@ from receiver.ports import TryLater, WontWork
 from receiver.replay.world.objects import Denied
 from simulator.world import World
 from tests.faults.blur import blurred
+from tests.faults.everyday import answered
 from tests.faults.lines import CrashError
 from tests.faults.stores import ILLNESSES, ill
 
@@ -81,6 +82,7 @@ class Doors:
     armed: list[Fault]
     silent: dict[str, datetime]
     blurred: tuple[str, datetime] | None = None  # how Prometheus answers, until when
+    partial: tuple[Mapping[str, Any], datetime] | None = None  # how Civo answers, until when
     refused: tuple[str, ...] = ()  # the rights that somebody took away
     late: timedelta = LATE
 
@@ -92,7 +94,7 @@ class Doors:
         """Nothing fails any more."""
         self.armed.clear()
         self.silent.clear()
-        self.blurred = None
+        self.blurred = self.partial = None
         self.refused = ()
 
     def take(self, name: str) -> Fault | None:
@@ -128,6 +130,8 @@ class Doors:
         if name == "telemetry.look" and self.blurred is not None and self.now() < self.blurred[1]:
             answer = blurred(answer, self.blurred[0])
             self.watcher.struck(name, f"answered {self.blurred[0]}")
+        if name == "cloud.look" and self.partial is not None and self.now() < self.partial[1]:
+            answer = answered(answer, self.partial[0])
         self.watcher.called(name, (*args, *given.values()), error_of("timeout") if lost else answer)
         if fault is not None:
             self.watcher.struck(name, f"{fault.error} after")

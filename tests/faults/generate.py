@@ -9,6 +9,7 @@ from tests.faults.bugs import bugs
 from tests.faults.claims import with_claims
 from tests.faults.doors import PORTS
 from tests.faults.ends import ends
+from tests.faults.everyday import everyday
 from tests.faults.grouped import in_forms
 from tests.faults.outside import found_outside
 from tests.faults.scenario import STARTUP_TAINTS, Event, PoolPlan, Scenario
@@ -503,4 +504,4 @@ class Maker:
 
 def scenario(seed: int) -> Scenario:
     """The scenario of *seed*."""
-    return found_outside(with_claims(Maker(seed).scenario()))
+    return everyday(found_outside(with_claims(Maker(seed).scenario())))

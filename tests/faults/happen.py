@@ -17,6 +17,7 @@ from tests.faults.bugs import Bugs
 from tests.faults.build import job_of
 from tests.faults.claims import ClaimsHappen
 from tests.faults.doors import Doors
+from tests.faults.everyday import EverydayHappens
 from tests.faults.grouped import LEADER_READY, Leaders, object_of
 from tests.faults.lines import LineTrap
 from tests.faults.scenario import AGAIN
@@ -28,7 +29,7 @@ What = dict[str, Any]
 PORT_OF_SOURCE = {"civo": "cloud", "kubernetes": "cluster", "prometheus": "telemetry", "alertmanager": "alarms"}
 
 
-class Happenings(ClaimsHappen):
+class Happenings(ClaimsHappen, EverydayHappens):
     """Lets events happen. Whatever names a node or an instance counts the pool's living ones in a ring."""
 
     def __init__(
@@ -194,6 +195,9 @@ class Happenings(ClaimsHappen):
 
     def _blur(self, what: What) -> None:
         self._doors.blurred = (what["how"], self._world.now + timedelta(seconds=what["seconds"]))
+
+    def _civo_answers(self, what: What) -> None:
+        self._doors.partial = (what, self._world.now + timedelta(seconds=what["seconds"]))
 
     def _silent(self, what: What) -> None:
         until = self._world.now + timedelta(seconds=what["seconds"])

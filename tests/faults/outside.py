@@ -303,10 +303,10 @@ class Outside:
             (sum(asks_of(p).values()), frozenset(i for i in counts if truth.fits(p, plans[i])))
             for p in pods
         ]  # fmt: skip
-        return _packs(sorted(asks, key=lambda a: (-a[0], len(a[1]))), rooms)
+        return packs(sorted(asks, key=lambda a: (-a[0], len(a[1]))), rooms)
 
 
-def _packs(asks: Sequence[tuple[int, frozenset[str]]], rooms: Sequence[tuple[str, int]]) -> bool:
+def packs(asks: Sequence[tuple[int, frozenset[str]]], rooms: Sequence[tuple[str, int]]) -> bool:
     """True when each of *asks* (how many, in which pools) finds room: every way is tried."""
     if not asks:
         return True
@@ -314,6 +314,6 @@ def _packs(asks: Sequence[tuple[int, frozenset[str]]], rooms: Sequence[tuple[str
     for room in dict.fromkeys(r for r in rooms if r[0] in pools and r[1] >= count):
         left = list(rooms)
         left[left.index(room)] = (room[0], room[1] - count)
-        if _packs(others, left):
+        if packs(others, left):
             return True
     return False

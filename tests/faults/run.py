@@ -73,6 +73,7 @@ class Run:
         self._beat_at: datetime | None = None
         self._idle_steps: deque[datetime] = deque(maxlen=SPINNING_STEPS)  # those that wrote nothing, since one did
         self._targets: dict[str, tuple[int, str]] = {}
+        self.calm_since = self.world.now
         self.raised_during_removal: set[str] = set()  # pools in which somebody built nodes then
         self._boot()
 
@@ -104,6 +105,7 @@ class Run:
 
     def _calm(self) -> None:
         self._say("--- calm from here on")
+        self.calm_since = self.world.now
         self._doors.open()
         self._pending.clear()
         self._surprises.clear()
@@ -128,6 +130,7 @@ class Run:
                 self.happenings.happen("answer", {"say": "approve"})  # where the policy holds, nothing goes on without
             again = self._step()
             left = unsettled(self)
+            self._judge()
             if not left or self.world.now > end:
                 break
             moments = [m for m in (again, self.world.next_event_at()) if m is not None]
@@ -254,6 +257,7 @@ class Run:
                 moments.append(self.world.next_event_at() or to)
             self.world.advance(max(min(moments), self.world.now))
             self.happenings.leaders.follow()
+            self.checks.law.follow()
             while self._pending and self._due(self._pending[0]) <= self.world.now:
                 self._happen(self._pending.pop(0))
             if self._watch is not None and not self._waiting() <= known:
@@ -276,7 +280,9 @@ class Run:
         self._say(f"* {event.kind} {event.what}" + (f" (before {event.call})" if event.call else ""))
         self.tally.counts["events"] += 1
         of = self.checks.open.get(event.what.get("pool", ""), "")
-        if "-retire-" in of and (event.kind == "recycle" or (event.kind == "count" and event.what["by"] > 0)):
+        if "-retire-" in of and (
+            event.kind in ("recycle", "lose_reserved") or (event.kind == "count" and event.what["by"] > 0)
+        ):
             self.raised_during_removal.add(event.what["pool"])
         self.happenings.happen(event.kind, event.what)
         self._kubernetes.refused = self._doors.refused

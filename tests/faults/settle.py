@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
 from receiver.replay.world.objects import WorldPod
+from tests.faults.everyday import never_starts, spoilt
+from tests.faults.law import unnamed
 from tests.faults.scenario import PoolPlan
 from tests.faults.truth import nodes_for, per_node
 
@@ -55,18 +57,29 @@ def _work(run: "Run") -> Iterator[str]:
     for pod in run.world.active_pods.values():
         if pod.requests:
             waiting.setdefault(pod.owner_name or pod.name, []).append(pod)
+    law, refused = run.checks.law, set()
     for name, pods in waiting.items():
         if any(p.node is not None for p in pods) or _placeable(run, pods):
             yield f"{name} has {len(pods)} pods to run"
+        left = [p for p in pods if p.node is None and p.key not in run.world.reserved]
+        if left and _placeable(run, left) and _may_grow(run, left):
+            refused.add(name)
+    law.refuses(refused)
+
+
+def _may_grow(run: "Run", pods: list[WorldPod]) -> bool:
+    """True when each pool that can hold *pods* may have a node more."""
+    plans = [p for p in run.scenario.pools if all(run.truth.fits(pod, p) for pod in pods)]
+    return all(run.world.pools[plan.id].required < _may_have(run, plan) for plan in plans)
 
 
 def _placeable(run: "Run", pods: list[WorldPod]) -> bool:
     """True when some pool can hold them, a gang all at once."""
-    if run.truth.lacks_pods(pods[0]):
+    if run.truth.lacks_pods(pods[0]) or never_starts(pods[0]):
         return False
     return any(
         all(run.truth.fits(p, plan) and run.truth.fits(p, plan, real=True) for p in pods)
-        and nodes_for(pods, plan, run.world) <= _may_have(run, plan) - _crowded(run, plan, pods)
+        and nodes_for(pods, plan, run.world) <= _may_have(run, plan) - _crowded(run, plan, pods) - _spoilt(run, plan)
         for plan in run.scenario.pools
         if plan.price is not None and not _undone(run, plan) and not _came_bare(run, plan, pods[0])
     )
@@ -83,6 +96,12 @@ def _crowded(run: "Run", plan: PoolPlan, pods: list[WorldPod]) -> int:
     """Nodes of *plan* on which pods without a GPU leave *pods* no room, or a gang less than a whole node."""
     count = min(len(pods), per_node(pods[:1], plan, run.world)) if pods[0].gang else 1
     return sum(not run.truth.has_room(vm.hostname, plan, pods[0], count) for vm in run.world.pools[plan.id].living)
+
+
+def _spoilt(run: "Run", plan: PoolPlan) -> int:
+    """Nodes of *plan* that people keep from work, and that its floor keeps."""
+    nodes = [run.world.nodes.get(vm.hostname) for vm in run.world.pools[plan.id].living]
+    return min(_rest(plan), sum(node is not None and spoilt(node) for node in nodes))
 
 
 def _may_have(run: "Run", plan: PoolPlan) -> int:
@@ -110,7 +129,10 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
     for plan in run.scenario.pools:
         pool = run.world.pools[plan.id]
         rest = max(_rest(plan) if plan.price is not None else 0, _hosts(run, plan))
-        most = max(rest, _kept_by_work(run, plan))
+        most = max(rest, _kept_by_work(run, plan, tight))
+        if not _looks_replaced(run, plan):
+            for name in unnamed(run, run.calm_since, most, plan.id):
+                run.checks.violated("11 unnamed", name)
         if pool.required > most and not _looks_replaced(run, plan):
             yield f"{plan.id} asks for {pool.required} nodes, {rest} would do"
         held = tight or _undone(run, plan) or _may_have(run, plan) < rest
@@ -135,7 +157,9 @@ def _looks_replaced(run: "Run", plan: PoolPlan) -> bool:
     if plan.id in run.raised_during_removal:
         return True
     late = run.scenario.behaviour.get("decrement", "at_once") != "at_once"
-    return late and any(e.kind in ("count", "recycle") and e.what["pool"] == plan.id for e in run.scenario.events)
+    return late and any(
+        e.kind in ("count", "recycle", "lose_reserved") and e.what["pool"] == plan.id for e in run.scenario.events
+    )
 
 
 def _undone(run: "Run", plan: PoolPlan) -> bool:
@@ -144,10 +168,10 @@ def _undone(run: "Run", plan: PoolPlan) -> bool:
     return len([e for e in down if e.what.get("pool") == plan.id]) > 1
 
 
-def _kept_by_work(run: "Run", plan: PoolPlan) -> int:
+def _kept_by_work(run: "Run", plan: PoolPlan, tight: bool) -> int:
     """Nodes that work which cannot run may keep: where the budget is tight, a waiting gang keeps what it would use."""
-    waits = any(run.truth.fits(p, plan) for p in run.truth.waiting())
-    return plan.max_nodes if waits else 0
+    waits = any(p.gang is not None and run.truth.fits(p, plan) for p in run.truth.waiting())
+    return plan.max_nodes if waits and tight else 0
 
 
 def _budget_is_tight(run: "Run") -> bool:

@@ -10,7 +10,7 @@ from receiver.adapters.store import SqlStore
 from tests.faults.campaign import judge
 from tests.faults.claims import with_claims
 from tests.faults.generate import Maker, scenario
-from tests.faults.outside import EVERYTHING, _packs
+from tests.faults.outside import EVERYTHING, packs
 from tests.faults.planted import plant
 from tests.faults.scenario import Event, Scenario
 from tests.faults.small import POOL, a_job, small
@@ -149,4 +149,4 @@ def test_an_odd_node_beside_one_that_holds_the_pod(seen: Judge, monkeypatch: pyt
 )
 def test_every_way_to_fill_rooms_is_tried(asks: list[tuple[int, str]], fits: bool) -> None:
     rooms = [("a", 2), ("b", 2)]
-    assert _packs([(count, frozenset(pools)) for count, pools in asks], rooms) is fits
+    assert packs([(count, frozenset(pools)) for count, pools in asks], rooms) is fits

@@ -156,6 +156,11 @@ class Truth:
         mine: list[tuple[str | None, Decimal]] = [] if own is None else [(pool, Decimal(own) * budget.stop_at)]
         return [(None, budget.monthly_usd * budget.stop_at), *mine]
 
+    def fastest(self) -> timedelta:
+        """The least time from a PUT until a new node is usable."""
+        timings = self.world.config.timings
+        return (timings.create + timings.build + timings.boot + timings.driver) * (1 - timings.jitter)
+
     # --- work
 
     def waiting(self) -> list[WorldPod]:
@@ -163,7 +168,11 @@ class Truth:
         return [
             p
             for p in self.world.active_pods.values()
-            if p.requests and p.node is None and p.reason == "Unschedulable" and p.deletion_at is None
+            if p.requests
+            and p.node is None
+            and p.reason == "Unschedulable"
+            and p.deletion_at is None
+            and p.key not in self.world.reserved
         ]
 
     def fits(self, pod: WorldPod, plan: PoolPlan, *, real: bool = False) -> bool:
@@ -239,8 +248,15 @@ class Truth:
         return not pod.owner_kind or (pod.namespace == "kube-system" and not covered)
 
     def gpu_pods_on(self, node: WorldNode) -> Sequence[WorldPod]:
-        """The GPU pods bound to *node*."""
-        return [p for p in self.world.pods_on(node.name) if p.requests]
+        """The GPU pods bound to *node*, without those that a dead kubelet should have ended."""
+        pods = [p for p in self.world.pods_on(node.name) if p.requests]
+        if node.name not in self.world.dead_nodes:
+            return pods
+        return [p for p in pods if p.deletion_at is None or p.deletion_at > self.world.now]
+
+    def reserved_on(self, node: str) -> list[WorldPod]:
+        """The pods for which *node* is reserved."""
+        return [self.world.pods[key] for key, reserved in self.world.reserved.items() if reserved.node == node]
 
 
 def is_theirs(node: WorldNode) -> bool:
