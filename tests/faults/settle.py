@@ -132,7 +132,7 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
         most = max(rest, _kept_by_work(run, plan, tight))
         if not _looks_replaced(run, plan):
             for name in unnamed(run, run.calm_since, most, plan.id):
-                run.checks.violated("11 unnamed", name)
+                run.checks.violated("5 kept by nothing", name)
         if pool.required > most and not _looks_replaced(run, plan):
             yield f"{plan.id} asks for {pool.required} nodes, {rest} would do"
         held = tight or _undone(run, plan) or _may_have(run, plan) < rest
