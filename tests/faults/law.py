@@ -113,7 +113,9 @@ class Law:
         self._refused = {name: self._refused.get(name, now) for name in works}
         for name, since in self._refused.items():
             if now - since > REFUSED_FOR:
-                self._violated("5 refused for ever", f"{name} has waited since {since:%d %H:%M} for a node that would start it")
+                self._violated(
+                    "5 refused for ever", f"{name} has waited since {since:%d %H:%M} for a node that would start it"
+                )
 
     def idle_since(self, vm: VM, calm_since: datetime) -> datetime:
         """Since when no GPU pod has been on *vm*, at the earliest since *calm_since*."""
