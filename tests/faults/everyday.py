@@ -19,6 +19,7 @@ from tests.faults.scenario import Event, PoolPlan, Scenario
 EVERYTHING = [["", "Exists", "", ""]]
 GPUS = [["gpu", "Exists", "", ""]]
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
+SETTLED = timedelta(minutes=3)
 WORDS = ("", "RESIZING", "RUNNING", "MIGRATING")  # as a status: absent, and not documented
 PEOPLE = "people"  # the value of a taint that a person sets
 What = dict[str, Any]
@@ -225,13 +226,15 @@ class EverydayHappens:
         if nodes:
             self._world.kubelet_dies(nodes[what["which"] % len(nodes)].name)
 
-    def _usable(self, pool: str) -> list[WorldNode]:
-        """The living nodes of *pool* that were usable once, oldest first."""
-        lives = [vm for vm in self._world.pools[pool].living if vm.usable_at is not None]
+    def _usable(self, pool: str, least: timedelta = timedelta(0)) -> list[WorldNode]:
+        """The living nodes of *pool* that became usable *least* ago, oldest first."""
+        now, living = self._world.now, self._world.pools[pool].living
+        lives = [vm for vm in living if vm.usable_at is not None and now - vm.usable_at >= least]
         return [self._world.nodes[vm.hostname] for vm in lives if vm.hostname in self._world.nodes]
 
     def _meant(self, what: What) -> list[WorldNode]:
-        nodes = self._usable(what["pool"])
+        """The nodes that a person means. What is done to one that has just come may belong to it."""
+        nodes = self._usable(what["pool"], SETTLED)
         return {"oldest": nodes[:1], "newest": nodes[-1:], "all": nodes}[what["which"]]
 
     def _taint(self, what: What) -> None:

@@ -70,32 +70,32 @@ WORLDS: dict[str, Scenario] = {
         troubled=700,
     ),
     "the only node tainted": small(
-        on_the_node(5, "taint", key="maintenance", effect="NoSchedule"), a_job(30), pool=replace(ONE_STANDS, count=1)
+        on_the_node(200, "taint", key="maintenance", effect="NoSchedule"), a_job(240), pool=ONE_STANDS
     ),
     "the only node tainted while it is busy": small(
         a_job(),
-        on_the_node(400, "taint", key="maintenance", effect="NoSchedule"),
-        a_job(420, id="j1"),
-        troubled=600,
+        on_the_node(600, "taint", key="maintenance", effect="NoSchedule"),
+        a_job(620, id="j1"),
+        troubled=700,
     ),
     "the newest node tainted and gone": small(
-        on_the_node(5, "taint", key="maintenance", effect="NoSchedule"),
+        on_the_node(200, "taint", key="maintenance", effect="NoSchedule"),
         a_job(1000),
-        pool=replace(ONE_STANDS, idle_for=60, shrink_cooldown=0),
+        pool=replace(ONE_STANDS, idle_for=300, shrink_cooldown=0),
         troubled=1200,
         **BY_SECOND,
     ),
     "the only node relabelled": small(
-        on_the_node(5, "relabel", key="gpu", value="mine"),
-        a_job(30, **BY_LABEL),
+        on_the_node(200, "relabel", key="gpu", value="mine"),
+        a_job(240, **BY_LABEL),
         pool=replace(LABELLED, count=1),
     ),
     "a label taken from a busy node": small(
         a_job(**BY_LABEL),
-        on_the_node(400, "relabel", key="gpu", value=None),
-        a_job(420, id="j1", **BY_LABEL),
+        on_the_node(600, "relabel", key="gpu", value=None),
+        a_job(620, id="j1", **BY_LABEL),
         pool=LABELLED,
-        troubled=600,
+        troubled=700,
     ),
     "a standby node that Civo calls RUNNING": small(
         an_event(5, "civo_answers", how="word", word="RUNNING", pool=POOL.id, which=None, seconds=2000),
