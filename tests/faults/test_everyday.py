@@ -39,10 +39,10 @@ WORLDS: dict[str, Scenario] = {
         a_job(pods=8, annotations={OBSTACLE_ANNOTATION: "hugepages"}), pool=EIGHT
     ),
     "a claim that is created an hour later": small(
-        hindered(obstacle="claim"), an_event(3500, "obstacle_over", id="j0"), troubled=3600
+        hindered(obstacle="claim"), an_event(3500, "obstacle_over", id="j0"), troubled=3600, ticks=[90]
     ),
     "two pods with the same port of the host": small(
-        a_job(pods=2, seconds=6 * 3600, annotations={PORT_ANNOTATION: "80"}), pool=EIGHT
+        a_job(pods=2, seconds=5 * 3600, annotations={PORT_ANNOTATION: "80"}), pool=EIGHT
     ),
     "a pod whose volume attaches slowly": small(
         hindered(binds_in="280"), pool=replace(ONE_STANDS, idle_for=60, shrink_cooldown=0), **BY_SECOND
@@ -101,11 +101,13 @@ WORLDS: dict[str, Scenario] = {
         an_event(5, "civo_answers", how="word", word="RUNNING", pool=POOL.id, which=None, seconds=2000),
         pool=replace(ONE_STANDS, standby_nodes=1),
         troubled=2000,
+        ticks=[90],
     ),
     "a standby node without a status": small(
         an_event(5, "civo_answers", how="word", word="", pool=POOL.id, which=None, seconds=2000),
         pool=replace(ONE_STANDS, standby_nodes=1),
         troubled=2000,
+        ticks=[90],
     ),
 }
 
