@@ -14,7 +14,7 @@ from receiver.core.scaling.admission import CheckAnswer, CheckState
 from receiver.core.scaling.bookings import BookingProgress, BookingStage
 from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
 
-READS = {"look", "gpu_pods_on", "ended", "held_places", "missing_rights"}
+READS = {"look", "gpu_pods_on", "has_node", "ended", "held_places", "missing_rights"}
 POD = Pod(
     namespace="ml",
     name="train-0",
