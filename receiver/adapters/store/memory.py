@@ -385,8 +385,8 @@ def _write_counts(connection: Connection, required: Mapping[str, int], at: datet
 
 
 def _stored(offer: Offer) -> Values:
-    """The row of an *offer*. What versions before 0.3 do not know stands in a list with its configuration: they take it
-    for that of another configuration, and learn anew."""
+    """The row of an *offer*. What older versions do not know stands in a list with its configuration: they take it for
+    that of another configuration, and learn anew."""
     found = {name: value for name, value in fields_of(offer).items() if name not in ("since", "others")}
     found["taints"] = [[t.key, t.value, t.effect] for t in offer.taints]
     found["configured"] = [offer.configured, offer.since, [_stored(other) for other in offer.others]]

@@ -6,10 +6,14 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection, create_engine, select, update
 
 from receiver.adapters.store import SqlStore, open_store
+from receiver.adapters.store.schema import pools
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
+from receiver.core.model.model import Offer
+from receiver.core.model.policy import Taint
+from receiver.core.scaling.template import refuses
 from receiver.ports import TryLater, WriterLostError
 from tests.adapters.store.builders import NOW, POOL, after, decision, grow, life, outcome
 
@@ -149,3 +153,35 @@ def test_a_store_that_works_passes_its_check(store: SqlStore) -> None:
 def test_money_that_is_no_exact_number_is_refused(store: SqlStore, price: Decimal) -> None:
     with pytest.raises(ValueError, match="finite Decimal"):
         store.saw((life(price_usd_per_hour=price),), {}, NOW)
+
+
+OFFER = Offer(node="n1", at=NOW, configured="c", allocatable={"nvidia.com/gpu": 1}, labels={"a": "b"})
+
+
+def test_an_offer_comes_back_with_the_template_before_it(store: SqlStore) -> None:
+    before = replace(OFFER, node="n0", since=NOW, taints=(Taint(key="t", value="v"),))
+    offer = replace(OFFER, since=after(minutes=1), others=(before,))
+    store.saw((), {POOL: 1}, NOW, offers={POOL: offer})
+    assert store.memory(NOW, MONTH).pools[POOL].offer == offer
+
+
+def test_an_offer_that_an_older_version_stored_refuses_nothing(own_store: SqlStore, url: str) -> None:
+    own_store.saw((), {POOL: 1}, NOW)
+    row = {"node": "n1", "at": NOW, "configured": "c", "allocatable": OFFER.allocatable, "labels": OFFER.labels}
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(update(pools).values(offer={**row, "taints": [["t", "v", "NoSchedule"]], "devices": ""}))
+    engine.dispose()
+    found = own_store.memory(NOW, MONTH).pools[POOL].offer
+    assert found == replace(OFFER, taints=(Taint(key="t", value="v"),))
+    assert not refuses(found)
+
+
+def test_an_older_version_takes_a_stored_offer_for_that_of_another_configuration(own_store: SqlStore, url: str) -> None:
+    own_store.saw((), {POOL: 1}, NOW, offers={POOL: OFFER})
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        [stored] = connection.execute(select(pools.c.offer)).scalars()
+    engine.dispose()
+    assert stored["configured"] != OFFER.configured
+    assert stored.keys() <= {"node", "at", "configured", "allocatable", "labels", "taints", "devices"}
