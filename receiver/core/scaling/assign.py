@@ -143,7 +143,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     allowance = Allowance(facts, policy, budgets)
     everything, deadlines = workloads(facts.waiting, facts.bound_gangs), Deadlines(facts, policy, aside)
     with blame(part=Extra.REFUSALS):
-        out = barred(facts, everything)
+        out = Barred() if Extra.REFUSALS in left_out.parts else barred(facts, everything)
     patient = tuple(deadlines.patient(w for w in everything if w.key not in out.workloads))
     later = {work.workload.key for work in patient}
     waiting = tuple(w for w in everything if w.key not in later)

@@ -88,6 +88,17 @@ def test_running_work_that_cannot_be_moved_to_a_pool_because_of_a_bug_sets_neith
     assert failures.set_aside == {}
 
 
+def test_a_bug_in_what_the_scheduler_refuses_holds_up_no_waiting_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("receiver.core.scaling.assign.barred", fails)
+    failures = Failures()
+    found = facts(a_state(pool=ONE.id), a_state(pool=TWO.id), waiting=[bound_for("one", "p")])
+    pools = assign(found, POLICY, failures).pools
+    assert (pools[ONE.id].new_nodes, len(failures.all), failures.set_aside) == (1, 1, {})
+
+
 def test_a_bug_that_belongs_to_no_pool_and_no_work_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise RuntimeError("a bug")

@@ -38,6 +38,7 @@ SHARED = (
     "core/scaling/market.py:Matching._apart",
     "core/scaling/market.py:_is_wide_beside",  # compares a pool with every other one
     "core/scaling/neighbours.py:Neighbours.of",  # which pods are beside each other, in whatever pools
+    "core/scaling/neighbours.py:_every",
     "core/scaling/packing.py:movable",
     "core/scaling/patience.py:Deadlines.__init__",
     "core/scaling/patience.py:Deadlines.patient",
