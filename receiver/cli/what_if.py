@@ -134,7 +134,7 @@ def about_node(found: NodeWhatIfDocument, now: datetime) -> Iterator[str]:
         yield f"  {_turn(turn)}"
     yield from (f"  {pod} would be lost: no controller recreates it" for pod in found.lost)
     if not found.moved and not found.lost:
-        yield "  no running work would move"
+        yield "  no running GPU work would move"
     for turn in found.affected[:SHOWN]:
         yield f"  {_turn(turn)}"
     for each in found.bought:
@@ -143,7 +143,7 @@ def about_node(found: NodeWhatIfDocument, now: datetime) -> Iterator[str]:
     yield from _money(found)
     yield from listed("blocks its removal now: ", found.blocks or ("nothing",))
     if found.may_go_at is not None and found.may_go_at > found.at:
-        yield f"can be removed at {clock_time(found.may_go_at, found.at)}, unless something changes"
+        yield f"no removal before {clock_time(found.may_go_at, found.at)}, unless something changes"
     yield as_of(found.at, now)
 
 

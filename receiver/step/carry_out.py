@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from receiver.core.explain.staying import UNKNOWN, why_spared
+from receiver.core.explain.staying import UNKNOWN, spared_after, why_spared
 from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import REPAIR, Backoff, CordonedBy, LateCount, Node, PoolState, Stage
 from receiver.core.model.pods import Pod
@@ -487,4 +487,4 @@ def _spare(victim: Victim, node: Node, why: str, action: Action, hands: Hands, n
             _made(hands.cluster.cordon(node.name, REPAIR))
         elif not node.maintained:
             _made(hands.cluster.uncordon(node.name))
-    return replace(victim, stage=VictimStage.SPARED, since=now, why=f"{victim.why}; then {why}" if victim.why else why)
+    return replace(victim, stage=VictimStage.SPARED, since=now, why=spared_after(victim.why, why))

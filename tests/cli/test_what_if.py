@@ -94,3 +94,11 @@ def test_a_node_that_goes_is_told_in_lines() -> None:
         "as of 12:00:00 UTC",
     ]
     assert missing.exit_code == 1
+
+
+def test_an_idle_node_moves_no_gpu_work_and_stays_until_its_moment() -> None:
+    last = a_last_step(facts(a_state(a_node("n1")), a_state(pool="spare-id"), spend=MONEY))
+    with serving(a_bench(last_step=last).parts()) as address:
+        lines = ask(address, "explain", "node", "n1", at=NOW).stdout.splitlines()
+    assert lines[1] == "  no running GPU work would move"
+    assert lines[-2] == "no removal before 12:38:30 UTC, unless something changes"

@@ -10,6 +10,7 @@ from sqlalchemy.dialects import sqlite
 
 from receiver.adapters.store.columns import Json, to_json
 from receiver.adapters.store.schema import actions
+from receiver.core.explain.departure import Departure, departure
 from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import PoolState
 from receiver.core.model.signals import Alert
@@ -103,6 +104,27 @@ def test_the_one_reason_is_told(
     happens(life, node)
     outcome = ended(life)
     assert (outcome.kind, outcome.detail.replace(node, "NODE")) == (kind, detail)
+
+
+def explained(life: Life, name: str) -> Departure:
+    """What `explain node` says, as the API asks for it."""
+    found = life.step().facts
+    [state], [node] = found.pools, [n for n in found.pools[0].nodes if n.name == name]
+    return departure(state, node, found, life.policy, actions=[stored.action for stored in life.store.actions()])
+
+
+def test_a_node_names_the_disruption_budget_that_keeps_it_while_it_is_tried_and_afterwards(store: Store) -> None:
+    life = a_life(store)
+    node = until_cordoned(life)
+    held_by_a_budget(life, node)
+    while not any(v.why for v in life.store.actions()[0].action.victims):
+        life.world.advance(life.wake_after_step(5 * SECOND))
+    meanwhile = explained(life, node)
+    assert meanwhile.blocks[0] == f"its removal has begun and waits: {HELD}"
+    ended(life)
+    left = explained(life, node)
+    assert left.blocks[0].endswith(f" UTC: {HELD}")
+    assert left.blocks[1:] == ("it is tried again at 13:55:01 UTC, shortly before its next paid hour",)
 
 
 def test_a_node_that_is_wanted_after_pods_were_evicted_from_it_backs_off(store: Store) -> None:

@@ -8,10 +8,11 @@ import pytest
 
 from receiver.config.settings import FileSettings, load_text
 from receiver.config.web import ReadAccess
+from receiver.core.model.actions import Outcome, OutcomeKind, VictimStage
 from receiver.core.model.model import Facts, Spend
-from receiver.ports import Leader
+from receiver.ports import Leader, StoredAction
 from receiver.web import LastStep
-from tests.core.builders import NOW, a_busy_node, a_due_node, a_node, a_pod, a_state, facts
+from tests.core.builders import HOUR, MINUTE, NOW, a_busy_node, a_due_node, a_node, a_pod, a_removal, a_state, facts
 from tests.web.builders import READER, Bench
 from tests.web.fakes import FakeClock, FakeHealth
 
@@ -348,6 +349,20 @@ def test_a_protected_node_says_so() -> None:
     answer = node(a_bench(facts(found, a_state(pool="spare-id"), spend=MONEY)), "n1")
     assert answer["blocks"][0] == "it is protected"
     assert answer["may_go_at"] is None
+
+
+def test_a_node_that_a_disruption_budget_kept_names_it_and_when_it_is_tried_again() -> None:
+    held = "PodDisruptionBudget web blocks the eviction of ml/web-0 from node n1"
+    idle = a_node("n1", created_at=NOW - HOUR / 2, idle_since=NOW - HOUR / 2)
+    bench = a_bench(facts(a_state(idle), a_state(pool="spare-id"), spend=MONEY))
+    removal = a_removal("n1", stage=VictimStage.SPARED)
+    victim = replace(removal.victims[0], why=f"{held}; then its next paid hour began", since=NOW - 5 * MINUTE)
+    withdrawn = Outcome(kind=OutcomeKind.WITHDRAWN, at=NOW - 5 * MINUTE, detail=held)
+    bench.store.kept_actions.append(StoredAction(action=replace(removal, victims=(victim,)), outcome=withdrawn))
+    found = node(bench, "n1")
+    assert found["blocks"][0] == f"its removal failed at 11:55:00 UTC: {held}"
+    assert found["blocks"][1].startswith("it is tried again at 12:2")
+    assert found["may_go_at"].startswith("2026-11-20T12:2")
 
 
 def send(bench: Bench, text: str, kind: str = "changes") -> Any:

@@ -11,7 +11,8 @@ from receiver.core.explain.evidence import with_grounds
 from receiver.core.explain.explain import Fate, fates
 from receiver.core.explain.prospects import UNKNOWN_HOURS, clock, first_removal, held_by_guardrail, repair_waits
 from receiver.core.explain.rules import sentence
-from receiver.core.model.actions import Decision, Verdict
+from receiver.core.explain.staying import EMPTIED, obstacle
+from receiver.core.model.actions import Action, Decision, Verdict, VictimStage
 from receiver.core.model.model import Facts, Node, PoolState, Stage
 from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Policy, Pool
@@ -75,9 +76,17 @@ def find_node(facts: Facts, name: str) -> tuple[PoolState, Node] | None:
     return next(((s, n) for s, n in every if name in (n.name, n.instance)), None)
 
 
-def departure(state: PoolState, node: Node, facts: Facts, policy: Policy, *, observing: bool = False) -> Departure:
+def departure(
+    state: PoolState,
+    node: Node,
+    facts: Facts,
+    policy: Policy,
+    *,
+    observing: bool = False,
+    actions: Sequence[Action] = (),
+) -> Departure:
     """Return what would happen if *node* of the pool in *state* went now. Raises KeyError unless *policy* has the
-    pool."""
+    pool. *actions* are the latest of the pool, newest first: they know what an earlier removal failed on."""
     pool = policy.pool(state.pool)
     if pool is None:
         raise KeyError(state.pool)
@@ -98,7 +107,7 @@ def departure(state: PoolState, node: Node, facts: Facts, policy: Policy, *, obs
     paid_until = next_unit_at(node.created_at, facts.at, billing)
     share = Decimal((paid_until - facts.at) / billing.granularity)
     case = _case(state, before, policy)
-    blocks, at = _blocks(node, case, before.decisions[state.pool])
+    blocks, at = _blocks(node, case, before.decisions[state.pool], _failed(node, actions, facts.at))
     careful = repair_waits(node, case)
     blocks = [*blocks, careful] if careful and at != facts.at else blocks
     return Departure(
@@ -156,23 +165,57 @@ def _case(state: PoolState, outlook: _Outlook, policy: Policy) -> Case:
     return case_of(state, outlook.assignment.pools[state.pool], facts, policy, left)
 
 
-def _blocks(node: Node, case: Case, decision: Decision) -> tuple[Sequence[str], datetime | None]:
-    """Return what prevents the removal of *node* now, in sentences, and when it may go (None: not known)."""
+def _blocks(node: Node, case: Case, decision: Decision, failed: str) -> tuple[Sequence[str], datetime | None]:
+    """Return what prevents the removal of *node* now, in sentences, and when it may go (None: not known). *failed*
+    says what the last removal failed on."""
     if node.instance in decision.candidates[: max(0, decision.present - decision.target)]:
-        return (), case.now
+        return _under_way(node, case)
+    backoff = case.state.removal_backoff if removal_backs_off(node, case) else None
+    if backoff is not None and not failed:
+        failed = f"an earlier try failed: {backoff.reason}"
+    earlier = [failed] if failed else []
     own = list(_own_blocks(node, case))
     guardrail = held_by_guardrail(case, sentence)
     if own:
-        return [*own, *([guardrail] if guardrail else [])], None
-    if node.stage is not Stage.USABLE:
-        return ([guardrail], None) if guardrail else ((), case.now)
-    at, why = first_removal([node], case, sentence)
+        return [*own, *earlier, *([guardrail] if guardrail else [])], None
+    if node.stage is Stage.USABLE:
+        at, why = first_removal([node], case, sentence)
+    elif guardrail:
+        return [*earlier, guardrail], None
+    else:
+        at, why = backoff.until if backoff is not None else case.now, ""
     if at == case.now and decision.deciding.verdict in (Verdict.HOLDS, Verdict.LIMITS):  # an approval, above all
-        return [sentence(decision.deciding, case)], None
+        return [*earlier, sentence(decision.deciding, case)], None
     if at is None or at <= case.now:
-        return [why] if at is None else (), at
-    reason = f": {why}" if why else ", shortly before its next paid hour" if case.policy.billing.by_the_hour else ""
-    return [f"it can be removed at {clock(at, case.now)}{reason}"], at
+        return [*earlier, why] if at is None else earlier, at
+    by_the_hour = case.policy.billing.by_the_hour and backoff is None
+    reason = f": {why}" if why else ", shortly before its next paid hour" if by_the_hour else ""
+    again = "it is tried again at" if failed else "it can be removed at"
+    return [*earlier, f"{again} {clock(at, case.now)}{reason}"], at
+
+
+def _under_way(node: Node, case: Case) -> tuple[Sequence[str], datetime | None]:
+    """What the removal of *node* that has begun waits for, if anything, and when it is tried again."""
+    action = case.state.open_action
+    victims = action.victims if action is not None else ()
+    why = next((v.why for v in victims if v.instance == node.instance and v.stage is not VictimStage.SPARED), "")
+    if action is None or not why:
+        return (), case.now
+    at = max(case.now, action.retry_at or case.now)
+    again = f"it is tried again at {clock(at, case.now)}" if at > case.now else "it is tried again in the next step"
+    return [f"its removal has begun and waits: {why}", again], at
+
+
+def _failed(node: Node, actions: Sequence[Action], now: datetime) -> str:
+    """What the last removal of *node* failed on, in a sentence; empty where it was given up for another reason, or work
+    has run there since."""
+    victims = (victim for action in actions for victim in action.victims if victim.instance == node.instance)
+    last = next(victims, None)
+    if last is None or last.stage is not VictimStage.SPARED or last.since is None or not obstacle(last):
+        return ""
+    if last.because not in EMPTIED and (node.busy or (node.idle_since is not None and node.idle_since > last.since)):
+        return ""
+    return f"its removal failed at {clock(last.since, now)}: {obstacle(last)}"
 
 
 def _own_blocks(node: Node, case: Case) -> Iterator[str]:
@@ -183,8 +226,6 @@ def _own_blocks(node: Node, case: Case) -> Iterator[str]:
         yield "it is being deleted already"
     elif node.stage is not Stage.USABLE and node not in dead_nodes(case.pool, case.state, case.now):
         yield f"it is {node.stage}, and not overdue"
-    if removal_backs_off(node, case) and case.state.removal_backoff is not None:
-        yield f"an earlier try failed: {case.state.removal_backoff.reason}"
     if is_kept(node, case) and node.kept_until is not None:
         yield f"{node.kept_for or 'a workload'} has it kept until {clock(node.kept_until, case.now)}"
     if has_unknown_hours(node, case):

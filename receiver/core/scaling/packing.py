@@ -68,7 +68,7 @@ ENDS_SOON = timedelta(minutes=20)  # work should not start in so short a rest of
 
 def soft_taints(facts: Facts, policy: Policy, survival: Survival) -> Iterator[tuple[Node, tuple[Taint, ...]]]:
     """Yield the nodes whose soft taints are wrong, each with those that it should carry. A node that no pod can choose
-    is left as it is."""
+    is left as it is, except that one in use is not called idle."""
     packs = policy.packing is Packing.FILL
     fills = packs and _fills(policy)
     for pool in policy.pools:
@@ -77,15 +77,17 @@ def soft_taints(facts: Facts, policy: Policy, survival: Survival) -> Iterator[tu
         small = policy.objective is not Objective.WAIT and is_small(pool, policy)
         filled = _filled(in_use(state, pool), survival, facts.at) if fills and not wide else None
         for node in state.of(Stage.USABLE):
-            if not takes_pods(node) or (packs and not free_gpus(node.free, pool)):
-                continue
+            carried = tuple(taint for taint in SOFT_TAINTS if taint in node.taints)
             wanted: tuple[Taint, ...] = ()
-            if fills and node is not filled:
+            if not takes_pods(node) or (packs and not free_gpus(node.free, pool)):
+                works = node.busy and node.registered
+                wanted = tuple(taint for taint in carried if taint != IDLE) if works else carried
+            elif fills and node is not filled:
                 wanted = _last(node, wide=wide, small=small)
-            elif packs and not fills and policy.billing.by_the_hour:
+            elif packs and not fills and not node.busy and policy.billing.by_the_hour:
                 ends = next_unit_at(node.created_at, facts.at, policy.billing)
                 wanted = (IDLE,) if ends - facts.at <= ENDS_SOON else ()
-            if {t.key for t in node.taints if t in SOFT_TAINTS} != {t.key for t in wanted}:
+            if set(carried) != set(wanted):
                 yield node, wanted
 
 

@@ -21,6 +21,7 @@ from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy
 from receiver.core.money.budget import BudgetStage, nodes_of
 from receiver.core.scaling.approval import without_approvals
+from receiver.ports import WebStore
 from receiver.reports.document import Cents, Count, Instant, Listed, Published, Usd, says, word
 from receiver.step.decide import Decided, decide
 from receiver.step.parts import Parts
@@ -31,6 +32,7 @@ from receiver.web.parts import LastStep, WebParts
 LARGEST_CONFIGURATION = 256 * 1024  # bytes
 MOST_NODES = 100_000  # that the pools of a configuration may have together: each takes time to be considered
 MOST_WORKLOADS = 500
+RECENT_ACTIONS = 50  # of a pool: a node's last removal is one of them
 OBSERVE = "observe"
 ONE = threading.Lock()  # for the API and the pages: a question takes up to a second of the processor that steps need
 TOO_LARGE = f"a configuration has at most {LARGEST_CONFIGURATION // 1024} KiB"
@@ -243,7 +245,7 @@ def _fate(fate: Fate, policy: Policy) -> FateDocument:
     return FateDocument.of(fate, state=fate.state.value, pool=pool.name if pool else None)
 
 
-def without_node(last: LastStep, name: str) -> NodeWhatIfDocument:
+def without_node(last: LastStep, name: str, store: WebStore) -> NodeWhatIfDocument:
     """Return what would happen if that node were removed. Raises Problem 404 for one that no configured pool has."""
     found, policy = find_node(last.facts, name), last.settings.policy
     if found is None:
@@ -252,7 +254,9 @@ def without_node(last: LastStep, name: str) -> NodeWhatIfDocument:
         raise Problem(404, "no GPU pool has a node of this name", remedy, field="name", known=known[:MOST_WORKLOADS])
     observing = last.mode == OBSERVE
     ruled = without_approvals(policy) if observing else policy
-    return _departure_document(departure(*found, last.facts, ruled, observing=observing), last.facts, ruled)
+    actions = [stored.action for stored in store.actions(pool=found[0].pool, limit=RECENT_ACTIONS)]
+    left = departure(*found, last.facts, ruled, observing=observing, actions=actions)
+    return _departure_document(left, last.facts, ruled)
 
 
 def _departure_document(found: Departure, facts: Facts, policy: Policy) -> NodeWhatIfDocument:
@@ -331,7 +335,7 @@ class WhatIf:
     def of_node(self, name: str) -> NodeWhatIfDocument:
         """Raises Problem 404 or 503."""
         with self._last() as last:
-            return without_node(last, name)
+            return without_node(last, name, self._parts.store)
 
 
 def problem_of(error: ConfigError) -> Problem:

@@ -9,6 +9,7 @@ import pytest
 
 from receiver.core.explain.departure import Departure, departure, find_node
 from receiver.core.explain.explain import State
+from receiver.core.model.actions import Action, Because, Victim, VictimStage
 from receiver.core.model.model import Backoff, CordonedBy, Facts, Node, Stage
 from receiver.core.model.overrides import Answer
 from receiver.core.model.pods import PodPhase
@@ -26,6 +27,7 @@ from tests.core.builders import (
     a_policy,
     a_pool,
     a_question,
+    a_removal,
     a_signal,
     a_state,
     an_override,
@@ -113,10 +115,94 @@ def test_what_keeps_the_node_itself_is_said_first(node: Node, said: str) -> None
     assert (left.blocks[0], left.at) == (said, None)
 
 
-def test_a_node_whose_removal_failed_says_why() -> None:
-    backoff = Backoff(failures=1, until=NOW + HOUR, reason="a budget of pods forbids it", instances=("i-n1",))
-    left = gone(facts(a_state(a_due_node(), removal_backoff=backoff)))
-    assert left.blocks[0] == "an earlier try failed: a budget of pods forbids it"
+def failing(*instances: str, reason: str = "a budget of pods forbids it") -> Backoff:
+    return Backoff(failures=1, until=NOW + 20 * MINUTE, reason=reason, instances=instances)
+
+
+def test_a_node_whose_removal_backs_off_says_why_and_when_it_is_tried_again() -> None:
+    left = gone(facts(a_state(a_due_node(created_at=NOW - HOUR / 2), removal_backoff=failing("i-n1"))))
+    again = "it is tried again at 12:25:00 UTC"
+    assert (left.blocks, left.at) == (("an earlier try failed: a budget of pods forbids it", again), NOW + 25 * MINUTE)
+
+
+def test_a_broken_node_whose_removal_backs_off_is_tried_again_when_that_ends() -> None:
+    dead = a_node(stage=Stage.BROKEN, idle_since=None, created_at=NOW - 3 * HOUR, lost_at=NOW - 2 * HOUR)
+    left = gone(facts(a_state(dead, removal_backoff=failing("i-n1"))))
+    again = "it is tried again at 12:20:00 UTC"
+    assert (left.blocks, left.at) == (("an earlier try failed: a budget of pods forbids it", again), NOW + 20 * MINUTE)
+
+
+def test_a_backoff_of_another_node_is_not_this_nodes() -> None:
+    left = gone(facts(a_state(a_node("n1", created_at=NOW - HOUR / 2), removal_backoff=failing("i-n2"))))
+    assert left.blocks == ("it can be removed at 12:25:00 UTC, shortly before its next paid hour",)
+
+
+PDB = "PodDisruptionBudget web blocks the eviction of ml/web-0 from node n1"
+WITHDRAWN = f"{PDB}; then its next paid hour began; it can be removed at 12:25:00 UTC"
+
+
+def tried(why: str, name: str = "n1", **changes: Any) -> Action:
+    """A removal of that node, five minutes ago, that ended without it."""
+    victim = Victim(instance=f"i-{name}", node=name, stage=VictimStage.SPARED, since=NOW - 5 * MINUTE, why=why)
+    return replace(a_removal(name), id=f"r-{name}", victims=(replace(victim, **changes),))
+
+
+def after(*actions: Action, node: Node | None = None, **state: Any) -> Departure:
+    """The consequences for a node that has been idle for half an hour, whose pool had *actions*."""
+    node = node or a_node("n1", created_at=NOW - HOUR / 2, idle_since=NOW - HOUR / 2)
+    found = facts(a_state(node, **state))
+    return departure(found.pools[0], node, found, a_policy(), actions=actions)
+
+
+def test_a_node_that_a_disruption_budget_kept_names_it_and_when_it_is_tried_again() -> None:
+    left = after(tried("ml/other is ending", "n2"), tried(WITHDRAWN), tried("an older reason; then it stays"))
+    assert left.blocks == (
+        f"its removal failed at 11:55:00 UTC: {PDB}",
+        "it is tried again at 12:25:00 UTC, shortly before its next paid hour",
+    )
+    assert left.at == NOW + 25 * MINUTE
+
+
+def test_of_several_nodes_that_back_off_each_names_its_own_obstacle() -> None:
+    refused = f"node n1 was not drained within 15m: {PDB}"
+    backoff = failing("i-n1", "i-n2", reason="node n2 was uncordoned by someone else")
+    left = after(tried(refused, refused=True), removal_backoff=backoff)
+    assert left.blocks[0] == f"its removal failed at 11:55:00 UTC: {refused}"
+    assert "uncordoned" not in " ".join(left.blocks)
+
+
+@pytest.mark.parametrize(
+    ("action", "node"),
+    [
+        (tried("waiting work fits on it: ml/train"), None),
+        (tried(WITHDRAWN), a_node("n1", created_at=NOW - HOUR / 2, idle_since=NOW - MINUTE)),
+        (tried(WITHDRAWN), a_worker()),
+    ],
+    ids=["work that came", "idle anew", "in use now"],
+)
+def test_what_no_longer_keeps_a_node_is_not_named(action: Action, node: Node | None) -> None:
+    assert "failed" not in " ".join(after(action, node=node).blocks)
+
+
+def test_a_busy_node_that_could_not_be_emptied_names_what_kept_its_pods() -> None:
+    left = after(tried(WITHDRAWN, because=Because.CONSOLIDATED), node=a_worker())
+    assert left.blocks[-1] == f"its removal failed at 11:55:00 UTC: {PDB}"
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        (PDB, (f"its removal has begun and waits: {PDB}", "it is tried again at 12:01:00 UTC")),
+        ("", ()),
+    ],
+    ids=["blocked", "under way"],
+)
+def test_a_removal_that_has_begun_names_what_it_waits_for(why: str, said: tuple[str, ...]) -> None:
+    removal = a_removal("n1", stage=VictimStage.CORDONED)
+    removal = replace(removal, victims=(replace(removal.victims[0], why=why),), retry_at=NOW + MINUTE)
+    node = a_due_node(cordoned_by=CordonedBy.US)
+    left = gone(facts(a_state(node, open_action=removal)))
+    assert (left.blocks, left.at) == (said, NOW + MINUTE if why else NOW)
 
 
 def test_an_alert_that_holds_busy_nodes_is_named() -> None:

@@ -22,7 +22,20 @@ from receiver.core.scaling.packing import (
     compares,
     soft_taints,
 )
-from tests.core.builders import EVERY_SECOND, GPU, HOURLY, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
+from tests.core.builders import (
+    EVERY_SECOND,
+    GPU,
+    HOURLY,
+    MINUTE,
+    NOW,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_state,
+    facts,
+    run,
+)
 from tests.core.worlds import LAWS, World, worlds
 
 EIGHT = a_pool(resources={GPU: 8}, price_usd_per_hour=None)
@@ -108,6 +121,26 @@ def test_nodes_that_take_no_work_are_left_alone() -> None:
     assert wanted(nodes) == {}
 
 
+def test_a_full_node_in_use_is_not_called_idle_and_keeps_its_other_soft_taints() -> None:
+    assert wanted([a_big_node("full", 8, taints=(THEIRS, *SOFT_TAINTS))]) == {
+        "full": (FILL_OTHERS_FIRST, SMALL_NODES_FIRST)
+    }
+    assert wanted([a_big_node("full", 8, taints=(THEIRS, FILL_OTHERS_FIRST, SMALL_NODES_FIRST))]) == {}
+
+
+def test_a_closed_node_in_use_is_not_called_idle() -> None:
+    nodes = [
+        a_big_node("cordoned", 1, cordoned_by=CordonedBy.SOMEONE, taints=IDLE_ONES),
+        a_big_node("closed", 8, closed_for="the budget of 2026-11", taints=IDLE_ONES),
+        a_big_node("gone", 1, registered=False, taints=IDLE_ONES),
+    ]
+    assert wanted(nodes) == {"cordoned": (FILL_OTHERS_FIRST,), "closed": (FILL_OTHERS_FIRST,)}
+
+
+def test_a_full_node_without_a_pod_keeps_what_it_carries() -> None:
+    assert wanted([a_big_node("sick", 0, allocatable={GPU: 0}, taints=IDLE_ONES)]) == {}
+
+
 def test_the_scheduler_alone_decides_where_the_operator_says_so_and_what_we_put_on_goes() -> None:
     nodes = [a_big_node("idle", 0, taints=SOFT_TAINTS), a_big_node("used", 1), a_big_node("full", 8, taints=(IDLE,))]
     assert wanted(nodes, Packing.SCHEDULER) == {"idle": (), "full": ()}
@@ -124,6 +157,16 @@ def test_where_nodes_hold_one_gpu_an_idle_one_whose_paid_hour_ends_soon_is_taken
 ) -> None:
     found, policy = facts(a_state(of_one_gpu(timedelta(minutes=minutes)))), a_policy(a_pool(), billing=HOURLY)
     assert [taints for _, taints in soft_taints(found, policy, Survival())] == ([carried] if carried else [])
+
+
+@pytest.mark.parametrize("gpus", [1, 2], ids=["full", "with a free GPU"])
+def test_where_nodes_hold_one_gpu_one_in_use_is_not_called_idle(gpus: int) -> None:
+    train = a_pod("train", phase=PodPhase.RUNNING, node="n")
+    busy = of_one_gpu(MINUTE, idle_since=None, pods=(train,), allocatable={GPU: gpus}, taints=(IDLE,))
+    policy = a_policy(a_pool(), billing=HOURLY)
+    assert [taints for _, taints in soft_taints(facts(a_state(busy)), policy, Survival())] == [()]
+    free = replace(busy, taints=())
+    assert list(soft_taints(facts(a_state(free)), policy, Survival())) == []
 
 
 @pytest.mark.parametrize("minutes, then", [(59, 39), (21, 1), (20, 20), (1, 1)])

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from receiver.adapters.observe import ObservedCluster
 from receiver.core.model.policy import Packing
 from receiver.core.model.usage import Accounting, WorkloadLife
 from receiver.core.scaling.packing import FILL_OTHERS_FIRST, IDLE, SOFT_TAINTS
@@ -56,6 +57,29 @@ def test_the_loop_wakes_when_an_idle_nodes_paid_hour_ends_soon(store: Store) -> 
     assert life.writes("set_soft_taints") == []
     life.run(35 * MINUTE, tick=HOUR)
     assert [taints for _, (_, taints) in life.writes("set_soft_taints")] == [(IDLE,)]
+
+
+def test_a_node_of_one_gpu_is_called_idle_until_a_pod_is_bound_and_is_patched_once(store: Store) -> None:
+    life = idle_nodes(store)
+    life.run(45 * MINUTE, tick=HOUR)
+    [(_, (node, _))] = life.writes("set_soft_taints")
+    life.submit(a_job("train", submit_at=life.now, duration=HOUR))
+    life.run(MINUTE)
+    assert {p.node for p in life.world.active_pods.values()} == {node}
+    assert IDLE not in life.world.nodes[node].taints
+    life.run(5 * MINUTE, 10 * SECOND)
+    assert [taints for _, (_, taints) in life.writes("set_soft_taints")] == [(IDLE,), ()]
+
+
+def test_in_observe_mode_a_node_in_use_keeps_what_it_carries(store: Store) -> None:
+    life = idle_nodes(store)
+    life.run(45 * MINUTE, tick=HOUR)
+    life.mode, life.wrap_cluster = "observe", ObservedCluster
+    life.submit(a_job("train", submit_at=life.now, duration=HOUR))
+    life.run(MINUTE)
+    [(_, (node, taints))] = life.writes("set_soft_taints")
+    assert taints == (IDLE,)
+    assert {p.node for p in life.world.active_pods.values()} == {node}
 
 
 def test_what_the_ledger_knows_of_ended_workloads_says_which_node_is_filled(store: Store) -> None:
