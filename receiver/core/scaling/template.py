@@ -68,12 +68,14 @@ def offer_of(
         at=now,
         configured=fingerprint(pool),
         allocatable={**most, **less(newest.compute, newest.daemons)},
-        labels=_shared(usable),
+        labels={},
     )
     if before is not None and _is_of_size(before, pool):
-        kept = replace(offer, node=before.node, labels=_of_any(before.labels, before.node))
+        kept = replace(offer, node=before.node, labels=_of_any(before.labels, pool, before.node))
         # A corrected configuration is believed at once: then the template refuses no pod any more.
         offer = replace(kept, taints=before.taints, since=before.since, others=before.others) if valid else kept
+    else:
+        offer = replace(offer, labels=_shared(usable, pool))
     return _with_template(offer, usable, pool, passing)
 
 
@@ -91,17 +93,20 @@ def _with_template(offer: Offer, usable: Sequence[Node], pool: Pool, passing: tu
     ]
     if not new:
         return offer
-    *others, newest = (_shown_by(node, offer, pool, passing) for node in sorted(new, key=_age))
+    *others, newest = (_shown_by(node, offer, pool, passing, usable) for node in sorted(new, key=_age))
     known = offer.others
     if offer.since is not None and (offer.node, offer.since) != (newest.node, newest.since):
         known = (_bare(offer),)
     return replace(newest, others=tuple(map(_bare, others[-1:])) or known)
 
 
-def _shown_by(node: Node, offer: Offer, pool: Pool, passing: tuple[str, ...]) -> Offer:
-    """Return *offer* with the labels and taints of *node*, which is new."""
-    labels, taints = _of_any(node.labels, node.name, node.instance), _lasting(node.taints, pool, passing)
-    return replace(offer, node=node.name, since=_new_since(node), labels=labels, taints=taints)
+def _shown_by(node: Node, offer: Offer, pool: Pool, passing: tuple[str, ...], usable: Sequence[Node]) -> Offer:
+    """Return *offer* with the labels and taints of *node*, which is new. *usable* are all nodes of the pool."""
+    beside = [other.labels for other in usable if other is not node]
+    labels = _of_any(node.labels, pool, node.name, node.instance, beside=beside)
+    return replace(
+        offer, node=node.name, since=_new_since(node), labels=labels, taints=_lasting(node.taints, pool, passing)
+    )
 
 
 def _bare(offer: Offer) -> Offer:
@@ -128,15 +133,31 @@ def _is_of_size(offer: Offer, pool: Pool) -> bool:
     return offer.labels.get("node.kubernetes.io/instance-type", pool.size) == pool.size
 
 
-def _shared(nodes: Sequence[Node]) -> Mapping[str, str]:
+def _shared(nodes: Sequence[Node], pool: Pool) -> Mapping[str, str]:
     """The labels that all of *nodes* carry."""
-    first, *others = (_of_any(node.labels, node.name, node.instance) for node in nodes)
-    return {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
+    first, *others = nodes
+    beside = [other.labels for other in others]
+    labels = _of_any(first.labels, pool, first.name, first.instance, beside=beside)
+    return {
+        key: value
+        for key, value in labels.items()
+        if all(other.get(key) == value or (value == OWN and key in other) for other in beside)
+    }
 
 
-def _of_any(labels: Mapping[str, str], *names: str) -> Mapping[str, str]:
-    """The *labels* of a node with *names*, without the values that another node cannot have."""
-    return {key: OWN if _is_own(key, value, names) else value for key, value in labels.items()}
+def _of_any(
+    labels: Mapping[str, str], pool: Pool, *names: str, beside: Sequence[Mapping[str, str]] = ()
+) -> Mapping[str, str]:
+    """The *labels* of a node with *names*, without the values that another node cannot have. What *pool* is configured
+    with, and what a node *beside* it carries too, is no node's own: Civo's ids of pools and clusters are UUIDs."""
+    configured = pool.offered_labels
+
+    def is_own(key: str, value: str) -> bool:
+        if configured.get(key) == value or not _is_own(key, value, names):
+            return False
+        return all(other.get(key) != value for other in beside)
+
+    return {key: OWN if is_own(key, value) else value for key, value in labels.items()}
 
 
 def _is_own(key: str, value: str, names: Sequence[str]) -> bool:

@@ -382,6 +382,17 @@ def test_a_pod_that_selects_one_node_buys_no_other(key: str, value: str) -> None
         assert misfit(a_pod(affinity=affinity, tolerations=TOLERATES), POOL, offer) is None
 
 
+def test_ids_of_the_pool_and_of_the_cluster_are_no_nodes_own() -> None:
+    cluster = "c0ffee00-6a0c-4b4e-9d43-7f5a5a0a1c11"
+    pool = a_pool(id="5f3c0000-0000-4000-8000-0000000000b1")
+    labels = {**pool.offered_labels, "kubernetes.civo.com/cluster-id": cluster}
+    first, second = a_new("k3s-l40s-pool-1a2b", labels=labels), a_new("k3s-l40s-pool-3c4d", labels=labels)
+    for key in (POOL_LABEL, "kubernetes.civo.com/cluster-id"):
+        nodes = [first] if key == POOL_LABEL else [first, second]
+        offer = look(nodes, pool=pool)
+        assert misfit(a_pod(node_selector={key: labels[key]}, tolerations=TOLERATES), pool, offer) is None
+
+
 def test_what_is_possible_of_a_pool_without_nodes_is_what_its_size_and_region_say() -> None:
     pool = a_pool(size="g4g.kube.small", region="lon1")
     labels = NextLabels(pool, None)
