@@ -66,7 +66,7 @@ def test_a_node_of_one_gpu_is_called_idle_until_a_pod_is_bound_and_is_patched_on
     life.submit(a_job("train", submit_at=life.now, duration=HOUR))
     life.run(MINUTE)
     assert {p.node for p in life.world.active_pods.values()} == {node}
-    assert IDLE not in life.world.nodes[node].taints
+    assert IDLE not in life.world.nodes[str(node)].taints
     life.run(5 * MINUTE, 10 * SECOND)
     assert [taints for _, (_, taints) in life.writes("set_soft_taints")] == [(IDLE,), ()]
 
