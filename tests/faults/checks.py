@@ -246,7 +246,8 @@ class Checks:
         self._returned = {(p.namespace, p.name) for p in on_it if since and p.created_at > since and _comes_back(p)}
         if held:
             self.violated("1 GPU pods", f"DELETE {vm.hostname} with {', '.join(p.name for p in held)} on it")
-        if node is not None and any(node_of(c) == node.name for c in truth.world.claims.objects[CLAIM].values()):
+        ends = node is None or node.name in truth.world.dead_nodes  # a claim ends with its pod's object
+        if node and not ends and any(node_of(c) == node.name for c in truth.world.claims.objects[CLAIM].values()):
             self.violated("1 claims", f"DELETE {vm.hostname}, on which a claim has devices")
         if node is not None and node.annotations.get(PROTECT_ANNOTATION):
             self.violated("1 protected", f"DELETE {vm.hostname}, which is protected")

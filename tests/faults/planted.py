@@ -328,6 +328,52 @@ OUTSIDE: tuple[Bug, ...] = (
 )
 BUGS += OUTSIDE
 
+# Everyday operations.
+BUGS += (
+    Bug(
+        invariant=5,
+        name="what a person does to a node is taken for the pool's next one",
+        seen=("5 disproved", "5 refused for ever", "5 settles"),
+        breaks={("receiver.core.scaling.template", "_with_template"): planted_bugs.by_its_later_life},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=4,
+        name="a pod that leaves holds its room for ever",
+        seen=("4 room comes back",),
+        breaks={("receiver.core.scaling.terminations", "leaving_soon"): planted_bugs.nothing_leaves},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=5,
+        name="a dead kubelet keeps its node busy",
+        seen=("5 kept by nothing", "5 settles"),
+        breaks={("receiver.core.scaling.terminations", "is_stuck"): planted_bugs.no},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=4,
+        name="a nominated pod holds no room",
+        seen=("4 reserved room", "1 reserved"),
+        breaks={("receiver.core.scaling.nominations", "without_misplaced"): planted_bugs.without_nominations},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=5,
+        name="what the scheduler refuses keeps a node",
+        seen=("5 kept by nothing",),
+        breaks={("receiver.core.scaling.witness", "barred"): planted_bugs.nothing_barred},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=1,
+        name="a word that Civo has not documented makes a node broken",
+        seen=("1 never came",),
+        breaks={("receiver.step.pool_states", "stage_of"): planted_bugs.broken_by_a_word},
+        levels=("worlds",),
+    ),
+)
+
 
 def planted(bug: Bug, root: Path) -> None:
     """Put *bug* into the tree at *root*: below each module its function is replaced."""

@@ -371,3 +371,47 @@ def without_hurry_to_watch(list_: Function) -> Function:
 def as_if_steps_went_well(health: Function) -> Function:
     """Nobody asks when a step last went well."""
     return lambda self: replace(health(self), good_age=None)
+
+
+def by_its_later_life(_: Function) -> Function:
+    """The newest usable node shows what the next one is like, whatever was done to it."""
+
+    def shown(offer: Any, usable: Any, pool: Any, passing: Any) -> Any:
+        from receiver.core.scaling import template
+
+        newest = max(usable, key=template._age)
+        found = template._shown_by(newest, offer, pool, passing, usable)
+        return replace(found, since=offer.at, others=())
+
+    return shown
+
+
+def nothing_leaves(_: Function) -> Function:
+    """No pod gives its room back before it is gone."""
+    return lambda *_args: ()
+
+
+def without_nominations(_: Function) -> Function:
+    """Nominated pods are on no node."""
+
+    def bare(state: Any, _now: Any) -> Any:
+        nodes = [replace(n, pods=tuple(p for p in n.pods if not p.reserved)) for n in state.nodes]
+        return replace(state, nodes=tuple(nodes)), ()
+
+    return bare
+
+
+def nothing_barred(barred: Function) -> Function:
+    """What the scheduler said before counts for nothing."""
+    return lambda facts, waiting: barred(replace(facts, refusals=()), waiting)
+
+
+def broken_by_a_word(stage: Function) -> Function:
+    """A status that is neither a building nor an active one is a broken one."""
+    from receiver.core.model.model import Stage
+
+    def seen(instance: Any, *rest: Any, **named: Any) -> Any:
+        known = instance.status in ("BUILDING", "ACTIVE", "DELETING")
+        return stage(instance, *rest, **named) if known else Stage.BROKEN
+
+    return seen

@@ -58,7 +58,11 @@ def _work(run: "Run") -> Iterator[str]:
         if pod.requests:
             waiting.setdefault(pod.owner_name or pod.name, []).append(pod)
     law, refused = run.checks.law, set()
-    for name, pods in waiting.items():
+    stopped = run.scenario.behaviour.get("decrement") == "never"  # no removal frees pods from a dead kubelet
+    for name, every in waiting.items():
+        pods = [p for p in every if not (stopped and p.node in run.world.dead_nodes)]
+        if not pods:
+            continue
         if any(p.node is not None for p in pods) or _placeable(run, pods):
             yield f"{name} has {len(pods)} pods to run"
         left = [p for p in pods if p.node is None and p.key not in run.world.reserved]
@@ -129,7 +133,7 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
     for plan in run.scenario.pools:
         pool = run.world.pools[plan.id]
         rest = max(_rest(plan) if plan.price is not None else 0, _hosts(run, plan))
-        most = max(rest, _kept_by_work(run, plan, tight))
+        most = max(rest, _kept_by_work(run, plan, tight)) + _spoilt_hosts(run, plan)
         if not _looks_replaced(run, plan):
             for name in unnamed(run, run.calm_since, most, plan.id):
                 run.checks.violated("5 kept by nothing", name)
@@ -142,13 +146,22 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
             yield f"{plan.id} asks for {pool.required} nodes of {rest}"
 
 
+def _spoilt_hosts(run: "Run", plan: PoolPlan) -> int:
+    """Nodes that are kept for what they host, and that people keep from work: they spare the pool no other node."""
+    nodes = [run.world.nodes.get(name) for name in _host_names(run)]
+    return sum(node is not None and node.pool == plan.id and spoilt(node) for node in nodes)
+
+
 def _hosts(run: "Run", plan: PoolPlan) -> int:
     """Nodes that Prometheus runs on, or a pod that would be lost: they are never taken away."""
-    pods = run.world.active_pods.values()
-    hosts = {
-        p.node for p in pods if p.labels.get("app.kubernetes.io/name") == "prometheus" or run.truth.would_be_lost(p)
-    }
+    hosts = _host_names(run)
     return sum(vm.hostname in hosts for vm in run.world.pools[plan.id].living)
+
+
+def _host_names(run: "Run") -> set[str]:
+    pods = [p for p in run.world.active_pods.values() if p.node is not None]
+    hosts = [p for p in pods if p.labels.get("app.kubernetes.io/name") == "prometheus" or run.truth.would_be_lost(p)]
+    return {p.node or "" for p in hosts}
 
 
 def _looks_replaced(run: "Run", plan: PoolPlan) -> bool:

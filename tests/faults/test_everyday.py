@@ -9,6 +9,7 @@ from receiver.adapters.store import SqlStore
 from simulator.scheduling import OBSTACLE_ANNOTATION, PORT_ANNOTATION
 from simulator.slow_pods import BINDS_IN, FAILS, KEEPS_NOMINATION
 from tests.faults.campaign import judge
+from tests.faults.planted import BUGS, plant
 from tests.faults.scenario import Event, Scenario
 from tests.faults.small import POOL, a_job, small
 
@@ -115,3 +116,20 @@ WORLDS: dict[str, Scenario] = {
 @pytest.mark.parametrize("name", WORLDS)
 def test_no_node_is_bought_or_kept_or_refused_by(name: str, emptied: SqlStore) -> None:
     assert judge(WORLDS[name], emptied).message == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("what a person does", "a label taken from a busy node"),
+        ("a pod that leaves", "a restart with thirty seconds of grace"),
+        ("a dead kubelet keeps", "a node whose kubelet dies under a pod"),
+        ("a nominated pod", "a second pod beside a reserved GPU"),
+        ("what the scheduler refuses", "a pod whose volumes exceed what a node takes"),
+        ("a word that Civo", "a standby node that Civo calls RUNNING"),
+    ],
+)
+def test_a_planted_bug_is_seen(words: str, name: str, emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(words, monkeypatch)
+    [bug] = [bug for bug in BUGS if words in bug.name]
+    assert judge(WORLDS[name], emptied).message.startswith(bug.seen)
