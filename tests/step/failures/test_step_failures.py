@@ -70,6 +70,7 @@ SHARED = (
     "core/model/usage.py:judge",
     "step/pool_states.py:_believed",
     "step/pool_states.py:lives_of",
+    "step/pool_states.py:with_nominations",
     "step/parts.py:Parts.",
     "step/reconcile.py:step",
     "step/settle.py:_close_actions",
