@@ -11,9 +11,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from receiver.core.model.actions import Action, Because
+from receiver.core.model.actions import Action
 from receiver.core.model.model import ON_ITS_WAY, Stage
-from receiver.core.scaling.waits import SHORT_LOSS
 from receiver.ports import WontWork
 from receiver.replay.world.claims import SLICE
 from receiver.replay.world.objects import VM, WorldPod
@@ -31,6 +30,7 @@ EVERYTHING = [["", "Exists", "", ""]]
 HANGS = timedelta(seconds=30)  # as long as a call may take
 ASKS_FOR_LESS = timedelta(seconds=45)  # after a refusal; a pool that backs off waits for a minute at least
 LONG_USABLE = timedelta(minutes=2)
+SHORT_LOSS = timedelta(minutes=3)  # of a node object; afterwards it counts as gone
 MOST_PODS = 8  # that the product packs exactly, and we do in no time
 What = dict[str, Any]
 
@@ -236,7 +236,7 @@ class Outside:
         """A removal begins: no node that works, and not since a moment ago, goes as one that never came up."""
         for victim in action.victims:
             since = self._well.get(victim.instance, self._truth.world.now)
-            if victim.because in (Because.STUCK, Because.LOST) and self._truth.world.now - since > LONG_USABLE:
+            if victim.because.name in ("STUCK", "LOST") and self._truth.world.now - since > LONG_USABLE:
                 self._violated("1 never came", f"{victim.node} is removed as one that is not usable, and it works")
 
     def stepped(self, stepped: Stepped, now: datetime) -> None:
