@@ -63,7 +63,7 @@ def test_a_cordon_that_is_never_lifted_is_seen(emptied: SqlStore, monkeypatch: p
         return Receipt(did=Did.DONE, sentence=f"said so of {node}")
 
     monkeypatch.setattr(SimulatedCluster, "uncordon", uncordon)
-    monkeypatch.setattr("tests.faults.run.CALM_STEPS", 20)
+    monkeypatch.setattr("tests.faults.run.CALM_STEPS", 8)
     assert seen(world, emptied) == {"5 settles"}
 
 
