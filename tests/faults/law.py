@@ -127,7 +127,8 @@ def unnamed(run: "Run", calm_since: datetime, kept: int, pool: str) -> Iterator[
     """Nodes of *pool* beyond the *kept* ones that have been without work for longer than their paid time."""
     scenario, world = run.scenario, run.world
     hourly = scenario.limits.get("max_removals_per_hour")
-    queue = HOUR * (sum(len(p.living) for p in world.pools.values()) // hourly) if hourly else timedelta(0)
+    removable = sum(vm.living or (vm.deleted_at or calm_since) > calm_since for vm in world.lives)
+    queue = HOUR * (removable // hourly + 1) if hourly else timedelta(0)
     patience = 2 * timedelta(seconds=scenario.granularity) + PATIENCE + queue
     living = world.pools[pool].living
     idle = {vm.hostname: run.checks.law.idle_since(vm, calm_since) for vm in living}
