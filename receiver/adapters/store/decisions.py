@@ -18,7 +18,7 @@ from receiver.adapters.store.database import StorePart, fields_of, insert, value
 from receiver.adapters.store.figures import count
 from receiver.adapters.store.schema import decisions, grounds
 from receiver.core.model.actions import Change, Decision, Verdict
-from receiver.core.model.model import Facts, Source, Stage
+from receiver.core.model.model import DELETING_AT_CIVO, Facts, Source, Stage
 from receiver.core.model.policy import Policy
 from receiver.core.report.report import RULES, Spoke
 from receiver.ports import DecisionFilter, DecisionKind, Grounds, GroundsKept, StoredDecision, WontWork
@@ -32,7 +32,7 @@ LAST = (
     .limit(1)
 )
 NEWEST = select(func.max(decisions.c.id))
-FORMAT = 1  # incremented when the stored form of older versions can no longer be read
+FORMAT = 2  # of the inputs of decisions; incremented when a name in them changes (see `_renamed`)
 LEVEL = 6  # of zlib: a third smaller than 1 at twice its time; 9 takes three times as long for another tenth
 
 Said = tuple[int, int, list[list[str]]]  # present and target size, verdicts as stored
@@ -204,9 +204,10 @@ def read_grounds(found: GroundsKept) -> Grounds:
             "use that version",
             code="grounds",
         )
+    facts = found.facts if found.format == FORMAT else _renamed(found.facts, found.facts.get("at"))
     try:
         return Grounds(
-            facts=_adapter(Facts).validate_json(json.dumps(found.facts)),
+            facts=_adapter(Facts).validate_json(json.dumps(facts)),
             policy=_adapter(Policy).validate_json(json.dumps(found.policy)),
         )
     except ValidationError as error:
@@ -215,6 +216,21 @@ def read_grounds(found: GroundsKept) -> Grounds:
         raise WontWork(
             f"this version cannot read the inputs of this decision: {where}: {first['msg']}", code="grounds"
         ) from error
+
+
+def _renamed(stored: Any, at: object) -> Any:
+    """Return facts *stored* in format 1, looked at *at*, in today's names: a pod was ``terminating`` where it has a
+    moment to leave now, and a node ``leaving`` where it has Civo's word."""
+    if isinstance(stored, list):
+        return [_renamed(each, at) for each in stored]
+    if not isinstance(stored, dict):
+        return stored
+    facts = {name: _renamed(value, at) for name, value in stored.items()}
+    if facts.pop("terminating", False) is True:
+        facts["leaves_at"] = at
+    if facts.pop("leaving", False) is True:
+        facts["civo_status"] = DELETING_AT_CIVO
+    return facts
 
 
 def decompressed(body: bytes) -> dict[str, Any]:

@@ -104,11 +104,28 @@ def test_what_an_earlier_version_did_not_know_has_its_default() -> None:
     assert found.policy.limits == Policy(pools=()).limits
 
 
+def test_what_format_1_called_terminating_and_leaving_is_read() -> None:
+    kept = as_kept(any_grounds(3))
+    node = {"name": "n1", "instance": "i-1", "stage": "usable", "created_at": kept.facts["at"], "leaving": True}
+    pod = {
+        "namespace": "ml",
+        "name": "p",
+        "uid": "u",
+        "requests": {},
+        "phase": "running",
+        "created_at": node["created_at"],
+    }
+    state = {"pool": "l40s", "required": 1, "nodes": [{**node, "pods": [{**pod, "terminating": True}]}]}
+    [read] = kept_as.read_grounds(replace(kept, format=1, facts={**kept.facts, "pools": [state]})).facts.pools
+    assert read.nodes[0].leaving
+    assert read.nodes[0].pods[0].terminating
+
+
 def test_a_later_format_is_refused_with_what_to_do() -> None:
     with pytest.raises(
-        WontWork, match=r"a later version stored the inputs .* \(format 2; this one reads 1\): use that version"
+        WontWork, match=r"a later version stored the inputs .* \(format 3; this one reads 2\): use that version"
     ):
-        kept_as.read_grounds(replace(as_kept(any_grounds(3)), format=2))
+        kept_as.read_grounds(replace(as_kept(any_grounds(3)), format=3))
 
 
 def test_what_cannot_be_read_is_named() -> None:

@@ -125,9 +125,10 @@ def test_a_look_at_another_pool_leaves_a_late_count(store: SqlStore) -> None:
 
 @pytest.mark.parametrize(
     ("end", "late"),
-    [(k, None if k is OutcomeKind.CONFIRMED else LATE) for k in OutcomeKind],
+    [(k, replace(LATE, expected=3, shown=4) if k is OutcomeKind.CONFIRMED else LATE) for k in OutcomeKind],
 )
-def test_only_confirmed_growth_ends_a_late_count(store: SqlStore, end: OutcomeKind, late: LateCount | None) -> None:
+def test_confirmed_growth_alone_moves_a_late_count(store: SqlStore, end: OutcomeKind, late: LateCount | None) -> None:
+    """The removed node is still counted beside the new one."""
     late_pool(store)
     store.opened(grow(2, from_count=2, to_count=3))
     store.closed(grow(2, from_count=2, to_count=3), outcome(end), None)
