@@ -34,6 +34,7 @@ PARTS = (
     "node_life",
     "drift",
     "pool_state",
+    "nominations",
     "slow_starts",
     "removals",
     "forecast",

@@ -73,17 +73,17 @@ def waiting(life: Life, *, minutes: int = 1, **job: Any) -> Life:
 CASES = {
     "the budget": Case(
         live=over_budget,
-        of_the_pod="within_budget: cluster budget: $0.00 of $1.00 spent in 2026-11",
+        of_the_pod="the budget does not cover it: cluster budget: $0.00 of $1.00 spent in 2026-11",
         of_the_pool="[within_budget]",
     ),
     "a silence": Case(
         live=silenced,
-        of_the_pod="not_silenced: silenced in Alertmanager by ada until 2026-11-20 14:00 UTC: new driver",
+        of_the_pod="silenced in Alertmanager by ada until 2026-11-20 14:00 UTC: new driver",
         of_the_pool="silenced in Alertmanager by ada until 2026-11-20 14:00 UTC: new driver",
     ),
     "no stock": Case(
         live=out_of_stock,
-        of_the_pod="not_backing_off: backing off until",
+        of_the_pod="backing off until",
         of_the_pool="[not_backing_off]",
     ),
     "a label": Case(

@@ -38,8 +38,9 @@ def test_both_stages_begin_at_one_base_that_can_be_named() -> None:
     [base] = [what for name, what in FILE[: STAGES[0]] if name == "ARG"]
     image, _, tag = base.removeprefix("BASE=").rpartition(":")
     assert image == "docker.io/library/python"
-    oldest = PROJECT["project"]["requires-python"].removeprefix(">=")
-    assert re.fullmatch(rf"{re.escape(oldest)}-slim-[a-z]+", tag)
+    versions = [c.rpartition(" ")[2] for c in PROJECT["project"]["classifiers"] if c.startswith("Programming Language")]
+    newest = max((v for v in versions if "." in v), key=lambda v: tuple(map(int, v.split("."))))
+    assert re.fullmatch(rf"{re.escape(newest)}-slim-[a-z]+", tag)
 
 
 def test_packages_are_installed_from_the_locks_with_their_hashes_and_never_compiled() -> None:

@@ -82,6 +82,7 @@ SHARED = (
     "step/act.py:act",
     "step/act.py:serve_pools",
     "step/pool_states.py:strays",
+    "step/pool_states.py:with_nominations",
 )
 
 
