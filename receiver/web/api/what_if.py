@@ -2,7 +2,7 @@
 (GET /api/v1/nodes/{name}/what-if). Nothing is stored, asked or changed."""
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy
 from receiver.core.money.budget import BudgetStage, nodes_of
 from receiver.core.scaling.approval import without_approvals
-from receiver.ports import WebStore
+from receiver.ports import StoredAction
 from receiver.reports.document import Cents, Count, Instant, Listed, Published, Usd, says, word
 from receiver.step.decide import Decided, decide
 from receiver.step.parts import Parts
@@ -245,8 +245,9 @@ def _fate(fate: Fate, policy: Policy) -> FateDocument:
     return FateDocument.of(fate, state=fate.state.value, pool=pool.name if pool else None)
 
 
-def without_node(last: LastStep, name: str, store: WebStore) -> NodeWhatIfDocument:
-    """Return what would happen if that node were removed. Raises Problem 404 for one that no configured pool has."""
+def without_node(last: LastStep, name: str, actions_of: Callable[[str], Sequence[StoredAction]]) -> NodeWhatIfDocument:
+    """Return what would happen if that node were removed. *actions_of* gives the last actions of a pool by its id.
+    Raises Problem 404 for a node that no configured pool has."""
     found, policy = find_node(last.facts, name), last.settings.policy
     if found is None:
         known = [str(node.name) for state in last.facts.pools for node in state.nodes]
@@ -254,7 +255,7 @@ def without_node(last: LastStep, name: str, store: WebStore) -> NodeWhatIfDocume
         raise Problem(404, "no GPU pool has a node of this name", remedy, field="name", known=known[:MOST_WORKLOADS])
     observing = last.mode == OBSERVE
     ruled = without_approvals(policy) if observing else policy
-    actions = [stored.action for stored in store.actions(pool=found[0].pool, limit=RECENT_ACTIONS)]
+    actions = [stored.action for stored in actions_of(found[0].pool)]
     left = departure(*found, last.facts, ruled, observing=observing, actions=actions)
     return _departure_document(left, last.facts, ruled)
 
@@ -335,7 +336,10 @@ class WhatIf:
     def of_node(self, name: str) -> NodeWhatIfDocument:
         """Raises Problem 404 or 503."""
         with self._last() as last:
-            return without_node(last, name, self._parts.store)
+            return without_node(last, name, self._actions_of)
+
+    def _actions_of(self, pool: str) -> Sequence[StoredAction]:
+        return self._parts.store.actions(pool=pool, limit=RECENT_ACTIONS)
 
 
 def problem_of(error: ConfigError) -> Problem:
