@@ -70,6 +70,8 @@ class SlowPods(Pods):
             self._bind(pod, name)
             return
         self._failures[key] = failed + 1
+        self.claims.release(pod)  # kube-scheduler deletes the claim that it made for resources that DRA serves
+        pod = self._cluster.change_pod(pod, special_claim="")
         if KEEPS_NOMINATION not in pod.annotations:
             pod = self._cluster.change_pod(pod, nominated="")
         self.scheduler.enqueue(pod)

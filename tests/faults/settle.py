@@ -12,7 +12,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
-from receiver.replay.world.claims import CLAIM, node_of
 from receiver.replay.world.objects import WorldPod
 from tests.faults.everyday import never_starts, spoilt
 from tests.faults.law import unnamed
@@ -154,9 +153,8 @@ def _spoilt_hosts(run: "Run", plan: PoolPlan) -> int:
 
 
 def _hosts(run: "Run", plan: PoolPlan) -> int:
-    """Nodes that Prometheus runs on, or a pod that would be lost, or whose devices a claim has: they are never taken
-    away."""
-    hosts = _host_names(run) | {node_of(claim) for claim in run.world.claims.objects[CLAIM].values()}
+    """Nodes that Prometheus runs on, or a pod that would be lost: they are never taken away."""
+    hosts = _host_names(run)
     return sum(vm.hostname in hosts for vm in run.world.pools[plan.id].living)
 
 
