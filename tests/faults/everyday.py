@@ -214,7 +214,7 @@ class EverydayHappens:
             self._world.recycle(node.name)
 
     def _restart(self, what: What) -> None:
-        """Somebody deletes a running pod of a ReplicaSet."""
+        """A person deletes a running pod of a ReplicaSet."""
         pods = [p for p in self._world.active_pods.values() if p.owner_kind == "ReplicaSet" and p.requests]
         pods = [p for p in pods if p.phase == "Running" and p.deletion_at is None]
         if pods:

@@ -56,7 +56,7 @@ class SchedulerRefusal:
     seen_at: datetime  # when a step last saw a pod of it waiting
     beside_since: datetime | None = None  # since when, in an unbroken row of steps, usable nodes have had room for it
     refused_at: datetime | None = None
-    until: datetime | None = None  # no node is bought or kept for it before, but for one pod on trial after that
+    until: datetime | None = None  # no node is bought or kept for it before; after that, one pod is on trial
     tries: int = 0  # refusals in a row
     reworded: int = 0  # of these in a row, those that followed changed words of the scheduler
     empty: bool = False  # a node without GPU pods was among those that had room: another like it does not help

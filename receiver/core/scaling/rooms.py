@@ -1,8 +1,8 @@
 """Which pods a single node takes: by what is free there, by its own taints and labels, and by the pods on it.
 
 A pool's nodes are matched to a pod together (`demand.refusal`). People and controllers change single nodes: a node with
-a hard taint that its pool is not configured with is room only for pods that tolerate it, whoever put the taint there
-and however long it stays. A node that was relabelled is room only for pods that still select it.
+a hard taint that its pool is not configured with is room only for pods that tolerate it, no matter who set it or
+how long it stays. A node that was relabelled is room only for pods that still select it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -112,7 +112,7 @@ def test_a_node_that_civo_builds_in_the_place_of_a_removed_one_stops_removals_at
     [
         pytest.param(None, 3, lives(-60, 1), id="nothing was removed"),
         pytest.param(REMOVED, 1, lives(-60, 1), id="the count fell"),
-        pytest.param(REMOVED, 4, lives(-60, 1), id="somebody raised it"),
+        pytest.param(REMOVED, 4, lives(-60, 1), id="another system raised it"),
         pytest.param(GROWN, 1, lives(-60, 1), id="a growth that does not show"),
         pytest.param(REMOVED, 3, lives(-60, -50), id="a node that was there before, such as one that a person kept"),
         pytest.param(REMOVED, 3, lives(-60, 1, created_after=-5), id="a node of our earlier growth, listed late"),

@@ -1,4 +1,4 @@
-"""A node is room only for pods that its own taints and labels let in, whoever set them and however long they stay."""
+"""A node is room only for pods that its own taints and labels let in, for as long as these stay."""
 
 from dataclasses import replace
 from datetime import timedelta

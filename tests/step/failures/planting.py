@@ -1,4 +1,4 @@
-"""Plant an exception into one function of the package, whoever refers to it, and say whose call it is.
+"""Plant an exception into one function of the package, at every reference to it, and say whose call it is.
 
 Every module, class, default, closure and table that refers to the function refers to the plant for a while. A call
 belongs to a pool or a workload if one of its arguments does, or else an argument of the nearest caller that has one.

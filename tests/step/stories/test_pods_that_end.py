@@ -26,7 +26,7 @@ def serving(store: Store, gpus: int = 1) -> Life:
 
 
 def restart(life: Life, grace: timedelta) -> None:
-    """Somebody deletes the pod that runs; its successor waits for the same room."""
+    """A person deletes the pod that runs; its successor waits for the same room."""
     name = next(name for (_, name), pod in life.world.active_pods.items() if pod.deletion_at is None)
     life.world.delete_pod("ml", name, grace)
 
