@@ -23,6 +23,12 @@ limit_request_line = 4094  # bytes
 limit_request_fields = 50
 limit_request_field_size = 8190  # bytes
 
+# By default gunicorn takes SCRIPT_NAME and X-Forwarded-Proto from peers at 127.0.0.1. Such a peer may be a proxy, and
+# its client would move the path past the proxy's rules.
+forwarder_headers = ""
+forwarded_allow_ips = ""
+secure_scheme_headers: dict[str, str] = {}
+
 # One worker: two would run two loops, and /metrics would show either.
 workers = 1
 worker_class = "receiver.server.gunicorn_worker.Worker"  # gthread that slow clients cannot block

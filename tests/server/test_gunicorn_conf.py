@@ -62,6 +62,18 @@ def test_only_the_header_that_the_proxy_sets_names_a_person(http_server: Server,
     assert said.endswith(f"\r\n\r\n{name}")
 
 
+@pytest.mark.parametrize(
+    "header", ["SCRIPT_NAME: /docs", "SCRIPT-NAME: /docs", "PATH_INFO: /healthz", "X-Forwarded-Proto: https"]
+)
+def test_no_header_of_a_local_peer_changes_the_path_or_the_scheme(http_server: Server, header: str) -> None:
+    def status(path: str) -> bytes:
+        with http_server.connect() as wire:
+            wire.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}\r\n\r\n".encode())
+            return b"".join(iter(lambda: wire.recv(65536), b"")).split(b"\r\n")[0]
+
+    assert (status("/docs/healthz"), status("/healthz")) == (b"HTTP/1.1 404 NOT FOUND", b"HTTP/1.1 200 OK")
+
+
 def test_two_requests_of_one_connection_that_come_in_other_pieces_are_both_answered(server: Server) -> None:
     body = json.dumps(a_payload()).encode()
     head = f"POST /webhook HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n"

@@ -1,7 +1,8 @@
 """Where messages go: Apprise URLs, Slack with blocks, and HTTP endpoints for events.
 
 A destination is remembered by a digest of its URL; destination URLs hold secrets and appear in no log and no error. A
-URL with several targets in it counts as one destination.
+URL with several targets in it counts as one destination. No redirect is followed: it loses the message (301, 302) or
+sends it with its approval link to another host (307, 308).
 """
 
 import hashlib
@@ -93,7 +94,7 @@ class Destination:
         return "; ".join(dict.fromkeys(error for error in found if error))
 
     def _post(self, url: str, body: Mapping[str, Any], content_type: str, more: Mapping[str, str] | None = None) -> str:
-        """Send *body* once; return what went wrong. No redirect is followed: it would take the secret elsewhere."""
+        """Send *body* once; return what went wrong."""
         user = urlsplit(url)
         # Without an own one, requests would send the password that ~/.netrc has for this host.
         login = (unquote(user.username), unquote(user.password or "")) if user.username else lambda request: request
@@ -189,9 +190,14 @@ def _service(url: str) -> Any:
         image_url_logo="",
         interpret_emojis=False,
         secure_logging=True,
+        http_redirects=False,
     )
     service = apprise.Apprise(asset=asset)
-    return service if service.add(url) else None
+    if not service.add(url):
+        return None
+    for plugin in service:  # `?redirect=yes` in a URL overrides the asset
+        plugin.redirects = False
+    return service
 
 
 def keep_secrets_out_of_logs() -> None:
