@@ -64,12 +64,10 @@ class WebSpec(Section):
     """the request header with the person's name, such as `X-Forwarded-User`, set by a proxy that authenticates people.
     It fills the name in forms; [it grants nothing](security.md#pages-and-api)"""
     trusted_proxies: tuple[Annotated[Network, BeforeValidator(network)], ...] = ()
-    """addresses of that proxy, such as `10.0.0.0/8`; the header is ignored in requests from others"""
+    """addresses of proxies in front, such as `10.0.0.0/8`. `user_header` is ignored in requests from others; wrong
+    tokens [count](security.md#threats) by the client that their `X-Forwarded-For` names"""
 
     def contradictions(self) -> Iterator[Wrong]:
         if self.user_header is not None and not self.trusted_proxies:
             remedy = "add trusted_proxies with the proxy's addresses, such as 10.0.0.0/8"
             yield Wrong("counts only from trusted proxies, and there are none", remedy, ("user_header",))
-        if self.trusted_proxies and self.user_header is None:
-            remedy = "add user_header, such as X-Forwarded-User, or remove trusted_proxies"
-            yield Wrong("has no effect without user_header", remedy, ("trusted_proxies",))

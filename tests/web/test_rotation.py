@@ -1,5 +1,8 @@
 """Tokens that change while the server runs: what the old one had begun ends, and the webhook misses nothing."""
 
+from ipaddress import ip_network
+from itertools import count
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -70,16 +73,93 @@ def guess(client: object, times: int, path: str = "/api/v1/overrides", *, same: 
     ]
 
 
-def test_who_tries_many_tokens_waits_and_the_right_one_does_not_help_meanwhile() -> None:
+def test_many_wrong_tokens_wait_and_a_right_one_passes() -> None:
     bench = a_bench()
     client = bench.client()
     assert set(guess(client, MOST_FAILURES)) == {401}
-    refused = client.post("/api/v1/overrides", json=PAUSE, headers=bearer(OPERATOR))
+    refused = client.post("/api/v1/overrides", json=PAUSE, headers=bearer("guess-again"))
     assert refused.status_code == 429
     assert 1 <= int(refused.headers["Retry-After"]) <= 61
     assert bench.store.kept_overrides == {}
-    other = client.get("/api/v1/pools", headers=bearer(READER), environ_base={"REMOTE_ADDR": "10.0.0.9"})
-    assert other.status_code == 200
+    assert client.post("/api/v1/overrides", json=PAUSE, headers=bearer(OPERATOR)).status_code == 201
+
+
+def test_a_right_token_that_is_not_ascii_passes_too() -> None:
+    bench = a_bench()
+    bench.reader_token = "pâss-wörd-of-ours-à"  # its last byte is a blank in latin-1
+    client = bench.client()
+    guess(client, MOST_FAILURES)
+    header = {"Authorization": f"Bearer {bench.reader_token.encode().decode('latin-1')}"}
+    assert client.get("/api/v1/pools", headers=header).status_code == 200
+
+
+@pytest.mark.parametrize("right", [READER, TOKEN])
+def test_a_token_of_ours_at_the_wrong_place_is_no_guess(right: str) -> None:
+    client = a_bench().client()
+    refused = [client.post("/api/v1/overrides", json=PAUSE, headers=bearer(right)) for _ in range(2 * MOST_FAILURES)]
+    assert {response.status_code for response in refused} == {401}
+    assert set(guess(client, MOST_FAILURES)) == {401}
+
+
+# --- whose guesses they are
+
+NUMBERS = count()
+BEHIND = {"REMOTE_ADDR": "10.0.0.7"}  # a trusted proxy
+
+
+def tried(client: object, forwarded: str, times: int = 1, environ: dict[str, str] = BEHIND) -> list[int]:
+    """The answers to wrong tokens that a client of the proxy sends, each another one."""
+    return [
+        client.get(  # type: ignore[attr-defined]  # a FlaskClient
+            "/api/v1/pools",
+            headers={**bearer(f"guess-{next(NUMBERS)}"), "X-Forwarded-For": forwarded},
+            environ_base=environ,
+        ).status_code
+        for _ in range(times)
+    ]
+
+
+def behind_a_proxy() -> object:
+    bench = a_bench()
+    bench.trusted_proxies = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
+    return bench.client()
+
+
+def test_wrong_tokens_count_by_the_client_behind_a_trusted_proxy() -> None:
+    client = behind_a_proxy()
+    assert tried(client, "203.0.113.9", MOST_FAILURES + 1)[-1] == 429
+    assert tried(client, "203.0.113.10") == [401]
+
+
+@pytest.mark.parametrize(
+    "forwarded",
+    [
+        "198.51.100.{n}, 203.0.113.9",  # what the client wrote stands first
+        "198.51.100.{n}, 203.0.113.9, 10.2.3.4",  # two trusted proxies
+        "198.51.100.{n}, 203.0.113.9:4{n}",  # with a port
+        "198.51.100.{n}, ::ffff:203.0.113.9, [fd00::{n}]:80",
+    ],
+)
+def test_only_what_trusted_proxies_appended_names_the_client(forwarded: str) -> None:
+    client = behind_a_proxy()
+    for n in range(MOST_FAILURES):
+        tried(client, forwarded.format(n=n))
+    assert tried(client, "203.0.113.9") == [429]
+
+
+@pytest.mark.parametrize("forwarded", ["", "unknown", "203.0.113.{n}, what", "1.2.3.4.5", "10.1.2.3, 10.2.3.4"])
+def test_without_a_client_that_a_proxy_names_the_last_known_address_counts(forwarded: str) -> None:
+    client = behind_a_proxy()
+    for n in range(MOST_FAILURES):
+        tried(client, forwarded.format(n=n))
+    assert tried(client, forwarded.format(n=99)) == [429]
+
+
+def test_from_any_other_address_the_forwarded_one_is_ignored() -> None:
+    client = behind_a_proxy()
+    for n in range(MOST_FAILURES):
+        tried(client, f"203.0.113.{n}", environ={"REMOTE_ADDR": "192.0.2.7"})
+    assert tried(client, "203.0.113.99", environ={"REMOTE_ADDR": "192.0.2.7"}) == [429]
 
 
 def test_a_program_with_a_token_of_yesterday_locks_nobody_out() -> None:
@@ -97,7 +177,8 @@ def test_guessing_at_the_webhook_never_locks_alertmanager_out() -> None:
 def test_guesses_at_the_log_in_at_the_api_and_at_the_webhook_are_counted_together() -> None:
     client = a_bench().client()
     guess(client, MOST_FAILURES, "/webhook")
-    assert Person(client).log_in(OPERATOR).status_code == 429
+    assert Person(client).log_in("guess").status_code == 429
+    assert Person(client).log_in(OPERATOR).status_code == 303
 
 
 def test_pages_that_everybody_may_read_stay_readable_for_a_guesser() -> None:
@@ -122,5 +203,5 @@ def test_one_network_of_ipv6_is_one_guesser(address: str, other: str) -> None:
     client = a_bench().client()
     for n in range(MOST_FAILURES):
         client.get("/api/v1/pools", headers=bearer(f"guess-{n}"), environ_base={"REMOTE_ADDR": address})
-    refused = client.get("/api/v1/pools", headers=bearer(READER), environ_base={"REMOTE_ADDR": other})
+    refused = client.get("/api/v1/pools", headers=bearer("guess-again"), environ_base={"REMOTE_ADDR": other})
     assert refused.status_code == 429

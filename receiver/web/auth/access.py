@@ -23,7 +23,7 @@ from werkzeug.wrappers import Response
 from receiver.config.web import ReadAccess
 from receiver.web.api.request_parts import read_form
 from receiver.web.auth.names import ProxyNames, remember, remembered, short_name
-from receiver.web.auth.tokens import READER, is_one_of, is_ours, require_bearer
+from receiver.web.auth.tokens import BLANK, READER, client_address, is_one_of, is_ours, require_bearer
 from receiver.web.errors import Problem, for_machines, loggable
 from receiver.web.parts import WebParts
 
@@ -178,20 +178,34 @@ class Access:
             remedy = "open the page here and send its own form; behind a proxy set public_url to what the browser shows"
             raise Problem(403, "this form was sent by another site", remedy)
 
+    def address(self, incoming: Request) -> str:
+        """Return the address of the client, behind the proxies that are trusted."""
+        forwarded = incoming.headers.get("X-Forwarded-For", "")
+        return client_address(incoming.remote_addr or "", forwarded, self._parts.trusted_proxies)
+
+    def is_wrong(self, token: str) -> bool:
+        """True when *token* is none of this server's, the webhook's included: only these are guesses."""
+        valid = self._parts.tokens()
+        given = token.encode("latin-1", "replace"), token.strip().encode("utf-8", "replace")  # of a header, of a form
+        known = tuple(each for each in (*valid.webhook, valid.operator, valid.reader) if each and each.strip())
+        right = [is_one_of(form, known) for form in given]
+        return bool(token.strip()) and not any(right)
+
     def require_no_guesser(self, incoming: Request) -> None:
-        """Raise Problem 429 for a token from an address that tried many others within a minute; not at the webhook."""
+        """Raise Problem 429 for a wrong token of a client that tried many others within a minute; not at the webhook.
+        A right token always passes: who shares an address with a guesser is not locked out."""
         reads = incoming.method in ("GET", "HEAD") and self._parts.reading is ReadAccess.OPEN
-        if reads or _is_open(incoming) or not _bearer(incoming):
+        if reads or _is_open(incoming) or not self.is_wrong(_bearer(incoming)):
             return
-        wait = self.attempts.wait(incoming.remote_addr or "")
+        wait = self.attempts.wait(self.address(incoming))
         if wait:
-            remedy = f"wait {wait} seconds, then send the right one"
+            remedy = f"send the right one, or wait {wait} seconds"
             raise Problem(429, "too many different wrong tokens came from this address", remedy, retry_after=wait)
 
     def note_refusal(self, incoming: Request) -> None:
-        """Count and log a token that was refused; one that is sent again and again is one."""
-        sent, address = _bearer(incoming), incoming.remote_addr or ""
-        failures = self.attempts.failed(address, sent) if sent else None
+        """Count and log a wrong token; one that is sent again and again is one."""
+        sent, address = _bearer(incoming), self.address(incoming)
+        failures = self.attempts.failed(address, sent) if self.is_wrong(sent) else None
         if failures is not None:
             log.warning("token refused", address=address, path=loggable(incoming.path), failures=failures)
 
@@ -215,8 +229,8 @@ def _is_open(incoming: Request) -> bool:
 
 def _bearer(incoming: Request) -> str:
     """The bearer token that *incoming* brings, empty for none."""
-    scheme, _, sent = (incoming.headers.get("Authorization") or "").strip().partition(" ")
-    return sent.strip() if scheme.lower() == "bearer" else ""
+    scheme, _, sent = (incoming.headers.get("Authorization") or "").strip(BLANK).partition(" ")
+    return sent.strip(BLANK) if scheme.lower() == "bearer" else ""
 
 
 def own_path(text: str | None) -> str:
@@ -293,17 +307,18 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
     def try_token() -> Response:
         access.require_own_site(request)
         form = read_form(request)
-        wanted, address = own_path(form.get("next")), request.remote_addr or ""
-        wait = attempts.wait(address)
-        if wait:
-            error = f"Too many failed log-ins from your address. Try again in {wait} s."
-            response = page(wanted, error=error, status=429)
-            response.headers["Retry-After"] = str(wait)
-            return response
+        wanted, address = own_path(form.get("next")), access.address(request)
         token = form.get("token", "")
         begun = access.cookie_of(token)
         if begun is None:
-            log.warning("log-in refused", address=address, failures=attempts.failed(address))
+            wait = attempts.wait(address) if access.is_wrong(token) else 0
+            if wait:
+                error = f"Too many wrong tokens from your address. Type the right one, or try again in {wait} s."
+                response = page(wanted, error=error, status=429)
+                response.headers["Retry-After"] = str(wait)
+                return response
+            failures = attempts.failed(address) if access.is_wrong(token) else None
+            log.warning("log-in refused", address=address, failures=failures)
             return page(wanted, error=_refusal(g.visitor, token), status=403)
         role, session = begun
         log.info("log-in", role=role.value, address=address)

@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response
 
 from receiver.config.web import Network
 from receiver.web.api.request_parts import one_line
-from receiver.web.auth.tokens import address_of
+from receiver.web.auth.tokens import is_in
 
 COOKIE = "gpu_autoscaler_name"
 LASTS = timedelta(days=365)
@@ -34,8 +34,7 @@ class ProxyNames:
         if not sent:
             return ""
         # The peer of the connection: unlike X-Forwarded-For, no client chooses it.
-        peer = address_of(incoming.remote_addr or "")
-        trusted = peer is not None and any(peer in network for network in self._proxies)
+        trusted = is_in(incoming.remote_addr or "", self._proxies)
         name = short_name(sent.encode("latin-1", "replace").decode("utf-8", "replace"))
         if trusted and name and "," not in name:
             return name

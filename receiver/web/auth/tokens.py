@@ -1,4 +1,4 @@
-"""Bearer tokens, compared in constant time; who guesses waits; and which hosts a browser may have asked for."""
+"""Bearer tokens, compared in constant time; wrong ones, counted by client; and host names that are ours."""
 
 import hashlib
 import hmac
@@ -94,14 +94,14 @@ def is_one_of(given: bytes, tokens: Sequence[str]) -> bool:
     return any([hmac.compare_digest(sent, digest) for digest in known])  # noqa: C419 (each is compared)
 
 
-MOST_FAILURES = 10  # of one address within a minute
+MOST_FAILURES = 10  # of one client's address within a minute
 MINUTE = 60.0
 ADDRESSES = 1000  # remembered; the oldest are forgotten first
 NETWORK = 64  # bits: who has one IPv6 address has all of such a network
 
 
 class Attempts:
-    """Failed attempts of the last minute by address."""
+    """Wrong tokens of the last minute by address. They cost a guesser its answers, never the owner of a right one."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -110,7 +110,7 @@ class Attempts:
         self._secret = secrets.token_bytes(32)  # what is remembered of a wrong token says nothing without it
 
     def wait(self, address: str) -> int:
-        """Return the whole seconds until *address* may try again, 0 when it may now."""
+        """Return the whole seconds until *address* may try another wrong token, 0 when it may now."""
         with self._lock:
             recent = self._recent(_network(address))
             return int(recent[-MOST_FAILURES][0] + MINUTE - self._now()) + 1 if len(recent) >= MOST_FAILURES else 0
@@ -144,6 +144,32 @@ def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
     except ValueError:
         return None
     return getattr(found, "ipv4_mapped", None) or found
+
+
+Networks = Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]
+_WITH_PORT = re.compile(r"\[(?P<v6>[^]]+)\](:\d{1,5})?|(?P<v4>[\d.]+):\d{1,5}")
+
+
+def is_in(address: str, networks: Networks) -> bool:
+    """True when *address* is an IP address of one of *networks*."""
+    found = address_of(address)
+    return found is not None and any(found in network for network in networks)
+
+
+def client_address(peer: str, forwarded_for: str, proxies: Networks) -> str:
+    """Return the address of the client behind *proxies*: the last one of *forwarded_for* (X-Forwarded-For) that is no
+    proxy. Each proxy appends the address it saw, so only what a trusted one appended counts; *peer* is that of the
+    connection."""
+    address = peer
+    for entry in reversed(forwarded_for.split(",")):
+        if not is_in(address, proxies):
+            break
+        named = _WITH_PORT.fullmatch(entry.strip())
+        before = address_of((named["v6"] or named["v4"]) if named else entry.strip())
+        if before is None:
+            break
+        address = str(before)
+    return address
 
 
 def _network(address: str) -> str:
