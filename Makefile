@@ -137,8 +137,9 @@ lock: ## re-lock requirements/*.lock from pyproject.toml (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 		--no-header --group site -o requirements/site.lock
 
-manifests: venv kubectl ## write k8s/install from the chart, and what the chart and the doctor know of rules
+manifests: venv kubectl ## write k8s/install from the chart, and what the chart and the doctor know of rules and the configuration
 	@$(VENV)/python -m tools.operator_routing
+	@$(VENV)/python -m tools.chart_schema
 	@$(VENV)/python -m tools.install_manifests
 	@$(VENV)/python -m tools.shipped_rules
 

@@ -2,8 +2,8 @@
 
 - ``k8s/install/``: one file for each way to run the autoscaler, and one for each kind of monitoring.
 - ``k8s/chart/files/scrape.yml``: the scrape jobs of rules/prometheus.yml that a Prometheus of one's own lacks.
-
-The rules and dashboards are links within the chart, so that each is one file in the repository.
+- ``k8s/chart/files/rules`` and ``k8s/chart/files/dashboards``: copies of the files of rules and dashboards. Links would
+  do for Helm, but Flux leaves links out of the archive that it renders (https://github.com/fluxcd/flux2/issues/4088).
 """
 
 import re
@@ -16,9 +16,15 @@ ROOT = Path(__file__).resolve().parents[1]
 CHART = ROOT / "k8s" / "chart"
 INSTALL = ROOT / "k8s" / "install"
 SCRAPE = CHART / "files" / "scrape.yml"
+COPIED = {
+    "rules": "*.yaml",
+    "dashboards": "*.json",
+}  # folder of the repository and of the chart's files, and what of it
 HELM = ROOT / ".build" / "bin" / "helm-4"
 NAME = "gpu-autoscaler"  # of the release and of its namespace
 EXAMPLE = CHART / "ci" / "example-values.yaml"
+# Labels of what Helm installs, which these files are not.
+OF_HELM = re.compile(r"^ +(app\.kubernetes\.io/managed-by|helm\.sh/chart): .*\n", re.MULTILINE)
 OWN_JOBS = ("alertmanager", "prometheus")  # what a Prometheus of one's own has jobs for already
 HEAD = "# Written by `make manifests` from k8s/chart: change that.\n# {}\n"
 # The values of each file beside the example's, which of the chart's templates it holds, and what it is.
@@ -55,7 +61,7 @@ def helm(*arguments: str | Path, text: str | None = None) -> str:
 def rendered(values: str, templates: str) -> str:
     """Return the objects that the example's values with *values* make of the *templates* (a pattern of their paths)."""
     return "---\n" + "---\n".join(
-        f"{text.strip()}\n"
+        f"{OF_HELM.sub('', text).strip()}\n"
         for source, text in _by_source(helm("--values", EXAMPLE, "--set", values))
         if re.fullmatch(templates, source)
     )
@@ -83,6 +89,20 @@ def scraped() -> str:
     return scrape_jobs((ROOT / "rules" / "prometheus.yml").read_text(encoding="utf-8"))
 
 
+def copies() -> dict[Path, str]:
+    """Return the chart's copies of rules and dashboards by where they are."""
+    return {
+        CHART / "files" / folder / path.name: path.read_text(encoding="utf-8")
+        for folder, pattern in COPIED.items()
+        for path in sorted((ROOT / folder).glob(pattern))
+    }
+
+
+def copied() -> set[Path]:
+    """Return the files that are in the folders of copies."""
+    return {path for folder in COPIED for path in (CHART / "files" / folder).iterdir()}
+
+
 def manifests() -> dict[Path, str]:
     """Return the files of k8s/install by where they are."""
     return {
@@ -95,6 +115,10 @@ def main() -> int:
     """Write the files."""
     INSTALL.mkdir(exist_ok=True)
     SCRAPE.write_text(scraped(), encoding="utf-8")
+    for path, text in copies().items():
+        path.write_text(text, encoding="utf-8")
+    for path in copied() - copies().keys():
+        path.unlink()
     for path, text in manifests().items():
         path.write_text(text, encoding="utf-8")
     return 0

@@ -26,7 +26,8 @@ from tools.install_manifests import EXAMPLE, helm
 
 PAGE = text_of("docs/getting-started.md")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-VALUES, POD = BLOCKS
+POD = BLOCKS[1]
+VALUES = BLOCKS[0].replace("YOUR_REGISTRY", "registry.example.org")
 QUICK = PAGE[PAGE.index("**2.") : PAGE.index("Open the pages")]  # from a cluster to observe mode
 [NAMESPACE, COPY, TOKENS, STACK, INSTALL, DOCTOR] = list(fenced(QUICK))
 OF_CIVO = """\
@@ -101,7 +102,7 @@ def test_the_release_of_the_page_installs_in_observe_mode(tmp_path: Path) -> Non
     ran = run("helm-4", *words[1:], "--dry-run=client")
     assert ran.returncode == 0, ran.stderr
     assert "is in observe mode with 1 pool." in ran.stdout
-    assert the(_installed(), "Deployment")["spec"]["template"]["spec"]["containers"][0]["image"].startswith("YOUR_REG")
+    assert the(_installed(), "Deployment")["spec"]["template"]["spec"]["containers"][0]["image"].startswith("registry")
 
 
 def test_the_last_command_is_the_doctor_of_the_pod() -> None:

@@ -100,6 +100,7 @@ def test_configurations_of_ours_are_taken() -> None:
             if "pools" in (said := load_yaml(block)):
                 try:
                     if said.keys() <= {"image", "pools", "config"} and "image" in said:  # values of the chart
+                        block = block.replace("YOUR_REGISTRY", "registry.example.org")
                         block = the(tuple(read(helm("--values", "-", text=block))), "ConfigMap")["data"]["config.yaml"]
                     load_text(block)
                 except ConfigError as error:

@@ -50,7 +50,7 @@ ELSEWHERE = {  # run by other tests
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the README's installation is served; a pod waits for the pool that the README configures."""
     file = tmp_path_factory.mktemp("values") / "values.yaml"
-    file.write_text(VALUES, encoding="utf-8")
+    file.write_text(VALUES.replace("YOUR_REGISTRY", "registry.example.org"), encoding="utf-8")
     settings = load_text(the(tuple(read(helm("--values", file))), "ConfigMap")["data"]["config.yaml"])
     [pool] = settings.policy.pools
     there = WorldPool(id=pool.id, size=pool.size, resources=pool.resources, labels=pool.labels, taints=pool.taints)

@@ -1,12 +1,30 @@
-{{- define "labels" -}}
-app.kubernetes.io/name: gpu-autoscaler
+{{- /* The labels of every object beside its app.kubernetes.io/name. No selector has them: a selector cannot change. */}}
+{{- define "gpu-autoscaler.labels" -}}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{- define "image" -}}
+{{- /* Fails where the chart holds no file of a pattern: some tools leave files out of the archive they render from.
+Arguments: root, pattern, what. */}}
+{{- define "gpu-autoscaler.mustHave" -}}
+{{- if not (.root.Files.Glob .pattern) }}
+{{- fail (printf "this copy of the chart has no %s, so no %s would be installed: use the whole folder k8s/chart or the package of `helm package`" .pattern .what) }}
+{{- end }}
+{{- end }}
+
+{{- /* One file of the chart; fails without it. Arguments: root, path. */}}
+{{- define "gpu-autoscaler.file" -}}
+{{- include "gpu-autoscaler.mustHave" (dict "root" .root "pattern" .path "what" (base .path)) }}
+{{- .root.Files.Get .path }}
+{{- end }}
+
+{{- define "gpu-autoscaler.image" -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
-{{- define "pull secrets" -}}
+{{- define "gpu-autoscaler.pullSecrets" -}}
 {{- with .Values.image.pullSecrets -}}
 imagePullSecrets:
 {{- range . }}
@@ -16,13 +34,13 @@ imagePullSecrets:
 {{- end }}
 
 {{- /* The sizes of Civo's GPU nodes that are known, and those of `pools`. */}}
-{{- define "gpu sizes" -}}
+{{- define "gpu-autoscaler.gpuSizes" -}}
 {{- $known := list }}
 {{- range .Values.pools }}{{ $known = append $known .size }}{{ end }}
-{{- concat (include "known gpu sizes" . | fromYamlArray) $known | uniq | toYaml }}
+{{- concat (include "gpu-autoscaler.knownGpuSizes" . | fromYamlArray) $known | uniq | toYaml }}
 {{- end }}
 
-{{- define "known gpu sizes" -}}
+{{- define "gpu-autoscaler.knownGpuSizes" -}}
 - an.g1.l40s.kube.x1
 - an.g1.l40s.kube.x2
 - an.g1.l40s.kube.x4
@@ -44,16 +62,16 @@ imagePullSecrets:
 {{- end }}
 
 {{- /* The kind of monitoring to render: none for a server outside of the cluster, which this chart gives no Service. */}}
-{{- define "monitoring" -}}
+{{- define "gpu-autoscaler.monitoring" -}}
 {{ eq .Values.runsOn "cluster" | ternary .Values.monitoring "none" }}
 {{- end }}
 
-{{- define "url" -}}
+{{- define "gpu-autoscaler.url" -}}
 {{ .Values.publicUrl | default "http://127.0.0.1:8080" | trimSuffix "/" }}
 {{- end }}
 
 {{- /* The configuration file: what the values say by name, and `config` beside it. */}}
-{{- define "configuration" -}}
+{{- define "gpu-autoscaler.configuration" -}}
 {{- $plain := eq .Values.monitoring "plain" }}
 {{- $prometheus := .Values.prometheusUrl | default (printf (ternary "http://prometheus-server.%s.svc:80" "http://prometheus-operated.%s.svc:9090" $plain) .Values.monitoringNamespace) }}
 {{- $alertmanagers := .Values.alertmanagerUrls | default (list (printf (ternary "http://alertmanager.%s.svc:9093" "http://alertmanager-operated.%s.svc:9093" $plain) .Values.monitoringNamespace)) }}
@@ -67,21 +85,21 @@ imagePullSecrets:
 {{- end }}
 {{- $alertmanager := dict "urls" $alertmanagers }}
 {{- if and .Values.alertmanagerConfig (eq .Values.monitoring "kube-prometheus-stack") }}
-{{- $route := .Files.Get "files/route.yaml" | fromYaml }}
+{{- $route := include "gpu-autoscaler.file" (dict "root" $ "path" "files/route.yaml") | fromYaml }}
 {{- $_ := set $alertmanager "repeat_interval" $route.repeatInterval }}
 {{- $_ := set $alertmanager "group_interval" (first $route.routes).groupInterval }}
 {{- end }}
 {{- $said := dict "mode" .Values.mode "prometheus" (dict "url" $prometheus) "alertmanager" $alertmanager "pools" .Values.pools }}
 {{- if .Values.publicUrl }}
-{{- $_ := set $said "public_url" (include "url" .) }}
+{{- $_ := set $said "public_url" (include "gpu-autoscaler.url" .) }}
 {{- end }}
 {{- toYaml (mergeOverwrite $said (deepCopy .Values.config)) }}
 {{- end }}
 
 {{- /* The groups of one rule file with the changes of rules.alerts. Arguments: root, file. */}}
-{{- define "groups" -}}
+{{- define "gpu-autoscaler.groups" -}}
 {{- $root := .root }}
-{{- $thresholds := $root.Files.Get "files/thresholds.yaml" | fromYaml }}
+{{- $thresholds := include "gpu-autoscaler.file" (dict "root" $root "path" "files/thresholds.yaml") | fromYaml }}
 {{- $groups := list }}
 {{- range $group := (.root.Files.Get .file | fromYaml).groups }}
 {{- $rules := list }}
@@ -91,7 +109,7 @@ imagePullSecrets:
 {{- $said = get $root.Values.rules.alerts $rule.alert | default dict }}
 {{- $_ := set $rule.labels "namespace" $root.Release.Namespace }}
 {{- if $rule.annotations.runbook_url }}
-{{- $_ := set $rule.annotations "runbook_url" (printf "%s/docs/runbooks/%s.md" (include "url" $root) $rule.alert) }}
+{{- $_ := set $rule.annotations "runbook_url" (printf "%s/docs/runbooks/%s.md" (include "gpu-autoscaler.url" $root) $rule.alert) }}
 {{- end }}
 {{- end }}
 {{- if hasKey $said "for" }}{{ $_ := set $rule "for" $said.for }}{{ end }}
@@ -111,7 +129,7 @@ imagePullSecrets:
 {{- end }}
 
 {{- /* Fails where rules.alerts names an alert that no file of rules has. */}}
-{{- define "known alerts" -}}
+{{- define "gpu-autoscaler.knownAlerts" -}}
 {{- $names := list }}
 {{- range $path, $_ := .Files.Glob "files/rules/*.alerts.yaml" }}
 {{- range ($.Files.Get $path | fromYaml).groups }}
