@@ -101,14 +101,24 @@ class SqlDecisions(StorePart):
         last = select(func.max(decisions.c.id)).where(decisions.c.at < since).group_by(decisions.c.pool)
         which = or_(decisions.c.at.between(since, until), decisions.c.id.in_(last))
         query = select(decisions.c.pool, decisions.c.at, decisions.c.id).where(which)
-        reasons = select(decisions.c.id, decisions.c.reasons).where(which, _held_by_a_budget())
+        held = select(decisions.c.id, decisions.c.reasons, decisions.c.evidence).where(which, _held_by_a_budget())
         with self._database.read() as connection:
             found = connection.execute(query.order_by(decisions.c.at, decisions.c.id)).all()
             details: dict[int, str] = {}  # how budgets held growth back
-            for row in connection.execute(reasons):
-                said = [r for r in row.reasons if r.rule in RULES and r.verdict in LEAVES]
-                details[row.id] = "; ".join(f"{r.rule}: {r.detail}" for r in said)
-        return tuple(Spoke(pool=row.pool, at=row.at, detail=details.get(row.id, "")) for row in found)
+            budgets: dict[int, frozenset[str]] = {}
+            for row in connection.execute(held):
+                reasons = [r for r in row.reasons if r.rule in RULES and r.verdict in LEAVES]
+                details[row.id] = "; ".join(f"{r.rule}: {r.detail}" for r in reasons)
+                budgets[row.id] = frozenset(budget["title"] for budget in row.evidence.get("uncovered", ()))
+        return tuple(
+            Spoke(
+                pool=row.pool,
+                at=row.at,
+                detail=details.get(row.id, ""),
+                budgets=budgets.get(row.id, frozenset()),
+            )
+            for row in found
+        )
 
 
 def _conditions(only: DecisionFilter) -> Iterator[ColumnElement[bool]]:

@@ -118,11 +118,15 @@ class Stood(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoke:
-    """A stored decision about *pool* at *at*; *detail* is how a budget held its growth back, or empty."""
+    """A stored decision about *pool* at *at*; *detail* is how a budget held its growth back, or empty.
+
+    *budgets* are the titles of the budgets that did not cover it.
+    """
 
     pool: str
     at: datetime
     detail: str = ""
+    budgets: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,11 +409,11 @@ def standstills(
     found: Found, policy: Policy, start: datetime, until: datetime, team: str | None
 ) -> tuple[Standstill, ...]:
     """Return the standstills between *start* and *until*, in order. A *team* gets those that its own budget caused."""
-    stood = [*_held(found.spoken, policy)]
-    if team is not None:
-        stood = [each for each in stood if title_of(Scope.TEAM, team) in each.why]
+    if team is None:
+        stood = [*_held(found.spoken, policy), *_paused(found.overrides, policy, until)]
     else:
-        stood += _paused(found.overrides, policy, until)
+        own = title_of(Scope.TEAM, team)
+        stood = [*_held((s if own in s.budgets else replace(s, detail="") for s in found.spoken), policy)]
     within = (each for each in stood if each.since < until and (each.until is None or each.until > start))
     return tuple(sorted(within, key=lambda each: (each.since, each.pool, each.kind)))
 

@@ -50,9 +50,10 @@ def test_counts_are_forgotten_with_the_usage_of_their_month(store: SqlStore) -> 
 
 def test_what_held_growth_back_for_moneys_sake_is_read_from_decisions_with_the_last_one_before(store: SqlStore) -> None:
     held = reason("within_budget", Verdict.LIMITS, detail="cluster budget hold")
+    uncovered = {"uncovered": [{"title": "cluster budget"}, {"title": "budget of team ml"}]}
     said = [
         decision(at=after(minutes=1), reasons=(reason(),)),
-        decision(at=after(minutes=2), reasons=(reason(), held)),
+        decision(at=after(minutes=2), reasons=(reason(), held), evidence=uncovered),
         decision(at=after(minutes=3), reasons=(reason(), replace(held, verdict=Verdict.NOTES))),
         decision(at=after(minutes=3, seconds=10), reasons=(replace(held, verdict=Verdict.HOLDS),)),
         decision(at=after(minutes=4), reasons=(held,)),
@@ -61,7 +62,12 @@ def test_what_held_growth_back_for_moneys_sake_is_read_from_decisions_with_the_l
         store.decided(each)
     found = store.spoken(after(minutes=2, seconds=30), after(minutes=3, seconds=30))
     assert found == (
-        Spoke(pool=POOL, at=after(minutes=2), detail="within_budget: cluster budget hold"),
+        Spoke(
+            pool=POOL,
+            at=after(minutes=2),
+            detail="within_budget: cluster budget hold",
+            budgets=frozenset({"cluster budget", "budget of team ml"}),
+        ),
         Spoke(pool=POOL, at=after(minutes=3)),
         Spoke(pool=POOL, at=after(minutes=3, seconds=10), detail="within_budget: cluster budget hold"),
     )

@@ -1,5 +1,6 @@
 """What each budget of a month allowed and came to, and when pools stood still."""
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -79,7 +80,12 @@ def test_growth_that_a_budget_held_is_told_from_when_to_when() -> None:
         Spoke(pool="pool-l40s", at=at(3)),
         Spoke(pool="pool-l40s", at=at(5), detail=why),
         Spoke(pool="pool-l40s", at=at(6), detail=why),
-        Spoke(pool="pool-h100", at=at(7), detail="within_budget: budget of team vision stop at 100%"),
+        Spoke(
+            pool="pool-h100",
+            at=at(7),
+            detail="within_budget: budget of team vision stop at 100%",
+            budgets=frozenset({"budget of team vision"}),
+        ),
     ]
     found = a_report(spoken=spoken).standstills
     assert [(s.pool, s.since, s.until) for s in found] == [
@@ -88,6 +94,20 @@ def test_growth_that_a_budget_held_is_told_from_when_to_when() -> None:
         ("h100", at(7), None),
     ]
     assert [s.pool for s in a_report("vision", spoken=spoken).standstills] == ["h100"]
+
+
+def test_a_team_is_not_told_the_standstills_of_a_team_whose_name_begins_with_its_own() -> None:
+    why = "within_budget: budget of team vision-lab hold at 80%"
+    spoken = [Spoke(pool="pool-l40s", at=at(3), detail=why, budgets=frozenset({"budget of team vision-lab"}))]
+    assert a_report("vision", spoken=spoken).standstills == ()
+    assert len(a_report("vision-lab", spoken=spoken).standstills) == 1
+
+
+def test_a_team_is_told_when_its_own_budget_begins_and_ceases_to_hold_a_pool_that_others_hold_too() -> None:
+    cluster = Spoke(pool="pool-l40s", at=at(3), detail="cluster", budgets=frozenset({"cluster budget"}))
+    both = replace(cluster, at=at(4), budgets=frozenset({"cluster budget", "budget of team vision"}))
+    found = a_report("vision", spoken=[cluster, both, replace(cluster, at=at(5))]).standstills
+    assert [(s.since, s.until) for s in found] == [(at(4), at(5))]
 
 
 def test_what_somebody_paused_is_told_with_who_and_why() -> None:
