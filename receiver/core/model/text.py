@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -15,6 +15,16 @@ OBEYED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202
 def harmless(text: str) -> str:
     """External *text* with U+FFFD in place of characters that a screen would obey instead of show."""
     return OBEYED.sub("\ufffd", text)
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """*text* with the names for the ids in *names*. Only whole ids are replaced: ``l40s`` stands neither in
+    ``nvidia.com/l40s`` nor in ``l40s-prod``."""
+    known = sorted((id_ for id_ in names if id_ and id_ in text), key=len, reverse=True)
+    if not known:
+        return text
+    ids = "|".join(map(re.escape, known))
+    return re.sub(rf"(?<![\w./=@-])(?:{ids})(?![\w/=@-]|[.:]\w)", lambda found: names[found[0]], text)
 
 
 def cut(text: str, longest: int) -> str:

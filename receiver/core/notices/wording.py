@@ -1,14 +1,13 @@
 """Facts in the words of a message, which is read on a phone at 3 a.m.: what is not in the title, why, for whom, what it
 costs and what happens next, each on a line of its own."""
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Policy, Pool, Scope
-from receiver.core.model.text import cut, dollars, listed, some
+from receiver.core.model.text import cut, dollars, listed, some, with_names
 from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, team_of
 
 LONGEST_SENTENCE = 280  # characters of a text from outside: Civo, a scheduler, a person
@@ -39,9 +38,7 @@ def capital(text: str) -> str:
 
 def named(text: str, policy: Policy) -> str:
     """*text* of another system with the names of pools in place of their ids."""
-    for pool in policy.pools:
-        text = re.sub(rf"\b{re.escape(pool.id)}\b", pool.name, text) if pool.id in text else text
-    return text
+    return with_names(text, {pool.id: pool.name for pool in policy.pools})
 
 
 def moment(at: datetime, now: datetime) -> str:

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from receiver.core.explain.explain import State
 from receiver.core.model.text import brief, dollars, number, some, span
+from receiver.core.model.text import with_names as names_for_ids
 from receiver.reports.formats import assumed, foreseen, minute, standstill
 from receiver.reports.screen import UNKNOWN, moment
 from receiver.reports.screen import percent as spaced_percent
@@ -99,10 +100,7 @@ def node_name(name: Any, instance: Any = None) -> str:
 
 def with_names(text: Any, names: Mapping[str, str]) -> str:
     """Return *text* with names for the ids in *names*; nothing for what is not known."""
-    shown = str(text or "")
-    for found, name in names.items():
-        shown = shown.replace(found, name)
-    return shown
+    return names_for_ids(str(text or ""), names)
 
 
 def with_code(text: Any) -> Markup:
