@@ -30,6 +30,10 @@ COLUMNS = (
     *("ServiceCategory", "ServiceName", "ServiceSubcategory", "SkuId", "SkuMeter", "SkuPriceDetails", "SkuPriceId"),
     *("SubAccountId", "SubAccountName", "Tags", "x_PaidFor"),
 )
+NUMBERS = (
+    *("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"),
+    *("ConsumedQuantity", "ListUnitPrice", "PricingQuantity"),
+)
 COSTS = ("BilledCost", "ContractedCost", "EffectiveCost", "ListCost")  # equal: no discounts are known
 CIVO = ("InvoiceIssuerName", "ProviderName", "PublisherName")
 ALWAYS = {
@@ -104,7 +108,9 @@ def as_focus(
         node = nodes.get(instance)
         start, end = _period(node, month, now, billing)
         period = {"ChargePeriodStart": utc(start), "ChargePeriodEnd": utc(end)}
-        table.writerow(without_formulas({**whole, **period, **_charge(key, usd, part, node), **_priced(usd, node)}))
+        table.writerow(
+            without_formulas({**whole, **period, **_charge(key, usd, part, node), **_priced(usd, node)}, NUMBERS)
+        )
     return written.getvalue()
 
 

@@ -3,7 +3,7 @@
 import csv
 import io
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -293,22 +293,28 @@ def as_csv(report: Row) -> str:
         {"record": "line", **{name: line.get(name) for name in ReportLine.model_fields}} for line in report["lines"]
     ]
     facts = _facts({name: value for name, value in report.items() if name != "lines"})
-    for row in (*rows, *({"record": "fact", "fact": fact, "value": value} for fact, value in facts)):
-        table.writerow(without_formulas({**row, "month": report["month"]}))
+    for row in rows:
+        table.writerow(without_formulas({**row, "month": report["month"]}, ("usd",)))
+    for path, value in facts:
+        amounts = ("value",) if "usd" in str(path[-1]).split("_") else ()
+        row = {"record": "fact", "month": report["month"], "fact": ".".join(map(str, path)), "value": value}
+        table.writerow(without_formulas(row, amounts))
     return written.getvalue()
 
 
-def without_formulas(row: Row) -> dict[str, Any]:
-    """Return *row* with an apostrophe before each text that a spreadsheet would take for a formula."""
+def without_formulas(row: Row, amounts: Collection[str]) -> dict[str, Any]:
+    """Return *row* with an apostrophe before each text that a spreadsheet would take for a formula, except in the
+    columns of *amounts*: they are texts as well, and one below zero stays a number."""
     return {
-        name: f"'{said}" if isinstance(said, str) and said.startswith(FORMULA) else said for name, said in row.items()
+        name: f"'{value}" if name not in amounts and isinstance(value, str) and value.startswith(FORMULA) else value
+        for name, value in row.items()
     }
 
 
-def _facts(value: Any, way: str = "") -> Iterator[tuple[str, Any]]:
+def _facts(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """Yield the leaves of *value* with their paths; unknown values are empty."""
     if not isinstance(value, Mapping | list):
-        yield way, value
+        yield path, value
         return
     for name, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
-        yield from _facts(inner, f"{way}.{name}" if way else str(name))
+        yield from _facts(inner, (*path, name))

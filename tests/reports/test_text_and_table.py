@@ -209,6 +209,13 @@ def test_names_with_commas_and_quotes_come_back_as_they_were() -> None:
     assert rows[0]["team"] == odd
 
 
+def test_an_amount_below_zero_is_a_number_in_the_csv() -> None:
+    spent = document(small(lives=[a_life(lasts=8)]).report())
+    line = {**spent["budget"], "left_usd": "-5.32"}
+    facts = facts_of({**spent, "budget": line, "budgets": [line]})
+    assert (facts["budget.left_usd"], facts["budgets.0.left_usd"]) == ("-5.32", "-5.32")
+
+
 @pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)"])
 def test_a_name_is_no_formula_for_a_spreadsheet(formula: str) -> None:
     usage = [a_usage(hours=6, owner=Owner(team=formula))]
