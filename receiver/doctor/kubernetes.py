@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
-from receiver.adapters.kubernetes.api import NOT_FOUND
+from receiver.adapters.kubernetes.api import NOT_FOUND, MissingRightError
 from receiver.adapters.kubernetes.buffers import KIND as CAPACITY_BUFFERS
 from receiver.adapters.kubernetes.cluster import Right, credentials
 from receiver.adapters.kubernetes.devices import by_node, classes_from, devices_in, slice_from
@@ -49,7 +49,6 @@ RIGHTS = Check(
     "configured features need",
     "grant it in the ClusterRole (docs/operations.md, Rights in the cluster)",
 )
-FORBIDDEN = "http_403"
 GRANTED_BY = " (granted by the ClusterRoles gpu-autoscaler-look and gpu-autoscaler-doctor)"
 UNTOLD = (
     "let this user create selfsubjectaccessreviews (ClusterRole system:basic-user), make sure that the API server's "
@@ -115,10 +114,11 @@ def attempted(ask: Callable[[], Found]) -> tuple[Found | None, str]:
     try:
         return ask(), ""
     except WontWork as error:
-        if error.code not in (FORBIDDEN, NOT_FOUND):
+        if isinstance(error, MissingRightError):
+            return None, f"{error.answer}{GRANTED_BY}"
+        if error.code != NOT_FOUND:
             raise
-        why = str(error).partition(": grant")[0]
-        return None, f"{why}{GRANTED_BY if error.code == FORBIDDEN else ''}"
+        return None, str(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ READS = frozenset({"get", "list", "watch"})
 REVIEW = "selfsubjectaccessreviews"  # created, answered and forgotten: it changes nothing
 PAGE = 500  # objects per answer: bounds what the API server and we hold at once
 NOT_FOUND = "http_404"
+FORBIDDEN = "http_403"
 GONE = "http_410"
 CONFLICT = "conflict"
 TOO_MANY = "http_429"
@@ -68,6 +69,14 @@ CUSTOM_ONE_STATUS = "/apis/{group}/{version}/{plural}/{name}/status"
 CUSTOM_STATUS = "/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}/status"
 
 Json = Mapping[str, Any]
+
+
+class MissingRightError(WontWork):
+    """RBAC refuses *verb* on *resource*; *answer* is what Kubernetes said, without the remedy."""
+
+    def __init__(self, answer: str, verb: str, resource: str) -> None:
+        super().__init__(f'{answer}: grant the verb "{verb}" on "{resource}" in the ClusterRole (RBAC)', code=FORBIDDEN)
+        self.answer = answer
 
 
 class ClusterWire:
@@ -233,21 +242,29 @@ class ClusterWire:
 
     def _refusal(self, error: ApiException, verb: str, resource: str) -> TryLater | WontWork:
         status = error.status or 0
-        said = self._blotted(_explanation(error).encode()).decode()[:WORDS]
+        explanation = self._blotted(_explanation(error).encode()).decode()
+        said = explanation[:WORDS]
         detail = f"Kubernetes API: {verb} {resource} failed: {status} {said}".rstrip()
         delay = retry_after(error.headers, self._clock.now())
         if status == 401:
             remedy = "put a valid token or certificate into KUBECONFIG, or mount the service account's token"
             return WontWork(f"{detail}: {remedy}", code="http_401")
         if status == 403:
-            return WontWork(
-                f'{detail}: grant the verb "{verb}" on "{resource}" in the ClusterRole (RBAC)', code="http_403"
-            )
+            return MissingRightError(detail, verb, resource) if _DENIED_BY_RBAC.search(explanation) else _denied(detail)
         if status == 409:
             return TryLater(detail, code=CONFLICT, delay=delay)
         if status in (0, 408, 410, 429) or status >= 500:
             return TryLater(detail, code=f"http_{status}" if status else "unreachable", delay=delay)
         return WontWork(detail, code=f"http_{status}")
+
+
+def _denied(detail: str) -> WontWork:
+    """What no right changes: a webhook's answer, a quota, a namespace that is being deleted."""
+    return WontWork(detail, code="denied")
+
+
+# A webhook, a quota and a namespace that is being deleted answer 403 too, in words of their own.
+_DENIED_BY_RBAC = re.compile(r'\bcannot [a-z]+ (?:resource|path) "|\bUser "[^"]*" cannot [a-z]+\b')
 
 
 def _explanation(error: ApiException) -> str:

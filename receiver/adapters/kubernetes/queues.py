@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from receiver.adapters.kubernetes.api import (
     CUSTOM,
+    FORBIDDEN,
     NOT_FOUND,
     Json,
     controller_of,
@@ -436,9 +437,9 @@ class Queues:
             return None
         except WontWork as error:
             rule = f'apiGroups: ["{kind.group}"], resources: ["{kind.plural}"], verbs: ["list"]'
-            remedy = "install it or change that" if error.code == NOT_FOUND else f"the ClusterRole needs {rule}"
+            remedy = {NOT_FOUND: ": install it or change that", FORBIDDEN: f": the ClusterRole needs {rule}"}
             self._read_at.pop(kind, None)
-            self._not_read(kind, setting, f"{error}: {remedy}")
+            self._not_read(kind, setting, f"{error}{remedy.get(error.code, '')}")
             return None
         self._read_at[kind] = now, found
         self._unread.pop(kind, None)

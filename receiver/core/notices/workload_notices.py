@@ -306,8 +306,7 @@ def not_admitted(refused: str, pods: Sequence[Pod]) -> Notice:
             why=refused,
             whose=listed([pod.key for pod in pods]),
             after="each step tries again",
-            do="Grant the autoscaler the verb patch on pods (RBAC), or remove the gate gpu-autoscaler.io/may-wait by"
-            " hand.",
+            do="To start them now, remove the gate gpu-autoscaler.io/may-wait by hand.",
         ),
         severity=Severity.FAILURE,
     )

@@ -58,6 +58,25 @@ def test_a_missing_right_is_named_by_verb_and_resource(httpserver: HTTPServer, c
     assert caught.value.code == "http_403"
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        'resourcequotas "gpu" is forbidden: unable to create new content in namespace a because it is being terminated',
+        'admission webhook "validate.kyverno.svc" denied the request: cordon needs a ticket',
+        'pods "a" is forbidden: exceeded quota: gpu, requested: pods=1, used: pods=3, limited: pods=3',
+        'pods "a" is forbidden: violates PodSecurity "restricted:latest": it cannot run as root',
+    ],
+)
+def test_what_refuses_beside_rbac_is_told_as_it_stands(
+    httpserver: HTTPServer, cluster: KubernetesCluster, answer: str
+) -> None:
+    httpserver.expect_request(NODES).respond_with_json({"kind": "Status", "message": answer}, status=403)
+    with pytest.raises(WontWork) as caught:
+        cluster.look()
+    assert str(caught.value).endswith(answer)
+    assert caught.value.code == "denied"
+
+
 def test_refused_credentials_are_named_with_their_remedy(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     httpserver.expect_request(NODES).respond_with_data("Unauthorized", status=401)
     with pytest.raises(WontWork, match="token") as caught:

@@ -20,6 +20,11 @@ EVICTION = "/api/v1/namespaces/ml/pods/{}/eviction"
 EVENTS = "/api/v1/namespaces/ml/events"
 PODS_OF_ML = "/api/v1/namespaces/ml/pods"
 STATUS = {"kind": "Status", "message": "no"}
+FORBIDDEN = {
+    "kind": "Status",
+    "message": 'pods "web" is forbidden: User "a" cannot create resource "pods/eviction" in API group "" in the '
+    'namespace "ml"',
+}
 
 
 @pytest.fixture
@@ -242,7 +247,7 @@ def test_an_eviction_that_is_forbidden_names_the_missing_right(
     httpserver: HTTPServer, cluster: KubernetesCluster
 ) -> None:
     serve_pods(httpserver, web("web"))
-    httpserver.expect_request(EVICTION.format("web"), method="POST").respond_with_json(STATUS, status=403)
+    httpserver.expect_request(EVICTION.format("web"), method="POST").respond_with_json(FORBIDDEN, status=403)
     with pytest.raises(WontWork, match='the verb "create" on "pods/eviction"'):
         cluster.drain("gpu-1")
 
