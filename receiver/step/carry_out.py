@@ -10,7 +10,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from receiver.core.explain.staying import UNKNOWN, spared_after, why_spared
-from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
+from receiver.core.model.actions import (
+    Action,
+    ActionKind,
+    Because,
+    Outcome,
+    OutcomeKind,
+    Victim,
+    VictimStage,
+    code_of,
+    coded,
+)
 from receiver.core.model.model import REPAIR, Backoff, CordonedBy, LateCount, Node, PoolState, Stage
 from receiver.core.model.pods import Pod
 from receiver.core.model.text import lasting, some
@@ -40,7 +50,6 @@ CORDON_SHOWS_WITHIN = timedelta(seconds=30)  # a list of Kubernetes may be older
 CORDON_MADE_WITHIN = timedelta(minutes=1)
 RECENT_ACTIONS = 20  # of a pool: more than it can open within the minute in which a request may still arrive
 NO_ANSWER = "timeout"
-REFUSED = (RESCALING, "http_4")  # Civo answered: the request had no effect
 LEAD_LOST = (
     "another replica leads, the lease would end before the call, the database does not answer,"
     " or the parent process is gone"
@@ -109,7 +118,12 @@ def removals_stopped(why: str, instances: Sequence[str], now: datetime) -> Backo
 
 def is_unanswered(action: Action, now: datetime) -> bool:
     """True unless Civo refused the last request of *action* and an earlier one cannot take effect any more."""
-    return not action.last_error.startswith(REFUSED) or may_still_arrive(action, now)
+    return not _answered(code_of(action.last_error)) or may_still_arrive(action, now)
+
+
+def _answered(code: str) -> bool:
+    """True for the *code* of an answer of Civo: its request had no effect."""
+    return code == RESCALING or code.startswith("http_4")
 
 
 def may_still_arrive(action: Action, now: datetime) -> bool:
@@ -163,7 +177,7 @@ def carry_out(
     except TryLater as error:
         return _later(action, state, error, now)
     except WontWork as error:
-        return _give_up(action, state, f"{error.code}: {error}", now)
+        return _give_up(action, state, coded(error.code, str(error)), now)
 
 
 def _too_early(action: Action, now: datetime) -> bool:
@@ -175,14 +189,14 @@ def _later(action: Action, state: PoolState, error: TryLater, now: datetime) -> 
     attempts = action.attempts + 1
     most = PATIENT_ATTEMPTS if error.code == RESCALING else MOST_ATTEMPTS
     hung = error.code == NO_ANSWER
-    said = f"{error.code}: {error}"
-    if action.kind is ActionKind.GROW and not said.startswith(REFUSED):
+    if action.kind is ActionKind.GROW and not _answered(error.code):
         action = replace(action, unanswered_at=now)
     if action.kind is ActionKind.GROW and attempts > most:  # another pool may do better
-        return replace(_give_up(action, state, f"{error.code} {attempts} times in a row: {error}", now), hung=hung)
+        detail = coded(error.code, f"{attempts} times in a row: {error}")
+        return replace(_give_up(action, state, detail, now), hung=hung)
     wait = min(FIRST_RETRY * 2 ** min(attempts - 1, 10), LONGEST_RETRY)
     retry_at = now + min(max(wait, error.delay or timedelta(0)), LONGEST_DELAY)
-    waiting = replace(action, attempts=attempts, retry_at=retry_at, last_error=said)
+    waiting = replace(action, attempts=attempts, retry_at=retry_at, last_error=coded(error.code, str(error)))
     return Progress(action=waiting, again_at=retry_at, hung=hung)
 
 
@@ -225,7 +239,7 @@ def _retire(
         raise WontWork("nodes are removed only with access to Kubernetes", code="no_kubernetes")
     nodes = {n.instance: n for n in without_abandoned(state, now).nodes}
     early = _too_early(action, now)
-    if early and action.last_error.startswith(f"{NO_ANSWER}: "):  # another call would hang too, and delay other pools
+    if early and code_of(action.last_error) == NO_ANSWER:  # another call would hang too, and delay other pools
         return Progress(action=action, again_at=action.retry_at)
     untouched = not any(v.stage in (VictimStage.DELETED, VictimStage.GONE) for v in action.victims)
     if untouched and state.required > action.from_count:
@@ -244,7 +258,7 @@ def _retire(
             after, why = (victim, None) if waits else _taken_further(victim, node, stays, early, action, hands, now)
         except WontWork as error:
             so_far = replace(action, victims=(*victims, *action.victims[number:]))
-            return _give_up(so_far, state, f"{error.code}: {error}", now)
+            return _give_up(so_far, state, coded(error.code, str(error)), now)
         except _ObservedError:
             names = ", ".join(v.node for v in action.victims)
             outcome = Outcome(kind=OutcomeKind.OBSERVED, at=now, detail=f"would remove {names}")
@@ -458,7 +472,7 @@ def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datet
         raise _NotDeletedError(error) from error
     except WontWork as error:  # only this node stays
         _spare(victim, node, str(error), action, hands, now)
-        raise _RefusedError(f"{error.code}: {error}") from error
+        raise _RefusedError(coded(error.code, str(error))) from error
     return replace(victim, stage=VictimStage.DELETED, since=now, why="")
 
 
@@ -487,4 +501,5 @@ def _spare(victim: Victim, node: Node, why: str, action: Action, hands: Hands, n
             _made(hands.cluster.cordon(node.name, REPAIR))
         elif not node.maintained:
             _made(hands.cluster.uncordon(node.name))
-    return replace(victim, stage=VictimStage.SPARED, since=now, why=spared_after(victim.why, why))
+    waited_for, stays = victim.why, spared_after(victim.why, why)
+    return replace(victim, stage=VictimStage.SPARED, since=now, why=stays, waited_for=waited_for)

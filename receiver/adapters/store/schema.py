@@ -116,7 +116,7 @@ grounds = Table(  # inputs of decisions, each stored once
 actions = _table(
     "actions",
     Action,
-    Column("victims", Items(Victim, unless_empty=("why", "asked_at", "emptied")), nullable=False),
+    Column("victims", Items(Victim, unless_empty=("why", "asked_at", "emptied", "waited_for")), nullable=False),
     Column("decision", Number),  # no foreign key: the decision may be pruned first
     Column("closed_at", Moment),
     Column("outcome", Word(OutcomeKind)),

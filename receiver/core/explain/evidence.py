@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from receiver.core.explain.reasons import lacking
+from receiver.core.explain.reasons import lacking, names_of
 from receiver.core.explain.rules import RULES, remedies, sentence, why, with_sentences
 from receiver.core.model.actions import Decision, Reason, Verdict
 from receiver.core.model.model import Source, SourceState
@@ -63,9 +63,9 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
         "bounds": _fields(
             bounds,
             "min_nodes max_nodes standby_nodes",
-            windows=list(bounds.names),  # the reasons stand in brackets
-            why_least=bounds.why_least[2:-1],
-            why_most=bounds.why_most[2:-1],
+            windows=list(bounds.names),
+            why_least=bounds.why_least,
+            why_most=bounds.why_most,
             next_change_at=_plain(next_change(pool.windows, case.now) if pool.windows else None),
         ),
         "overrides": [
@@ -90,6 +90,9 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
         "stuck": list(stuck_on_the_way(pool, state, case.now)),
         "open_action": _fields(state.open_action, "id kind opened_at last_error") if state.open_action else None,
         "behind": list(_behind(case, reasons)),
+        "removals": {
+            r.rule: _removal(r) for r in reasons if r.verdict is Verdict.WANTS and isinstance(r.because, tuple)
+        },
         "left_out": cut,
     }
 
@@ -107,6 +110,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, StrEnum):
         return value.value
     return list(value) if isinstance(value, tuple) else value
+
+
+def _removal(reason: Reason) -> dict[str, Any]:
+    """The nodes of a *reason* to remove some, and why: a message may be about a part of them."""
+    nodes = reason.because
+    return {"nodes": [node.name for node in nodes], "why": reason.detail.removeprefix(names_of(nodes))}
 
 
 def _behind(case: Case, reasons: Sequence[Reason]) -> Iterator[dict[str, str]]:

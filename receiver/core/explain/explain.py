@@ -345,7 +345,7 @@ def fates(
 
 def _held(place: Place, held: HeldWorkload) -> Fate:
     state = State.GANG_INCOMPLETE if held.rule == "gang_is_complete" else State.HELD
-    detail = without_names(held.detail, held.met) if held.met else held.detail
+    detail = without_names(held.needs, held.met) if held.met else held.detail
     fate = Fate(state=state, detail=detail, pool=place.pool.id, rule=held.rule)
     if held.refusal is None:
         return fate

@@ -1,7 +1,7 @@
 """What a rule says of its answer: a sentence made from the values that it rests on, and what would change the answer.
 Each function is that of one rule, and stands in its record in `receiver.core.explain.rules`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
@@ -148,7 +148,11 @@ def within_maximum(reason: Reason, case: Case) -> Said:
     if bounds.max_nodes == most or bounds.overrides.most is None:
         changes.append((f"raise max_nodes of the pool (now {most})", None))
     changes.append(("wait for a free GPU in the pool", None))
-    return f"at most {some(bounds.max_nodes, 'node')}{bounds.why_most}", changes
+    return f"at most {some(bounds.max_nodes, 'node')}{_in_brackets(bounds.why_most)}", changes
+
+
+def _in_brackets(text: str) -> str:
+    return f" ({text})" if text else ""
 
 
 def within_limits(reason: Reason, _case: Case) -> Said:
@@ -194,7 +198,7 @@ def above_the_floor(_reason: Reason, case: Case) -> Said:
     bounds = case.wanted.bounds
     lower = f"lower min_nodes of the pool (now {case.pool.min_nodes})"
     changes = [*_bound_ends(bounds.overrides.least, case), (lower, None)]
-    return f"at least {some(bounds.min_nodes, 'node')}{bounds.why_least}", changes
+    return f"at least {some(bounds.min_nodes, 'node')}{_in_brackets(bounds.why_least)}", changes
 
 
 def floor(reason: Reason, case: Case) -> Said:
@@ -315,8 +319,12 @@ def standby(_reason: Reason, case: Case) -> Said:
 
 
 def _named(nodes: tuple[Node, ...], why: str) -> str:
-    names = (f"{n.name} ({n.note})" if n.sick else n.name for n in nodes)
-    return f"{', '.join(names)}: {why}"
+    return f"{names_of(nodes)}{why}"
+
+
+def names_of(nodes: Iterable[Node]) -> str:
+    """How a sentence about *nodes* begins."""
+    return f"{', '.join(f'{n.name} ({n.note})' if n.sick else n.name for n in nodes)}: "
 
 
 def dead_nodes(reason: Reason, case: Case) -> Said:

@@ -66,8 +66,7 @@ def plainly(rule: str) -> str:
 
 def without_names(needs: str, met: str) -> str:
     """What a gang *needs*, which the rule *met* leaves too few nodes, for readers who do not know the rule's name."""
-    asked = needs.partition(f", but guardrail {met} allows fewer")[0]
-    return f"{asked}, but the pool cannot grow by that many: {plainly(met)}"
+    return f"{needs}, but the pool cannot grow by that many: {plainly(met)}"
 
 
 def binding(decision: Decision) -> Reason | None:
@@ -85,7 +84,7 @@ def guide(rule: str) -> str:
 def why(decision: Decision, going: Collection[str] | None = None) -> str:
     """The deciding reason and what wanted the change, in plain words; of a removal for the nodes *going* (names) alone,
     where not all that the decision names went."""
-    wanted = [(r.rule, _of_those(going, r.detail, decision)) for r in decision.reasons if r.verdict is Verdict.WANTS]
+    wanted = [(r.rule, _of_those(going, r, decision)) for r in decision.reasons if r.verdict is Verdict.WANTS]
     said = [f"{WANTED.get(rule, '')}{detail}" for rule, detail in wanted if detail]
     said += [f"{plainly(r.rule)} ({r.detail})" for r in decision.reasons if r.verdict in SPEAKS_UP]
     if not said:
@@ -93,15 +92,13 @@ def why(decision: Decision, going: Collection[str] | None = None) -> str:
     return "; ".join(said) or "nothing wanted a change"
 
 
-def _of_those(going: Collection[str] | None, detail: str, decision: Decision) -> str:
-    """*detail* with no other nodes before its colon than those *going*; empty where none of them do."""
-    named, colon, because = detail.partition(": ")
-    names = named.split(", ")
-    known = {n["name"] for n in decision.evidence.get("nodes", ())}  # of a large pool not all
-    if going is None or not colon or known.isdisjoint(names) or any(" " in name for name in names):
-        return detail
-    left = [name for name in names if name in going]
-    return f"{', '.join(left)}: {because}" if left else ""
+def _of_those(going: Collection[str] | None, reason: Reason, decision: Decision) -> str:
+    """The sentence of *reason*, about no other nodes than those *going*; empty where none of its nodes do."""
+    removal = decision.evidence.get("removals", {}).get(reason.rule)  # decisions of older versions have none
+    if going is None or removal is None:
+        return reason.detail
+    names = [name for name in removal["nodes"] if name in going]
+    return f"{', '.join(names)}: {removal['why']}" if names else ""
 
 
 def remedies(decision: Decision, case: Case) -> list[dict[str, Any]]:

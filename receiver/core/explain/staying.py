@@ -12,7 +12,6 @@ from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.removal import has_unknown_hours, is_kept, removable_at, removal_backs_off
 
 EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)
-THEN = "; then "
 UNKNOWN = "its removal is no longer allowed"  # of a victim that was stored before a reason was kept with it
 
 
@@ -32,15 +31,14 @@ def why_spared(victims: Iterable[Victim]) -> str:
 
 def spared_after(waited_for: str, why: str) -> str:
     """Return *why* a victim is spared behind what its removal *waited_for* until then, if anything."""
-    return f"{waited_for}{THEN}{why}" if waited_for else why
+    return f"{waited_for}; then {why}" if waited_for else why
 
 
 def obstacle(victim: Victim) -> str:
     """Return what the removal of *victim* waits for, waited for until it was spared, or was refused for; empty when
     it was spared for another reason, such as work that came."""
     if victim.stage is VictimStage.SPARED and not victim.refused:
-        waited_for, then, _ = victim.why.rpartition(THEN)
-        return waited_for if then else ""
+        return victim.waited_for
     return victim.why
 
 

@@ -135,7 +135,8 @@ class Because(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
     """One instance to be removed, at *stage* since *since*. A spared one was *refused* if a pod, a person or Civo
-    prevented its removal; *why* is why it was spared, and before that what it waits for."""
+    prevented its removal; *why* is why it was spared, and before that what it waits for; *waited_for* is what the
+    removal of a spared one waited for until then."""
 
     instance: str
     node: str
@@ -146,6 +147,24 @@ class Victim:
     why: str = ""
     asked_at: datetime | None = None  # when its DELETE was last sent without an answer
     emptied: bool = False  # pods were evicted from it
+    waited_for: str = ""
+
+
+def coded(code: str, text: str) -> str:
+    """*text* on a failure with its *code*, as *last_error* of an action and *detail* of an outcome hold it."""
+    return f"{code}: {text}"
+
+
+def code_of(failure: str) -> str:
+    """The code of a *failure* that `coded` wrote; a word without a meaning of a sentence without a code."""
+    return failure.partition(":")[0].partition(" ")[0]
+
+
+def without_repeated_code(failure: str) -> str:
+    """*failure* without its code where the text repeats it, as Civo's own sentences do."""
+    code = code_of(failure)
+    text = failure.removeprefix(coded(code, ""))
+    return text if code.isidentifier() and code in text else failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,16 @@ from typing import Any
 
 from receiver.core.explain.rules import why
 from receiver.core.explain.staying import spared
-from receiver.core.model.actions import Action, ActionKind, Because, Decision, Outcome, OutcomeKind, VictimStage
+from receiver.core.model.actions import (
+    Action,
+    ActionKind,
+    Because,
+    Decision,
+    Outcome,
+    OutcomeKind,
+    VictimStage,
+    without_repeated_code,
+)
 from receiver.core.model.model import Backoff, Facts, PoolState
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import listed, some, span
@@ -44,8 +53,7 @@ def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
     kept = [f"{listed(nodes)} kept: {because}" for because, nodes in spared(action.victims).items()]
     what = "; ".join([f"{listed(_gone(action))} removed", *kept]) if confirmed and kept else ""
     if not confirmed and outcome.kind is not OutcomeKind.OBSERVED:
-        code, _, rest = outcome.detail.partition(": ")  # Civo's own sentence repeats its code
-        what = wording.named(rest if code.isidentifier() and code in rest else outcome.detail, around.policy)
+        what = wording.named(without_repeated_code(outcome.detail), around.policy)
     return Notice(
         cause=cause,
         topic=f"action:{action.pool}",

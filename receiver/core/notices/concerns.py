@@ -304,8 +304,8 @@ def _misfits(seen: Seen) -> Iterator[Concern]:
     """Work that no pool can ever hold, by owner and reason: a Job of many pods is reported once, at its oldest one."""
     groups: defaultdict[tuple[str, str, str], list[Misfit]] = defaultdict(list)
     for found in seen.assignment.misfits:
-        pod, reason = found.workload.pods[0], found.detail.replace(found.workload.key, "")
-        groups[pod.namespace, pod.owner or pod.name, reason].append(found)
+        pod = found.workload.pods[0]
+        groups[pod.namespace, pod.owner or pod.name, found.why].append(found)
     for (namespace, owner, reason), group in groups.items():
         first = min(group, key=lambda m: (m.workload.since, m.workload.key))
         pod = first.workload.pods[0]
@@ -313,7 +313,7 @@ def _misfits(seen: Seen) -> Iterator[Concern]:
         yield Concern(
             kind=Cause.MISFIT,
             what=f"No GPU pool can hold {first.workload.key}{more}",
-            why=first.detail.partition(". ")[2] or first.detail,
+            why=first.why or first.detail,
             whose=wording.whose(wording.asked_by([p for m in group for p in m.workload.pods], seen.policy)),
             doing="the work waits until the pod is changed or a pool offers this; nothing is bought for it",
             todo=f"To see more: gpu-autoscaler explain pod {pod.key}",

@@ -19,6 +19,7 @@ from receiver.core.notices.pod_concerns import stuck_pods
 from receiver.core.notices.rollout_concerns import deadlocks, of_deadlocks
 from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Wanted
+from receiver.core.scaling.capacity import HeldWorkload
 from receiver.core.scaling.rooms import foreign_taints
 from receiver.core.scaling.terminations import is_abandoned
 from receiver.core.scaling.waits import (
@@ -184,9 +185,10 @@ def _held(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[
     if not waiting:
         return
     asking = wording.asked_by([p for w in waiting for p in w.pods], seen.policy)
-    why, met = reason.detail, next((h.met for h in wanted.held if h.met and h.detail == reason.detail), None)
-    if met is not None:  # the rule that leaves a gang too few nodes
-        why = without_names(why, met)
+    why, gang, met = reason.detail, reason.because, None
+    if isinstance(gang, HeldWorkload) and gang.met:  # the rule that leaves a gang too few nodes
+        met = gang.met
+        why = without_names(gang.needs, met)
     remedies = decision.evidence.get("what_would_change", ())
     helps = [remedy["text"] for remedy in remedies if remedy["rule"] == reason.rule]
     ways = dict.fromkeys([*helps[:1], *helps[-1:]])  # what a person can do, and what happens by itself

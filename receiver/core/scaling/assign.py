@@ -50,10 +50,11 @@ NOT_BARRED = Barred()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """A workload that no pool can ever hold."""
+    """A workload that no pool can ever hold: a sentence, and *why*, which names no workload."""
 
     workload: Workload
     detail: str
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,8 +339,8 @@ def _serve(
         alone = next(pod for pod, found in zip(workload.pods, fitting, strict=True) if not found)
         unserved.add(workload.key)
         what = f"gang {workload.key} of {len(workload.pods)} pods" if workload.gang else f"pod {first.key}"
-        each = [f"{name}: {reason}" for name, reason in matching.refusals(alone).items()]
-        return [Misfit(workload=workload, detail=f"No GPU pool can hold {what}. {'; '.join(each)}".rstrip())]
+        why = "; ".join(f"{name}: {reason}" for name, reason in matching.refusals(alone).items())
+        return [Misfit(workload=workload, detail=f"No GPU pool can hold {what}. {why}".rstrip(), why=why)]
     others = [found for found in fitting[1:] if found is not fitting[0]]
     common = [x for x in fitting[0] if all(x in found for found in others)] if others else fitting[0]
     if refusal is not None:
@@ -353,8 +354,8 @@ def _serve(
         detail = f"pod {workload.key} is beyond the minimum of gang {first.gang}, which has no room yet"
         leave_waiting(workload, common[0], "gangs_whole", detail)
     elif not workload.gang:
-        why = _place_pod(workload, matching, common, allowance, on_trial=workload.key in out.on_trial)
-        return [Misfit(workload=workload, detail=why)] if why else []
+        misfit = _place_pod(workload, matching, common, allowance, on_trial=workload.key in out.on_trial)
+        return [misfit] if misfit is not None else []
     elif common:
         if not place_gang(workload, common, matching, allowance):
             unserved.add(workload.key)
@@ -365,7 +366,7 @@ def _serve(
 
 def _place_pod(
     workload: Workload, matching: Matching, fitting: Sequence[Tally], allowance: Allowance, *, on_trial: bool = False
-) -> str:
+) -> Misfit | None:
     """Give a pod on its own room that exists, is on its way or is bought; return why no new node would help it, if
     none would."""
     pod = workload.pods[0]
@@ -374,17 +375,18 @@ def _place_pod(
             blamed.pool = tally.pool.id
             if given := settle_alone(workload, tally):
                 tally.give(given, asks=False)
-                return ""
+                return None
         for shelf in (OPENED,) if on_trial else (USABLE, OPENED):
             for tally in fitting:
                 blamed.pool = tally.pool.id
                 room = tally.settle(pod, shelf, tally.kind(pod))
                 if room is not None:
                     tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
-                    return ""
+                    return None
     neighbours = fitting[0].neighbours
     if neighbours is not None and not neighbours.admits(object(), pod):
-        return f"pod {pod.key} must run beside pods that its affinity names, and their nodes have no room for it"
+        why = "must run beside pods that its affinity names, and their nodes have no room for it"
+        return Misfit(workload=workload, detail=f"pod {pod.key} {why}", why=f"it {why}")
     ordered = matching.market(pod).order(pod)
     useless: dict[str, str] = {}
     with blame() as blamed:
@@ -392,7 +394,7 @@ def _place_pod(
             blamed.pool = tally.pool.id
             if tally.begin() and (room := tally.settle(pod, OPENED, tally.kind(pod))) is not None:
                 tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
-                return ""
+                return None
         for tally in ordered:
             blamed.pool = tally.pool.id
             if (why := tally.why_spoilt([pod])) is not None:
@@ -400,11 +402,11 @@ def _place_pod(
     ordered = [tally for tally in ordered if tally.pool.name not in useless] if useless else ordered
     if not ordered:
         whys = "; ".join(f"{name}: {why}" for name, why in useless.items())
-        return f"no node is bought for pod {pod.key} ({whys})"
+        return Misfit(workload=workload, detail=f"no node is bought for pod {pod.key} ({whys})", why=whys)
     chosen, allowed = _where_to_buy(ordered, allowance, workload)
     with blame(pool=chosen.pool.id):
         _buy(workload, chosen, allowed, allowance)
-    return ""
+    return None
 
 
 def _buy(workload: Workload, chosen: Tally, allowed: int, allowance: Allowance) -> None:

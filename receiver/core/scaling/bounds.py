@@ -42,24 +42,24 @@ class BoundsInForce(Bounds):
 
     @property
     def why_most(self) -> str:
-        """What sets *max_nodes*, to follow the number; empty for the pool itself."""
+        """What sets *max_nodes*; empty for the pool itself."""
         if self.overrides.most is not None:
-            return f" ({self.overrides.most})"
+            return str(self.overrides.most)
         return self._windows_and(self.overrides.floor)
 
     @property
     def why_least(self) -> str:
-        """What sets *min_nodes*, to follow the number; empty for the pool itself."""
+        """What sets *min_nodes*; empty for the pool itself."""
         if self.overrides.pin is not None:
-            return f" ({self.overrides.pin})"
+            return str(self.overrides.pin)
         if self.overrides.floor is not None and self.overrides.ceiling is not None:
-            return f" ({self.overrides.floor}; {self.overrides.ceiling})"
+            return f"{self.overrides.floor}; {self.overrides.ceiling}"
         return self._windows_and(self.overrides.floor)
 
     def _windows_and(self, override: Override | None) -> str:
         said = [f"window {', '.join(self.names)}"] if self.names else []
         said += [str(override)] if override is not None else []
-        return f" ({'; '.join(said)})" if said else ""
+        return "; ".join(said)
 
 
 def bounds_of(pool: Pool, overrides: Iterable[Override], at: datetime) -> BoundsInForce:

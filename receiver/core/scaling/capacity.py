@@ -44,14 +44,15 @@ SOURCES = ("demand", "floor", "standby", "headroom", "buffer")  # what new nodes
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldWorkload:
     """A workload that was not given the nodes it needs, the rule that held it, and a sentence; it itself where it was
-    a budget that did not cover them. *met* is the rule that left a gang fewer nodes than it needs, *refusal* what the
-    scheduler refuses."""
+    a budget that did not cover them. *met* is the rule that left a gang fewer nodes than it *needs* (a clause),
+    *refusal* what the scheduler refuses."""
 
     workload: str
     rule: str
     detail: str
     uncovered: Workload | None = None
     met: str = ""
+    needs: str = ""
     refusal: SchedulerRefusal | None = None
 
 

@@ -232,7 +232,7 @@ def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
     """The sources of a wanted size, growth before removal; each reason's target builds on the one before."""
     wanted, target = case.wanted, case.present
     held = [h for h in wanted.held if h.refusal is None]
-    found = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail) for h in held]
+    found = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail, because=h) for h in held]
     spare_wanted = not wanted.stopped  # at the budget stop nothing is kept or bought for later
     asked = {
         "demand": wanted.for_demand,

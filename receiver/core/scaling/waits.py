@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, VictimStage
+from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, VictimStage, code_of
 from receiver.core.model.memory import PoolMemory
 from receiver.core.model.model import ON_ITS_WAY, Backoff, Drift, LateCount, Node, PoolState, Stage
 from receiver.core.model.policy import Policy, Pool
@@ -312,9 +312,8 @@ _BY_CODE = {
 
 
 def shortage_of(reason: str) -> Shortage:
-    """Return the shortage that the *reason* of a growth back-off names: it begins with Civo's error code."""
-    code = reason.split(maxsplit=1)[0] if reason.strip() else ""
-    return _BY_CODE.get(code.rstrip(":"), Shortage.OTHER)
+    """Return the shortage that the *reason* of a growth back-off names by its code."""
+    return _BY_CODE.get(code_of(reason), Shortage.OTHER)
 
 
 def refused_counts(ended: Iterable[tuple[Action, Outcome]], now: datetime) -> Mapping[str, int]:

@@ -143,6 +143,7 @@ WITHDRAWN = f"{PDB}; then its next paid hour began; it can be removed at 12:25:0
 
 def tried(why: str, name: str = "n1", **changes: Any) -> Action:
     """A removal of that node, five minutes ago, that ended without it."""
+    changes = {"waited_for": PDB, **changes} if why == WITHDRAWN else changes
     victim = Victim(instance=f"i-{name}", node=name, stage=VictimStage.SPARED, since=NOW - 5 * MINUTE, why=why)
     return replace(a_removal(name), id=f"r-{name}", victims=(replace(victim, **changes),))
 
