@@ -28,6 +28,7 @@ from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import (
     WRITE_SECONDS,
     Bearer,
+    ReadPause,
     mount_last_word,
     quick_session,
     retry_after,
@@ -39,6 +40,7 @@ from receiver.core.model.charges import distinct, windows
 from receiver.core.model.text import some
 from receiver.ports import Charges, CloudPool, Did, Receipt, TryLater, WontWork
 
+TOO_MANY = 429  # requests, of any kind
 SIZES_TIMEOUTS = (3, 5)  # seconds: the rest of the step waits meanwhile, and can do without the response
 SIZES_READ_AGAIN = timedelta(hours=6)
 SIZES_RETRIED = timedelta(minutes=10)
@@ -112,6 +114,7 @@ class CivoCloud:
         self._briefly = Timeout(connect=timeouts[0], read=timeouts[1], total=write_timeout)
         self._before_write = before_write
         self._ended = ended
+        self._pause = ReadPause()
         self._clock = SystemClock()
         self._sizes = KnownSizes(
             lambda: self._send("GET", "/v2/sizes", "list the sizes", timeouts=SIZES_TIMEOUTS), self._clock.now
@@ -219,7 +222,10 @@ class CivoCloud:
         timeouts: tuple[float, float] | Timeout | None = None,
     ) -> object:
         """Send one request and return its decoded response; without a *query* it names the region. Errors are raised
-        ``from None``: those of requests and json hold the key and the response's text."""
+        ``from None``: those of requests and json hold the key and the response's text. Nothing is read before the time
+        that Civo named is over."""
+        if method == "GET":
+            self._pause.check()
         if method != "GET" and self._before_write is not None:
             self._before_write()
         began, outcome, key = monotonic(), "try_later", self._key().strip()
@@ -240,7 +246,10 @@ class CivoCloud:
             except (ValueError, RecursionError):
                 decoded = None
             if response.status_code >= 300:
-                raise refusal(response.status_code, decoded, doing, retry_after(response.headers, self._clock.now()))
+                error = refusal(response.status_code, decoded, doing, retry_after(response.headers, self._clock.now()))
+                if isinstance(error, TryLater) and (method == "GET" or response.status_code == TOO_MANY):
+                    self._pause.begin(error)
+                raise error
             if decoded is None and not (method == "DELETE" and not response.content):
                 detail = f"Civo answered the request to {doing} with {response.status_code} and no readable JSON"
                 raise TryLater(detail, code="malformed")

@@ -6,6 +6,7 @@ Only a GET is ever retried, and no message contains credentials.
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
@@ -20,14 +21,15 @@ from urllib3.response import BaseHTTPResponse
 from urllib3.util.retry import Retry
 
 from receiver.config.environment import installed_version
-from receiver.ports import Clock
+from receiver.ports import Clock, TryLater
 
 LONGEST_DELAY = timedelta(hours=1)
 WRITE_SECONDS = 10.0  # from connecting to the end of the answer: a takeover waits as long for a former leader's writes
 
 
 class QuickRetry(Retry):
-    """Two quick retries of a GET without a connection, with a broken one, or with status 500, 502, 503 or 504.
+    """Two quick retries of a GET without a connection, with a broken one, or with status 500, 502, 503 or 504 and no
+    ``Retry-After``.
 
     The slow retry is the next step of the loop. Timeouts are not retried, because they have taken their time already:
     neither of a read, nor of a connection that a firewall or NetworkPolicy drops, nor of a DNS lookup, which may take
@@ -50,6 +52,10 @@ class QuickRetry(Retry):
         if error is not None and _pool is not None and (method != "GET" or timed_out):
             raise exceptions.MaxRetryError(_pool, url or "", error) from error
         return super().increment(method, url, response, error, _pool, _stacktrace)
+
+    def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
+        """False for an answer that says when to come again."""
+        return not has_retry_after and super().is_retry(method, status_code, has_retry_after)
 
 
 def quick_retry(repeats: int = 2) -> QuickRetry:
@@ -143,6 +149,33 @@ def retry_after(headers: Mapping[str, str] | None, now: datetime) -> timedelta |
     except (ValueError, TypeError, OverflowError):  # OverflowError: a time zone offset of ten digits
         return None
     return min(max((until if until.tzinfo else until.replace(tzinfo=UTC)) - now, timedelta(0)), LONGEST_DELAY)
+
+
+class ReadPause:
+    """The times before which a source asked not to be read again (``Retry-After``). *now* is monotonic seconds.
+
+    A pause of `EVERYTHING` holds for every read, another one for what it names."""
+
+    EVERYTHING = ""
+
+    def __init__(self, now: Callable[[], float] = monotonic) -> None:
+        self._now = now
+        self._pauses: dict[str, tuple[float, str, str]] = {}  # end, text and code of the error
+
+    def begin(self, error: TryLater, what: str = EVERYTHING) -> None:
+        """Begin a pause for reads of *what* if *error* says how long to wait."""
+        if error.delay:
+            now = self._now()
+            going_on = {each: pause for each, pause in self._pauses.items() if pause[0] > now}
+            self._pauses = {**going_on, what: (now + error.delay.total_seconds(), str(error), error.code)}
+
+    def check(self, what: str = EVERYTHING) -> None:
+        """Raise TryLater with the rest of the delay during a pause for *what*, or for everything."""
+        for each in (self.EVERYTHING, what):
+            end, detail, code = self._pauses.get(each, (0.0, "", ""))
+            rest = end - self._now()
+            if rest > 0:
+                raise TryLater(detail, code=code, delay=timedelta(seconds=rest))
 
 
 def last_word(pools: PoolManager, check: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.watch import Watch
 from urllib3.exceptions import HTTPError
 
-from receiver.adapters.http.sessions import WRITE_SECONDS, retry_after, shown, wire_failure
+from receiver.adapters.http.sessions import WRITE_SECONDS, ReadPause, retry_after, shown, wire_failure
 from receiver.core.model.text import harmless
 from receiver.ports import Clock, TryLater, WontWork
 
@@ -41,6 +41,7 @@ METHODS = {  # by RBAC's verb, with the type of a body; the others are GET
     "delete": ("DELETE", "application/json"),
 }
 
+CORE = "/api/v1/"
 NODES = "/api/v1/nodes"
 NODE = "/api/v1/nodes/{name}"
 PODS = "/api/v1/pods"
@@ -97,6 +98,7 @@ class ClusterWire:
         self._client = api_client
         self._timeouts, self._write_timeout = timeouts, min(write_timeout, sum(timeouts))
         self._clock = clock
+        self._pause = ReadPause()
         self.wrote: Callable[[str, Json | None], None] = lambda _, __: None
 
     def ask(self, verb: str, resource: str, path: str, *given: Any, content: str | None = None, **options: Any) -> Json:
@@ -107,13 +109,16 @@ class ClusterWire:
         (``_continue``).
 
         Raises WontWork with code ``http_404`` when the object is not there, TryLater with ``conflict`` when it
-        changed meanwhile and with ``http_429`` when something (a PodDisruptionBudget, load) asks to wait.
+        changed meanwhile and with ``http_429`` when something (a PodDisruptionBudget, load) asks to wait. Nothing is
+        read before the time that the server named is over.
         """
-        writes = verb not in READS and resource != REVIEW
+        writes = not _reads(verb, resource)
+        if not writes:
+            self._pause.check(resource)
         if writes and self._before_write is not None:
             self._before_write()
         try:
-            with self._understood(verb, resource):
+            with self._understood(verb, resource, path):
                 limit = self._write_timeout if writes else self._timeouts
                 response = self._send(verb, path, given, options, limit, content)
                 decoded = json.loads(self._blotted(response.data))
@@ -154,8 +159,12 @@ class ClusterWire:
             opened(response)
             return response
 
+        self._pause.check(resource)
         stream: Any = Watch().stream
-        with self._understood("watch", resource), closing(stream(asked, timeout_seconds=seconds, **options)) as events:
+        with (
+            self._understood("watch", resource, path),
+            closing(stream(asked, timeout_seconds=seconds, **options)) as events,
+        ):
             try:
                 for event in events:
                     yield dict(event)
@@ -217,11 +226,15 @@ class ClusterWire:
         return answer.response
 
     @contextmanager
-    def _understood(self, verb: str, resource: str) -> Iterator[None]:
+    def _understood(self, verb: str, resource: str, path: str) -> Iterator[None]:
         try:
             yield
         except ApiException as error:
-            raise self._refusal(error, verb, resource) from error
+            refusal = self._refusal(error, verb, resource)
+            if isinstance(refusal, TryLater) and _reads(verb, resource):
+                # Other groups may be served by a program of their own, or not yet.
+                self._pause.begin(refusal, ReadPause.EVERYTHING if path.startswith(CORE) else resource)
+            raise refusal from error
         except (HTTPError, OSError) as error:
             code, phrase = wire_failure(error)
             raise TryLater(
@@ -265,6 +278,10 @@ def _denied(detail: str) -> WontWork:
 
 # A webhook, a quota and a namespace that is being deleted answer 403 too, in words of their own.
 _DENIED_BY_RBAC = re.compile(r'\bcannot [a-z]+ (?:resource|path) "|\bUser "[^"]*" cannot [a-z]+\b')
+
+
+def _reads(verb: str, resource: str) -> bool:
+    return verb in READS or resource == REVIEW
 
 
 def _explanation(error: ApiException) -> str:

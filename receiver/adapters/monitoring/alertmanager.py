@@ -11,7 +11,8 @@ from typing import Any
 
 import requests
 
-from receiver.adapters.http.sessions import json_of, moment, quick_session, shown, wire_failure
+from receiver.adapters.clock import SystemClock
+from receiver.adapters.http.sessions import ReadPause, json_of, moment, quick_session, retry_after, shown, wire_failure
 from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.core.model.text import harmless
 from receiver.ports import AlarmFacts, TryLater
@@ -97,6 +98,7 @@ class AlertmanagerAlarms:
         self._urls = tuple(url.strip().rstrip("/") for url in urls)
         self._timeout = timeout
         self._session = session or quick_session()
+        self._pause, self._clock = ReadPause(), SystemClock()
 
     def __repr__(self) -> str:
         return f"AlertmanagerAlarms({[shown(url) for url in self._urls]})"
@@ -142,6 +144,7 @@ class AlertmanagerAlarms:
         return records
 
     def _ask(self, url: str, path: str, params: Mapping[str, str]) -> Any:
+        self._pause.check(url + path)
         try:
             response = self._session.get(url + path, params=params, timeout=self._timeout, allow_redirects=False)
         except (requests.RequestException, OSError, ValueError) as error:
@@ -149,7 +152,10 @@ class AlertmanagerAlarms:
             raise TryLater(f"Alertmanager at {shown(url)}: {phrase}; {WHY_ALL}", code=code) from None
         if response.status_code != 200:
             detail = f"Alertmanager at {shown(url)} answered {path} with {response.status_code}; {WHY_ALL}"
-            raise TryLater(detail, code=f"http_{response.status_code}")
+            delay = retry_after(response.headers, self._clock.now())
+            refusal = TryLater(detail, code=f"http_{response.status_code}", delay=delay)
+            self._pause.begin(refusal, url + path)
+            raise refusal
         return json_of(response)
 
 

@@ -13,7 +13,8 @@ import requests
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 
-from receiver.adapters.http.sessions import quick_retry, quick_session, shown, wire_failure
+from receiver.adapters.clock import SystemClock
+from receiver.adapters.http.sessions import ReadPause, quick_retry, quick_session, retry_after, shown, wire_failure
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.signals import HEARTBEAT_ALERT
 from receiver.core.model.usage import Activity, Course, Sample
@@ -59,6 +60,9 @@ class PrometheusReader:
         url = url.strip().rstrip("/")
         self.shown = shown(url)
         self._session = quick_session()
+        self._session.hooks["response"].append(self._note_wait)
+        self._pause, self._clock = ReadPause(), SystemClock()
+        self._wait: timedelta | None = None
         self._prometheus = PrometheusConnect(url=url, retry=quick_retry(), session=self._session, timeout=timeout)
 
     def __repr__(self) -> str:
@@ -69,14 +73,18 @@ class PrometheusReader:
 
     def _result(self, query: str, ask: Callable[[], Any]) -> list[Any]:
         """Return what *ask* gets for *query*, as messages show it. Errors are raised ``from None``: those of the
-        client contain whole answers."""
+        client contain whole answers. Nothing is asked before the time that the server named is over."""
+        self._pause.check()
+        self._wait = None
         try:
             result = ask()
         except PrometheusApiClientException as error:
             found = re.match(r"HTTP Status Code (\d{3})", str(error))  # the only place that has the status
             code = f"http_{found[1]}" if found else "malformed"
             detail = f"Prometheus at {self.shown} answered {query} with {code.removeprefix('http_')}"
-            raise TryLater(detail, code=code) from None
+            refusal = TryLater(detail, code=code, delay=self._wait)
+            self._pause.begin(refusal)
+            raise refusal from None
         except (requests.exceptions.JSONDecodeError, KeyError, TypeError, RecursionError):
             raise self._malformed(query) from None
         except (requests.RequestException, OSError, ValueError) as error:
@@ -85,6 +93,10 @@ class PrometheusReader:
         if not isinstance(result, list):
             raise self._malformed(query)
         return result
+
+    def _note_wait(self, response: requests.Response, *_: Any, **__: Any) -> None:
+        """Keep what the client's errors leave out."""
+        self._wait = retry_after(response.headers, self._clock.now()) if response.status_code >= 400 else None
 
     def _malformed(self, query: str) -> TryLater:
         detail = f"Prometheus at {self.shown} answered {query} with something else than {self.SHAPE}"

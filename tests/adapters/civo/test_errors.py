@@ -1,14 +1,14 @@
 """How Civo's refusals and failures become TryLater or WontWork."""
 
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.civo.cloud import CivoCloud
-from receiver.ports import TryLater, WontWork
+from receiver.ports import Did, TryLater, WontWork
 from tests.adapters.civo.answers import CLUSTER, CLUSTER_PATH, KEY, POOL, POOL_PATH, SECRETS, a_cloud, a_cluster
 from tests.adapters.wire import came, hanging_server, log_everything, said_by, unused_url
 
@@ -142,12 +142,52 @@ def test_too_many_requests_says_how_long_to_wait(
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 def test_a_read_is_repeated_twice_before_it_is_given_up(httpserver: HTTPServer, cloud: CivoCloud, status: int) -> None:
-    httpserver.expect_request(CLUSTER_PATH).respond_with_data("down", status=status, headers={"Retry-After": "30"})
+    httpserver.expect_request(CLUSTER_PATH).respond_with_data("down", status=status)
     with pytest.raises(TryLater) as caught:
         cloud.look()
-    assert caught.value.code == f"http_{status}"
-    assert caught.value.delay == timedelta(seconds=30)
+    assert (caught.value.code, caught.value.delay) == (f"http_{status}", None)
     assert len(httpserver.log) == 3
+
+
+READS: dict[str, Callable[[CivoCloud], object]] = {
+    "look": CivoCloud.look,
+    "charges": lambda cloud: cloud.charges(datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC)),
+    "resize": lambda cloud: cloud.resize(POOL, decided_on=1, target=2),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("wait", ["120", "Fri, 31 Dec 2100 23:59:59 GMT"])
+@pytest.mark.parametrize("status", [429, 503])
+def test_nothing_is_read_before_the_time_that_civo_named_is_over(
+    httpserver: HTTPServer, cloud: CivoCloud, status: int, wait: str, read: str
+) -> None:
+    httpserver.expect_request(CLUSTER_PATH).respond_with_data("", status=status, headers={"Retry-After": wait})
+    for again in (cloud.look, cloud.look, lambda: READS[read](cloud)):
+        with pytest.raises(TryLater, match="get the cluster") as caught:
+            again()
+        assert caught.value.code == f"http_{status}"
+        assert caught.value.delay is not None
+        assert timedelta(minutes=1) < caught.value.delay <= timedelta(hours=1)
+    assert len(httpserver.log) == 1
+
+
+def test_a_write_is_sent_while_reads_wait(httpserver: HTTPServer, cloud: CivoCloud) -> None:
+    busy = {"Retry-After": "120"}
+    httpserver.expect_request(CLUSTER_PATH, method="GET").respond_with_data("", status=429, headers=busy)
+    httpserver.expect_request(f"{POOL_PATH}/instances/i-1", method="DELETE").respond_with_data("")
+    with pytest.raises(TryLater):
+        cloud.look()
+    assert cloud.retire(POOL, "i-1").did is Did.DONE
+
+
+def test_a_write_that_is_one_request_too_many_makes_reads_wait(httpserver: HTTPServer, cloud: CivoCloud) -> None:
+    path = f"{POOL_PATH}/instances/i-1"
+    httpserver.expect_request(path).respond_with_data("", status=429, headers={"Retry-After": "120"})
+    for ask in (lambda: cloud.retire(POOL, "i-1"), cloud.look):
+        with pytest.raises(TryLater, match="delete instance"):
+            ask()
+    assert len(httpserver.log) == 1
 
 
 def test_a_read_that_works_the_third_time_has_worked(httpserver: HTTPServer, cloud: CivoCloud) -> None:

@@ -9,7 +9,7 @@ from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.core.model.pods import Pod, PodPhase
-from receiver.ports import TryLater, WontWork
+from receiver.ports import HeldPlaces, TryLater, WontWork
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node
 from tests.adapters.wire import came, hanging_server, log_everything, said_by, unused_url
 
@@ -19,6 +19,7 @@ contexts: [{name: x, context: {cluster: x, user: x}}]
 clusters: [{name: x, cluster: {server: "http://127.0.0.1"}}]
 users: [{name: x, user: a-word}]
 """
+CLUSTER_QUEUES = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
 EVENTS = "/api/v1/namespaces/ml/events"
 A_POD = Pod(
     namespace="ml",
@@ -46,7 +47,53 @@ def test_what_may_pass_by_itself_is_tried_later(
     with pytest.raises(TryLater, match="list nodes failed") as caught:
         cluster.look()
     assert caught.value.delay == timedelta(seconds=3)
-    assert len(httpserver.log) == (3 if status in (500, 502, 503, 504) else 1)
+    assert len(httpserver.log) == 1
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+def test_a_list_is_repeated_twice_where_no_wait_is_named(
+    httpserver: HTTPServer, cluster: KubernetesCluster, status: int
+) -> None:
+    httpserver.expect_request(NODES).respond_with_json({"kind": "Status"}, status=status)
+    with pytest.raises(TryLater):
+        cluster.look()
+    assert len(httpserver.log) == 3
+
+
+@pytest.mark.parametrize("wait", ["120", "Fri, 31 Dec 2100 23:59:59 GMT"])
+@pytest.mark.parametrize("status", [429, 503])
+def test_nothing_is_read_before_the_time_that_the_server_named_is_over(
+    httpserver: HTTPServer, cluster: KubernetesCluster, status: int, wait: str
+) -> None:
+    answer = {"kind": "Status", "message": "the server is busy"}
+    httpserver.expect_request(NODES).respond_with_json(answer, status=status, headers={"Retry-After": wait})
+    for ask in (cluster.look, cluster.look, cluster.missing_rights, lambda: cluster.held_places(queues=False)):
+        with pytest.raises(TryLater, match="the server is busy") as caught:
+            ask()
+        assert caught.value.delay is not None
+        assert timedelta(minutes=1) < caught.value.delay <= timedelta(hours=1)
+    assert len(httpserver.log) == 1
+
+
+def test_a_server_of_another_group_that_asks_to_wait_holds_up_its_own_reads_alone(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    busy = {"Retry-After": "120"}
+    httpserver.expect_request(CLUSTER_QUEUES).respond_with_json({}, status=429, headers=busy)
+    httpserver.expect_request("/api/v1/resourcequotas").respond_with_json(a_list())
+    for _ in range(2):
+        with pytest.raises(TryLater, match="clusterqueues"):
+            cluster.held_places(queues=True)
+    assert cluster.held_places(queues=False) == HeldPlaces()
+    assert len([r for r, _ in httpserver.log if r.path == CLUSTER_QUEUES]) == 1
+
+
+def test_a_write_that_is_to_wait_holds_up_no_read(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    httpserver.expect_request(EVENTS, method="POST").respond_with_json({}, status=429, headers={"Retry-After": "120"})
+    httpserver.expect_request("/api/v1/resourcequotas").respond_with_json(a_list())
+    with pytest.raises(TryLater):
+        cluster.record_event(A_POD, reason="r", message="m")
+    assert cluster.held_places(queues=False) == HeldPlaces()
 
 
 def test_a_missing_right_is_named_by_verb_and_resource(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:

@@ -177,6 +177,16 @@ def test_a_redirect_is_not_followed(httpserver: HTTPServer) -> None:
     assert [request.path for request, _ in httpserver.log] == [ALERTS]
 
 
+def test_no_peer_is_asked_before_the_time_that_it_named_is_over(httpserver: HTTPServer) -> None:
+    httpserver.expect_request(ALERTS).respond_with_data("", status=503, headers={"Retry-After": "120"})
+    alarms = AlertmanagerAlarms([httpserver.url_for("")])
+    for _ in range(2):
+        with pytest.raises(TryLater, match="503"):
+            alarms.look()
+    alarms.close()
+    assert len(httpserver.log) == 1
+
+
 def test_a_peer_that_does_not_answer_is_named_since_it_may_hold_a_silence(httpserver: HTTPServer) -> None:
     down = unused_url()
     alarms = AlertmanagerAlarms([*peers(httpserver, ([an_alert()], [])), down], timeout=30)

@@ -264,6 +264,18 @@ def test_a_refused_query_names_url_query_and_status_but_not_the_answer(
     assert len(httpserver.log) == (3 if status in (500, 503) else 1)
 
 
+def test_nothing_is_asked_before_the_time_that_the_server_named_is_over(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry
+) -> None:
+    httpserver.expect_request(QUERY).respond_with_data("", status=429, headers={"Retry-After": "120"})
+    for _ in range(2):
+        with pytest.raises(TryLater) as caught:
+            telemetry.look()
+        assert caught.value.code == "http_429"
+        assert caught.value.delay is not None
+    assert len(httpserver.log) == 1
+
+
 @pytest.mark.parametrize(
     "answer",
     [
