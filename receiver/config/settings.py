@@ -194,6 +194,7 @@ def to_core(found: Any, **given: Any) -> Any:
     return kind(**values, **given)
 
 
+FilesState = tuple[object, ...]  # changes when a file does
 LOOK_EVERY = 1.0  # seconds between looks at the disk, however many requests come
 ROTATED = (
     "CIVO_API_KEY",
@@ -223,8 +224,9 @@ class Tokens:
 class LiveSecrets:
     """The secrets of *ROTATED*; those in files are read again when a file changes. Thread-safe.
 
-    Unusable secrets (an empty or unreadable file, one token for two purposes) change nothing: the previous ones stay
-    valid, `refused` is true, and the log names the mistake once.
+    A change is taken when two looks in a row find the same: half a token may be a valid token. Unusable secrets (an
+    empty or unreadable file, one token for two purposes) change nothing: the previous ones stay valid, `refused` is
+    true, and the log names the mistake once.
     """
 
     def __init__(
@@ -234,7 +236,8 @@ class LiveSecrets:
         files = (environ.get(f"{name}_FILE", "").strip() for name in ROTATED)
         self._files = tuple(File(name) for name in files if name)
         self._key, self._tokens = environment.civo_api_key.get_secret_value(), _tokens(environment)
-        self._seen: tuple[object, ...] | None = None  # a file may have changed since: look once
+        self._seen: FilesState | None = None  # a file may have changed since: look once
+        self._changing: FilesState | None = None  # their state at the last look, if it had changed
         self._looked_at = now()
         self._lock = threading.Lock()
         self.refused = False
@@ -254,14 +257,20 @@ class LiveSecrets:
             if self._now() - self._looked_at < LOOK_EVERY:
                 return
             self._looked_at = self._now()
-            seen = _state_of(self._files)
-            if seen != self._seen:
-                self._seen = seen
-                self._take()
+            state = _state_of(self._files)
+            if state == self._seen:
+                return
+            settled, self._changing = state == self._changing, state
+            if settled:
+                self._take(state)
 
-    def _take(self) -> None:
-        """Read all secrets again, and apply all of them or none."""
+    def _take(self, state: FilesState) -> None:
+        """Read all secrets again, and apply all of them or none; leave it to the next look if the files are not in
+        *state* any more."""
         environment, mistakes, _ = read_environment(self._environ)
+        if _state_of(self._files) != state:
+            return
+        self._seen = state
         if environment is not None:
             mistakes = [*mistakes, *_lost(self._tokens, environment)]
         self.refused = environment is None or bool(mistakes)
@@ -286,7 +295,7 @@ def _tokens(environment: Environment) -> Tokens:
 
 
 def _lost(before: Tokens, environment: Environment) -> Iterable[Mistake]:
-    """Yield what a half-written file may cause: a missing token, a key that cannot be sent."""
+    """Yield what a file may cause that is empty or holds something else: a missing token, a key that cannot be sent."""
     for name, had, has in (
         ("GPU_AUTOSCALER_OPERATOR_TOKEN", before.operator, environment.operator_token),
         ("GPU_AUTOSCALER_READER_TOKEN", before.reader, environment.reader_token),
@@ -298,7 +307,7 @@ def _lost(before: Tokens, environment: Environment) -> Iterable[Mistake]:
         yield Mistake(path="CIVO_API_KEY_FILE", problem="holds characters that no API key has", remedy=remedy)
 
 
-def _state_of(files: Sequence[File]) -> tuple[object, ...]:
+def _state_of(files: Sequence[File]) -> FilesState:
     """Return a value that changes when one of *files* does, also behind the symlinks that Kubernetes switches."""
     found: list[object] = []
     for file in files:

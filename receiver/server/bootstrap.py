@@ -391,6 +391,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     app.wsgi_app = lambda environ, start_response: serving().wsgi_app(environ, start_response)  # type: ignore[method-assign]
 
     def look() -> None:
+        outside.secrets.tokens()  # looks at their files: a change is taken at the second look
         before = outside.live.settings
         if outside.live.look():
             known = odd_destinations(before, settings.environment)

@@ -1,6 +1,8 @@
 """Secrets in files are taken anew while the program runs; what cannot be used changes nothing."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -26,7 +28,7 @@ class Mounted:
         environment, mistakes, _ = read_environment({**self.environ, "GPU_AUTOSCALER_CONFIG": "-"})
         assert environment, mistakes
         self.secrets = LiveSecrets({**self.environ, "GPU_AUTOSCALER_CONFIG": "-"}, environment, now=lambda: self.at)
-        self.pass_time()
+        self.pass_time(2)
 
     def write(self, **changed: str) -> None:
         """Mount a new version of everything."""
@@ -40,15 +42,16 @@ class Mounted:
         new.symlink_to(version)
         new.rename(self.folder / "..data")
 
-    def pass_time(self) -> None:
-        """Let the time pass after which files are looked at, and let them be."""
-        self.at += LOOK_EVERY
-        self.secrets.tokens()
+    def pass_time(self, looks: int = 1) -> None:
+        """Let the time pass after which files are looked at, and let them be, so often."""
+        for _ in range(looks):
+            self.at += LOOK_EVERY
+            self.secrets.tokens()
 
     def change(self, **changed: str) -> None:
-        """Mount changes, and let them be seen."""
+        """Mount changes, and let them be taken."""
         self.write(**changed)
-        self.pass_time()
+        self.pass_time(2)
 
 
 @pytest.fixture
@@ -112,9 +115,50 @@ def test_after_the_mistake_is_mended_everything_is_taken(mounted: Mounted) -> No
 def test_files_that_vanish_change_nothing(mounted: Mounted) -> None:
     before = mounted.secrets.tokens()
     (mounted.folder / "..data").unlink()
-    mounted.pass_time()
+    mounted.pass_time(2)
     assert mounted.secrets.tokens() == before
     assert mounted.secrets.refused
+
+
+@pytest.mark.parametrize("name", [OPERATOR, READER, WEBHOOK, KEY])
+def test_half_of_a_file_is_never_taken(mounted: Mounted, name: str) -> None:
+    before = mounted.secrets.tokens(), mounted.secrets.civo_key()
+    file = mounted.folder / "..data" / name
+    with capture_logs() as logs:
+        for written in ("another", "another-long", "another-long-ran"):
+            file.write_text(written)
+            mounted.pass_time()
+        assert (mounted.secrets.tokens(), mounted.secrets.civo_key()) == before
+        file.write_text("another-long-random-word")
+        mounted.pass_time(2)
+    assert "another-long-random-word" in str(in_force(mounted.secrets))
+    assert [line["names"] for line in logs] == [[name]]
+
+
+def test_a_file_that_changes_while_it_is_read_waits_for_the_next_look(
+    mounted: Mounted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = mounted.secrets.tokens()
+    mounted.write(**{OPERATOR: "another-operat"})
+    mounted.pass_time()
+
+    def reading(environ: Mapping[str, str]) -> Any:
+        found = read_environment(environ)
+        if mounted.said[OPERATOR] == "another-operat":
+            mounted.write(**{OPERATOR: "another-operators-token"})
+        return found
+
+    monkeypatch.setattr("receiver.config.settings.read_environment", reading)
+    mounted.pass_time()
+    assert mounted.secrets.tokens() == before
+    mounted.pass_time(2)
+    assert mounted.secrets.tokens().operator == "another-operators-token"
+
+
+def in_force(secrets: LiveSecrets) -> tuple[object, ...]:
+    """Every secret in force."""
+    tokens = secrets.tokens()
+    return (secrets.civo_key(), tokens.webhook, tokens.operator, tokens.reader)
 
 
 def test_the_log_names_what_was_changed_and_no_secret(mounted: Mounted) -> None:
