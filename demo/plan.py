@@ -32,7 +32,7 @@ class PoolPlan:
     cooldown_grow: str = "3s"
     cooldown_shrink: str = "5s"
     idle_for: str = "10s"
-    provision_timeout: str = "2m"
+    provision_timeout: str = "5m"
     autoscaled: bool = True
     simulator: Mapping[str, Any] = field(default_factory=dict)
     receiver: Mapping[str, Any] = field(default_factory=dict)

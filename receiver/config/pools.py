@@ -5,6 +5,7 @@ vocabulary of Alertmanager: https://prometheus.io/docs/alerting/latest/configura
 """
 
 import re
+from calendar import monthrange
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from decimal import Decimal
@@ -30,7 +31,8 @@ A_DAY = 24 * 60
 Range = tuple[int, int]
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)|24:00")
 _MONTH_LENGTHS = (28, 29, 30, 31)
-_LENGTHS_OF = {2: (28, 29), 4: (30,), 6: (30,), 9: (30,), 11: (30,)}  # the others have 31 days
+_CYCLE = 28  # years after which weekdays and dates meet again
+_CALENDARS = (2000, 2000 + _CYCLE - 1)
 
 
 def minute(value: Any) -> int:
@@ -171,8 +173,8 @@ class WindowSpec(Section):
     def contradictions(self) -> Iterator[Wrong]:
         if never_opens(self):
             yield Wrong(
-                "never opens: none of its months has such a day",
-                "correct months or days_of_month; -1 is the last day of any month",
+                "never opens: no day has its date, weekday, month and year",
+                "correct months, weekdays, years or days_of_month; -1 is the last day of any month",
                 ("days_of_month",),
             )
         least, most, spare = self.min_nodes, self.max_nodes, self.standby_nodes
@@ -215,12 +217,17 @@ def may_overlap(one: WindowSpec, other: WindowSpec) -> bool:
 
 
 def never_opens(window: WindowSpec) -> bool:
-    """Return whether none of the window's months has one of its days, such as a 30 February."""
+    """Return whether no day has the window's weekday, date, month and year, such as a 30 February."""
     months = [m for a, b in window.months or ((1, 12),) for m in range(a, b + 1)]
-    lengths = {length for m in months for length in _LENGTHS_OF.get(m, (31,))}
-    return bool(window.days_of_month) and not any(
-        max(a, 1) <= min(b, length) for length in lengths for a, b in _placed(window.days_of_month, length)
-    )
+    years = [y for a, b in window.years or (_CALENDARS,) for y in range(a, min(b, a + _CYCLE - 1) + 1)]
+    return bool(window.days_of_month) and not any(_has_a_day(window, y, m) for y in years for m in months)
+
+
+def _has_a_day(window: WindowSpec, year: int, month: int) -> bool:
+    first, length = monthrange(year, month)  # its weekday, Monday being 0
+    days = {d for a, b in _placed(window.days_of_month, length) for d in range(max(a, 1), min(b, length) + 1)}
+    weekdays = {d for a, b in window.weekdays or ((0, 6),) for d in range(a, b + 1)}  # Sunday being 0
+    return any((first + day) % 7 in weekdays for day in days)
 
 
 def _meet(mine: Sequence[Range], theirs: Sequence[Range]) -> bool:

@@ -84,6 +84,12 @@ def test_windows_that_are_ever_open_together_are_found(one: WindowSpec, other: W
         ({"months": ["april"], "days_of_month": ["-31"]}, True),
         ({"months": ["april"], "days_of_month": ["-30"]}, False),
         ({"months": ["april"]}, False),
+        ({"months": ["february"], "days_of_month": ["29"], "years": ["2026:2027"]}, True),
+        ({"months": ["february"], "days_of_month": ["29"], "years": ["2026:2028"]}, False),
+        ({"days_of_month": ["1"], "months": ["january"], "years": ["2026"], "weekdays": ["friday"]}, True),
+        ({"days_of_month": ["1"], "months": ["january"], "years": ["2026"], "weekdays": ["thursday"]}, False),
+        ({"days_of_month": ["31"], "years": ["2026"], "weekdays": ["sunday"]}, False),
+        ({"days_of_month": ["13"], "weekdays": ["friday"]}, False),
     ],
 )
 def test_a_window_never_opens_when(fields: dict[str, object], never: bool) -> None:
