@@ -12,11 +12,12 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from receiver.core.model.civo_sizes import gpus_of_size, vcpus_of_size
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Billing
 from receiver.core.model.usage import Owner
 from receiver.core.money.budget import Month
-from receiver.core.money.cost import amount, counts_from, to_cents, units_between
+from receiver.core.money.cost import HOUR, amount, counts_from, units_between
 from receiver.core.report.lines import CostPiece
 from receiver.reports.document import utc
 from receiver.reports.formats import PAID_FOR, without_formulas
@@ -28,7 +29,7 @@ COLUMNS = (
     *("InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory", "PricingQuantity", "PricingUnit"),
     *("ProviderName", "PublisherName", "RegionId", "RegionName", "ResourceId", "ResourceName", "ResourceType"),
     *("ServiceCategory", "ServiceName", "ServiceSubcategory", "SkuId", "SkuMeter", "SkuPriceDetails", "SkuPriceId"),
-    *("SubAccountId", "SubAccountName", "Tags", "x_PaidFor"),
+    *("Tags", "x_PaidFor"),
 )
 NUMBERS = (
     *("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"),
@@ -47,6 +48,7 @@ ALWAYS = {
 }
 WORDS = dict(PAID_FOR)
 FINE = Decimal("1E-9")  # hours: times a price, far below a cent
+ROUNDED_BY = Decimal("0.02")  # USD by which the cents of a line may differ from what they were rounded from
 
 
 class _Key(NamedTuple):
@@ -60,11 +62,12 @@ class _Key(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Part:
-    """USD and GPU-hours of one key, in a report or on one node."""
+class _Charge:
+    """USD, GPU-hours and paid *hours* of nodes (None: not known) of one key, in a report or on one node."""
 
     usd: Decimal = Decimal(0)
     gpu_hours: float = 0.0
+    hours: Decimal | None = None
     pool: str = ""
     kind: str = ""
 
@@ -87,14 +90,18 @@ def as_focus(
 ) -> str:
     """Return the charges of *report*, a document of *month*, as CSV (RFC 4180); null is an empty field.
 
-    *pieces* and *lives* are the ledger's at *now* and split the report's amounts between nodes, in cents that add up to
-    the report. An amount that the ledger does not have, such as that of a month closed long ago, is one row without a
-    node. *account* is the BillingAccountId.
+    *pieces* and *lives* are the ledger's at *now*: each row has its exact share of a node's paid hours, and its cost
+    with all decimals. An amount that the ledger does not have any more, such as that of a month closed long ago, is one
+    row without a node, in the report's cents. *account* is the BillingAccountId.
     """
     written = io.StringIO()
     table = csv.DictWriter(written, COLUMNS, lineterminator="\r\n", restval="")
     table.writeheader()
     nodes = {life.instance: life for life in lives}
+    paid = {
+        life.instance: units_between(life, month.start, month.end, now, billing) * billing.granularity / HOUR
+        for life in nodes.values()
+    }
     whole = {
         **ALWAYS,
         "BillingAccountId": account,
@@ -104,33 +111,74 @@ def as_focus(
         "RegionId": region,
         "RegionName": region,
     }
-    for key, usd, part, instance in _split(report, pieces):
+    for key, charge, instance in _charges(report, pieces, nodes, paid):
         node = nodes.get(instance)
         start, end = _period(node, month, now, billing)
         period = {"ChargePeriodStart": utc(start), "ChargePeriodEnd": utc(end)}
-        table.writerow(
-            without_formulas({**whole, **period, **_charge(key, usd, part, node), **_priced(usd, node)}, NUMBERS)
-        )
+        table.writerow(without_formulas({**whole, **period, **_charged(key, charge, node), **_of_node(node)}, NUMBERS))
     return written.getvalue()
 
 
-def _split(report: Mapping[str, Any], pieces: Iterable[CostPiece]) -> Iterator[tuple[_Key, Decimal, _Part, str]]:
-    """Yield each key of *report* with its cents on each node and the node's instance, empty without one."""
-    told: defaultdict[_Key, _Part] = defaultdict(_Part)
-    found: defaultdict[_Key, defaultdict[str, _Part]] = defaultdict(lambda: defaultdict(_Part))
+def _charges(
+    report: Mapping[str, Any],
+    pieces: Iterable[CostPiece],
+    nodes: Mapping[str, NodeLife],
+    paid: Mapping[str, float],
+) -> Iterator[tuple[_Key, _Charge, str]]:
+    """Yield the charges of each key of *report* with the node's instance, empty without one. *paid* are each node's
+    hours."""
+    lines: defaultdict[_Key, _Charge] = defaultdict(_Charge)
     for line in report["lines"]:
         owner = Owner(**{field.name: line[field.name] for field in fields(Owner)})
         key = _Key(line["paid_for"], line["size"], line["namespace"], line["workload"], owner)
-        told[key].add(Decimal(line["usd"]), line["gpu_hours"], line["pool"], line["kind"])
+        lines[key].add(Decimal(line["usd"]), line["gpu_hours"], line["pool"], line["kind"])
+    of_nodes: defaultdict[str, defaultdict[_Key, _Charge]] = defaultdict(lambda: defaultdict(_Charge))
     for piece in pieces:
         whose = piece.whose
         key = _Key(whose.paid_for.value, whose.size, whose.namespace, whose.workload, whose.owner)
-        found[key][piece.instance].add(piece.usd, piece.seconds / 3600, whose.pool, whose.kind)
-    for key, line in told.items():
-        parts: Mapping[str, _Part] = found.get(key) or {"": line}
-        cents = to_cents({instance: part.usd for instance, part in parts.items()}, line.usd)
+        of_nodes[piece.instance][key].add(piece.usd, piece.seconds / 3600, whose.pool, whose.kind)
+    found: defaultdict[_Key, dict[str, _Charge]] = defaultdict(dict)
+    for instance, charges in of_nodes.items():
+        if instance in nodes:
+            _share_out(charges, nodes[instance].price_usd_per_hour, Decimal(str(paid[instance])))
+        for key, charge in charges.items():
+            found[key][instance] = charge
+    for key, line in lines.items():
+        parts = _of_the_report(found[key], line, key)
         for instance in sorted(parts):
-            yield key, cents[instance], parts[instance], instance
+            yield key, parts[instance], instance
+
+
+def _of_the_report(parts: Mapping[str, _Charge], line: _Charge, key: _Key) -> Mapping[str, _Charge]:
+    """The *parts* of *line* by instance. A closed report outlives the rows and the billing that it was made from: parts
+    that come to something else are scaled, and without any the line itself is the only part."""
+    ledger = sum((charge.usd for charge in parts.values()), Decimal(0))
+    if parts and abs(ledger - line.usd) <= ROUNDED_BY:
+        return parts
+    if not ledger:
+        gpus = gpus_of_size(key.size)
+        line.hours = None if gpus is None else (Decimal(line.gpu_hours) / gpus).quantize(FINE)
+        return {"": line}
+    for charge in parts.values():
+        charge.usd *= line.usd / ledger
+        charge.hours = None if charge.hours is None else (charge.hours * line.usd / ledger).quantize(FINE)
+    return parts
+
+
+def _share_out(charges: Mapping[_Key, _Charge], price: Decimal | None, paid: Decimal) -> None:
+    """Give each of a node's *charges* its part of the hours *paid*, which add up exactly, and its cost at *price*."""
+    if price:
+        exact = {key: charge.usd / price for key, charge in charges.items()}
+    else:
+        gpu_hours = sum(charge.gpu_hours for charge in charges.values())
+        exact = {key: paid * Decimal(charge.gpu_hours / gpu_hours) for key, charge in charges.items() if gpu_hours}
+    hours = {key: part.quantize(FINE) for key, part in exact.items()}
+    if hours:
+        most = max(hours, key=lambda key: (hours[key], key))
+        hours[most] += paid - sum(hours.values(), Decimal(0))
+    for key, part in hours.items():
+        charges[key].hours = part
+        charges[key].usd = part * (price or Decimal(0))  # all decimals
 
 
 def _period(node: NodeLife | None, month: Month, now: datetime, billing: Billing) -> tuple[datetime, datetime]:
@@ -143,40 +191,45 @@ def _period(node: NodeLife | None, month: Month, now: datetime, billing: Billing
     return max(began.replace(microsecond=0), month.start), end.replace(microsecond=0)
 
 
-def _charge(key: _Key, usd: Decimal, part: _Part, node: NodeLife | None) -> dict[str, str]:
+def _charged(key: _Key, charge: _Charge, node: NodeLife | None) -> dict[str, str]:
     """The columns of what was charged, and for whom. Spend from before the ledger began is known only as a sum, so that
     it cannot be Usage, which needs a SKU."""
     said = f"GPU node {key.size}, " if key.size else "GPU nodes, "
     said += f"{key.paid_for}: {WORDS.get(key.paid_for, key.paid_for)}" + (f" ({key.workload})" if key.workload else "")
     if node is not None and node.price_usd_per_hour is None:
         said += "; the cost is missing: this size has no price"
-    tags = {"namespace": key.namespace, "workload": key.workload, "pool": part.pool, **asdict(key.owner)}
+    tags = {"namespace": key.namespace, "workload": key.workload, "pool": charge.pool, **asdict(key.owner)}
     known = {name: value for name, value in tags.items() if value}
     found = {
-        **dict.fromkeys(COSTS, amount(usd)),
+        **dict.fromkeys(COSTS, amount(charge.usd)),
         "ChargeCategory": "Usage" if key.size else "Adjustment",
         "ChargeDescription": said,
-        "SubAccountId": key.owner.team,
-        "SubAccountName": key.owner.team,
         "Tags": json.dumps(known) if known else "",
         "x_PaidFor": key.paid_for,
     }
-    if part.gpu_hours:
-        hours = Decimal(part.gpu_hours).quantize(FINE)
+    if charge.gpu_hours:
+        hours = Decimal(charge.gpu_hours).quantize(FINE)
         found |= {"ConsumedQuantity": amount(hours), "ConsumedUnit": "GPU-Hours"}
+    if charge.hours is not None:
+        found |= {"PricingQuantity": amount(charge.hours), "PricingUnit": "Hours"}
     if key.size:
-        details = json.dumps({"InstanceType": key.size, "x_GpuModel": part.kind})
-        found |= {"SkuId": key.size, "SkuPriceId": key.size, "SkuMeter": "Node Hours", "SkuPriceDetails": details}
+        details = {
+            "InstanceType": key.size,
+            "GpuCount": gpus_of_size(key.size),
+            "CoreCount": vcpus_of_size(key.size),
+            "x_GpuModel": charge.kind,
+        }
+        published = {name: value for name, value in details.items() if value is not None}
+        found |= {"SkuId": key.size, "SkuPriceId": key.size, "SkuMeter": "Node Hours"}
+        found["SkuPriceDetails"] = json.dumps(published)
     return found
 
 
-def _priced(usd: Decimal, node: NodeLife | None) -> dict[str, str]:
-    """The columns of *node* and its price; hours times price are the cost."""
+def _of_node(node: NodeLife | None) -> dict[str, str]:
+    """The columns of *node* and its price."""
     if node is None:
         return {}
     found = {"ResourceId": node.instance, "ResourceName": node.name, "ResourceType": "Kubernetes node"}
     if node.price_usd_per_hour:
         found["ListUnitPrice"] = amount(node.price_usd_per_hour)
-        found["PricingQuantity"] = amount((usd / node.price_usd_per_hour).quantize(FINE))
-        found["PricingUnit"] = "Hours"
     return found

@@ -22,33 +22,56 @@ Values = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Gpu:
-    """One kind of GPU by the values of its labels; *compute* is its CUDA compute capability."""
+    """One kind of GPU by the values of its labels; *compute* is its CUDA compute capability, *vcpus* those of a node by
+    its number of GPUs, as far as Civo publishes them."""
 
     products: Values
     memory: Values  # MiB
     families: Values
     compute: tuple[str, str]
+    vcpus: Mapping[int, int]
     mig: bool = True
 
 
 L40S = _Gpu(
-    products=("NVIDIA-L40S",), memory=("46068",), families=("ada-lovelace", "ampere"), compute=("8", "9"), mig=False
+    products=("NVIDIA-L40S",),
+    memory=("46068",),
+    families=("ada-lovelace", "ampere"),
+    compute=("8", "9"),
+    vcpus={1: 12, 2: 24, 4: 48, 8: 96},
+    mig=False,
 )
 A100_40 = _Gpu(
     products=("NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB"),
     memory=("40960", "40536", "40537"),  # releases of the driver before 510 leave out what they reserve
     families=("ampere",),
     compute=("8", "0"),
+    vcpus={1: 8, 2: 16, 4: 32, 8: 64},
 )
 A100_80 = _Gpu(
     products=("NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-80GB-PCIe"),
     memory=("81920", "81251"),
     families=("ampere",),
     compute=("8", "0"),
+    vcpus={1: 12, 2: 24, 4: 48, 8: 96},
 )
-H100 = _Gpu(products=("NVIDIA-H100-80GB-HBM3",), memory=("81559",), families=("hopper",), compute=("9", "0"))
-H200 = _Gpu(products=("NVIDIA-H200",), memory=("143771",), families=("hopper",), compute=("9", "0"))
-B200 = _Gpu(products=("NVIDIA-B200",), memory=("183359",), families=("blackwell", "undefined"), compute=("10", "0"))
+H100 = _Gpu(
+    products=("NVIDIA-H100-80GB-HBM3",),
+    memory=("81559",),
+    families=("hopper",),
+    compute=("9", "0"),
+    vcpus={1: 23, 8: 184},
+)
+H200 = _Gpu(
+    products=("NVIDIA-H200",), memory=("143771",), families=("hopper",), compute=("9", "0"), vcpus={1: 23, 8: 176}
+)
+B200 = _Gpu(
+    products=("NVIDIA-B200",),
+    memory=("183359",),
+    families=("blackwell", "undefined"),
+    compute=("10", "0"),
+    vcpus={8: 220},
+)
 # The name of a size says its kind, and its GPUs as a number or a word.
 SIZES = (
     (re.compile(r"an\.g1\.l40s\.kube\.x(\d+)"), L40S),
@@ -62,15 +85,34 @@ GPUS_IN_WORDS = {"small": 1, "medium": 2, "large": 4, "xlarge": 8}
 NO_LABELS: Mapping[str, Values] = {}
 
 
+def _hardware(size: str) -> tuple[_Gpu, int] | None:
+    """The kind of GPU of *size* and how many a node of it has; None for an unknown size."""
+    for name, kind in SIZES:
+        if (found := name.fullmatch(size)) is not None:
+            return kind, GPUS_IN_WORDS.get(found[1]) or int(found[1])
+    return None
+
+
+def gpus_of_size(size: str) -> int | None:
+    """Return how many GPUs a node of the Civo *size* has; None for an unknown size."""
+    known = _hardware(size)
+    return None if known is None else known[1]
+
+
+def vcpus_of_size(size: str) -> int | None:
+    """Return how many virtual CPUs a node of the Civo *size* has; None where Civo does not publish it."""
+    known = _hardware(size)
+    return None if known is None else known[0].vcpus.get(known[1])
+
+
 @lru_cache(maxsize=1024)  # by what pools are configured with
 def labels_of_size(size: str, units: int | None) -> Mapping[str, Values]:
     """Return the possible values of each label that GPU feature discovery puts on a node of the Civo *size*; none for
     an unknown size. *units* of nvidia.com/gpu are configured (None: other resources)."""
-    known = next(((kind, found[1]) for name, kind in SIZES if (found := name.fullmatch(size))), None)
+    known = _hardware(size)
     if known is None:
         return NO_LABELS
-    kind, named = known
-    count = GPUS_IN_WORDS.get(named) or int(named)
+    kind, count = known
     labels: dict[str, Values] = {
         f"{GPU}.product": kind.products,
         GPU_MEMORY: kind.memory,
