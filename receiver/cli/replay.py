@@ -129,8 +129,9 @@ def replay(
     """Compare the cost and waits of policies on recorded work.
 
     The server's own code runs against a simulated Civo and cluster, event by event. It needs no secrets and contacts
-    only a Prometheus that you name. The exit status is 0 on success, 1 if the figures of a policy do not add up or the
-    autoscaler removed a node under a running pod, and 2 for invalid input.
+    only a Prometheus that you name. The exit status is 0 on success, 1 if the figures of a policy do not add up, or if
+    the autoscaler removed a node under a running pod or left a job unfinished that its budget paid for, and 2 for
+    invalid input, such as a provision_timeout shorter than a new node needs.
 
     --decision reads the decision from the server at GPU_AUTOSCALER_URL (default http://127.0.0.1:8080), as `explain`
     does. The exit status is then 0 for the same decision, 1 for a different one, 2 if the decision or its facts are not

@@ -18,9 +18,9 @@ import structlog
 from receiver.cli.client import print_json, print_lines
 from receiver.config import ConfigError, FileSettings, load_file, load_text
 from receiver.config.environment import installed_version
-from receiver.config.values import did_you_mean
+from receiver.config.values import did_you_mean, spell_duration
 from receiver.core.model.pods import Toleration
-from receiver.core.model.policy import Attribution, Pool
+from receiver.core.model.policy import Anchor, Attribution, Billing, Pool, Rounding
 from receiver.ports import Past, TryLater, WontWork
 from receiver.replay.contest import Contestant, Progress, Reckoned, a_peer, contest, the_product
 from receiver.replay.document import Replayed, as_means, as_table, conclusion, document, page_document, several
@@ -113,12 +113,14 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineup:
-    """The policies of a replay, ours first; *against* names the one that the others are compared with."""
+    """The policies of a replay, ours first; *against* names the one that the others are compared with. *notes* say what
+    of the configurations is not replayed."""
 
     setting: Setting
     contestants: Sequence[Contestant | Reckoned]
     against: str | None
     attribution: Attribution
+    notes: Sequence[str] = ()
 
     @property
     def pools(self) -> Sequence[Pool]:
@@ -135,13 +137,17 @@ def lineup(asked: ReplayRequest, peers: Mapping[str, PeerPolicy] = PEERS) -> Lin
     """Return the policies to replay; *peers* are those that can be named. Raises BadInput."""
     first = _first(asked)
     said, pools = first.configuration, first.policy.pools
+    billing = first.policy.billing
+    by_unit = billing.by_the_hour and "billing" not in asked.typed
     configured: dict[str, Any] = {
-        "billing": "hour" if first.policy.billing.by_the_hour else "second",
+        "billing": "hour" if billing.by_the_hour else "second",
+        **({"granularity": billing.granularity} if by_unit else {}),
         "tick": said.tick,
         **({} if said.kubernetes.enabled and said.kubernetes.watch else {"watch": None}),
     }
     setting = replace(asked.setting, **{name: value for name, value in configured.items() if name not in asked.typed})
     found: list[Contestant | Reckoned] = [_ours(OURS, first, setting)]
+    notes = [*_not_replayed(str(asked.config or OURS), first.policy.billing, setting)]
     for number, word in enumerate(asked.compare):
         if word in asked.compare[:number] or word == OURS:
             raise BadInput([f"--compare {word}: is given twice; name each policy once"])
@@ -150,7 +156,9 @@ def lineup(asked: ReplayRequest, peers: Mapping[str, PeerPolicy] = PEERS) -> Lin
         elif word in BOUNDS:
             found.append(Reckoned(name=word, pools=pools, bound=BOUNDS[word]))
         elif Path(word).exists():
-            found.append(_ours(word, _loaded(Path(word)), setting))
+            other = _loaded(Path(word))
+            found.append(_ours(word, other, setting))
+            notes += _not_replayed(word, other.policy.billing, setting)
         else:
             known = [*peers, *BOUNDS]
             meant = did_you_mean(word, known) or f"name a file, or one of {', '.join(known)}"
@@ -159,8 +167,22 @@ def lineup(asked: ReplayRequest, peers: Mapping[str, PeerPolicy] = PEERS) -> Lin
         setting=setting,
         contestants=found,
         attribution=first.policy.attribution,
+        notes=notes,
         against=next((word for word in asked.compare if word in peers), next(iter(asked.compare), None)),
     )
+
+
+def _not_replayed(name: str, billing: Billing, setting: Setting) -> Iterator[str]:
+    """Yield what of the *billing* of the configuration *name* the replay does not follow."""
+    if billing.granularity != setting.unit:
+        yield (
+            f"{name}: billing.granularity {spell_duration(billing.granularity)} is replayed as "
+            f"{spell_duration(setting.unit)}"
+        )
+    if billing.anchor is not Anchor.INSTANCE:
+        yield f"{name}: billing.anchor {billing.anchor} is replayed as {Anchor.INSTANCE}"
+    if billing.rounding is not Rounding.CEIL:
+        yield f"{name}: billing.rounding {billing.rounding} is replayed as {Rounding.CEIL}"
 
 
 @contextmanager
@@ -246,6 +268,16 @@ def _loaded(path: Path) -> FileSettings:
 
 
 def _ours(name: str, settings: FileSettings, setting: Setting) -> Contestant:
+    hasty = [pool for pool in settings.policy.pools if pool.provision_timeout < setting.lead]
+    if hasty:
+        lead, shares = spell_duration(setting.lead), ("build", "boot", "driver")
+        options = ", ".join(f"--{share} {spell_duration(getattr(setting, share))}" for share in shares)
+        raise BadInput(
+            f"{name}: pool {pool.name}: provision_timeout {spell_duration(pool.provision_timeout)} is shorter than the "
+            f"{lead} that a new node needs here ({options}), so every node would be removed before it is used: raise "
+            "it, or lower these to the times of your nodes"
+            for pool in hasty
+        )
     try:
         return the_product(name, settings.policy, setting)
     except ValueError as error:
@@ -257,7 +289,7 @@ def run(traces: Sequence[Path], asked: ReplayRequest, *, as_json: bool, html: Pa
     if html is not None and not html.parent.is_dir():
         raise BadInput([f"{html}: the directory {html.parent} does not exist: create it"])
     those = lineup(asked)
-    found = _traces(traces, asked, those, shown=bar)
+    found = [replace(each, notes=[*each.notes, *those.notes]) for each in _traces(traces, asked, those, shown=bar)]
     for trace in found:
         print_lines([f"{trace.source}: {line}" for line in trace.report], err=True)
     played = []
@@ -285,10 +317,16 @@ def run(traces: Sequence[Path], asked: ReplayRequest, *, as_json: bool, html: Pa
         page = replay_page([page_document(each) for each in played], whole.get("ratios", {}), installed_version())
         with _refusing(str(html)):
             html.write_text(page, encoding="utf-8")
-    # A policy does not add up, or is ours and took the node from a pod; kills of peers do not count.
     policies = [policy for trace in documents for policy in trace["policies"]]
-    wrong = any(p["violations"] or (p["kind"] == "policy" and p["kills"] > 0) for p in policies)
-    return WRONG if wrong else FINE
+    return WRONG if any(map(_is_wrong, policies)) else FINE
+
+
+def _is_wrong(policy: Mapping[str, Any]) -> bool:
+    """True if *policy*, of a document, does not add up, or if it is ours and took the node from a pod or left a job
+    unfinished that its budget paid for. Kills and lost jobs of peers do not count."""
+    unpaid = len(policy["budget"]["never_ran"]) if policy["budget"] is not None else 0
+    failed = policy["kills"] > 0 or policy["jobs_lost"] > unpaid
+    return bool(policy["violations"]) or (policy["kind"] == "policy" and failed)
 
 
 def _traces(paths: Sequence[Path], asked: ReplayRequest, those: Lineup, *, shown: bool) -> list[Trace]:

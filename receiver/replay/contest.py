@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from receiver.core.model.pods import Workload
-from receiver.core.model.policy import Policy, Pool
+from receiver.core.model.policy import Anchor, Policy, Pool, Rounding
 from receiver.core.money.budget import BudgetStage, BudgetView, Key
 from receiver.core.scaling.approval import without_approvals
 from receiver.core.scaling.assign import Assignment, Wanted
@@ -308,7 +308,8 @@ def the_product(name: str, policy: Policy, setting: Setting) -> Contestant:
     replay does not account for who held what."""
     if policy.budget is not None and policy.budget.teams:
         raise ValueError("budgets of teams cannot be replayed: leave budget.teams out")
-    billed = replace(policy, billing=replace(policy.billing, granularity=setting.unit))
+    billing = replace(policy.billing, granularity=setting.unit, anchor=Anchor.INSTANCE, rounding=Rounding.CEIL)
+    billed = replace(policy, billing=billing)
     return Contestant(
         name=name, kind="policy", pools=policy.pools, make=lambda world, _most, _jobs: Product(world, billed)
     )
@@ -345,7 +346,7 @@ def _run(jobs: Sequence[Job], one: Contestant | Reckoned, setting: Setting, prog
     return Result(
         name=one.name,
         kind=one.kind,
-        figures=figures(one.name, played, prices, by_the_hour=setting.by_the_hour),
+        figures=figures(one.name, played, prices, by_the_hour=setting.by_the_hour, granularity=setting.granularity),
         played=played,
         violations=tuple(violations(jobs, played, most)),
         delays=None if log is None else delays(played, log),

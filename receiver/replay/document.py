@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.policy import Pool
-from receiver.core.model.text import brief, dollars, some
+from receiver.core.model.text import brief, dollars, lasting, some
 from receiver.core.money.cost import amount
 from receiver.replay.contest import Result
 from receiver.replay.figures import Ratio, by_hour, over_all, ratio
@@ -71,7 +71,9 @@ def page_document(replayed: Replayed) -> dict[str, Any]:
     """Return the document with the conclusion and the waits by hour of day of each policy, which the page shows."""
     played = {result.name: result.played for result in replayed.results if result.played is not None}
     return {
-        **document(replayed),
+        **(found := document(replayed)),
+        "paid_by": paid_by(found["setting"]),
+        "unit": started_unit(found["setting"]),
         "conclusion": conclusion([document(replayed)]),
         "by_hour": {name: by_hour(it) for name, it in played.items()},
     }
@@ -105,8 +107,11 @@ def _setting(setting: Setting) -> dict[str, Any]:
 
 
 LENGTHS = frozenset(
-    {"build", "boot", "driver", "delete", "image_pull", "tick", "watch", "scrape", "evaluation", "group_wait"}
-)
+    {
+        "build", "boot", "driver", "delete", "image_pull", "tick", "watch", "scrape", "evaluation", "group_wait",
+        "granularity",
+    }
+)  # fmt: skip
 
 
 def _whole(value: float) -> str:
@@ -131,7 +136,10 @@ COLUMNS: Sequence[Column] = (
     ("", "actions", "actions", str),
     ("", "kills", "kills", str),
     ("jobs", "lost", "jobs_lost", str),
+    ("", "unstarted", "jobs_unstarted", str),
 )
+HOUR_S = 3600
+CHECKED = "no GPU held twice, no pod on a node that did not exist, paid >= used"
 BUDGET: Column = ("budget", "pauses", "budget", lambda budget: f"{len(budget['pauses'])}" if budget else "-")
 
 
@@ -151,9 +159,25 @@ def conclusion(replayed: Sequence[Mapping[str, Any]]) -> str:
     said += f", with the longest wait {_longest(ours)}"
     if theirs and theirs[0]["kind"] != "bound":  # nothing waits under a bound
         said += f" instead of {_longest(theirs)}"
-    lost = sum(policy["jobs_lost"] for policy in ours)
-    said += f"; {some(lost, 'job')} did not finish" if lost else ""
+    said += "".join(f"; {words}" for words in [_lost(ours)] if words)
     return f"{said}." if not any(p["violations"] for p in ours + theirs) else f"{said}. It DOES NOT ADD UP: see below."
+
+
+def _lost(policies: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many jobs did not finish under *policies*; empty when all did."""
+    lost, unstarted = (sum(policy[key] for policy in policies) for key in ("jobs_lost", "jobs_unstarted"))
+    never = f", {'all' if unstarted == lost else unstarted} of which never started" if unstarted else ""
+    return f"{some(lost, 'job')} did not finish{never}" if lost else ""
+
+
+def started_unit(setting: Mapping[str, Any]) -> str:
+    """Return the unit that is paid once it started, under the *setting* of a document: ``hour``, ``5m``."""
+    return "hour" if setting["granularity_s"] == HOUR_S else lasting(timedelta(seconds=setting["granularity_s"]))
+
+
+def paid_by(setting: Mapping[str, Any]) -> str:
+    """Return what a node is billed by: ``started hour``, ``started 5m``, ``second``."""
+    return f"started {started_unit(setting)}" if setting["billing"] == "hour" else "second"
 
 
 def _together(policies: Sequence[Mapping[str, Any]]) -> Decimal | None:
@@ -162,7 +186,8 @@ def _together(policies: Sequence[Mapping[str, Any]]) -> Decimal | None:
 
 
 def _longest(policies: Sequence[Mapping[str, Any]]) -> str:
-    return brief(max(policy["wait_max_s"] for policy in policies))
+    longest = brief(max(policy["wait_max_s"] for policy in policies))
+    return f"more than {longest}" if any(policy["jobs_unstarted"] for policy in policies) else longest
 
 
 def as_table(replayed: Mapping[str, Any]) -> Iterator[str]:
@@ -179,12 +204,14 @@ def as_table(replayed: Mapping[str, Any]) -> Iterator[str]:
     budgets = [(policy["name"], policy["budget"]["sentences"]) for policy in policies if policy["budget"] is not None]
     columns = [*COLUMNS, BUDGET] if budgets else COLUMNS
     rows = [[show(policy[field]) for _, _, field, show in columns] for policy in policies]
-    yield from aligned([[column[0] for column in columns], [column[1] for column in columns], *rows], "<>")
+    unit = started_unit(replayed["setting"])
+    below = [unit if word == "hour" else word for _, word, _, _ in columns]
+    yield from aligned([[column[0] for column in columns], below, *rows], "<>")
     compared = [
         policy for policy in policies if policy["against"] is not None and policy["name"] != replayed["against"]
     ]
     if compared:
-        paid = "started hours" if replayed["setting"]["billing"] == "hour" else "seconds"
+        paid = f"{paid_by(replayed['setting'])}s"
         yield ""
         yield f"by {replayed['against']}: GPU-hours paid ({paid}), mean wait (+1 s), nodes started"
         yield from aligned([[policy["name"], *_ratio(policy["against"])] for policy in compared], "<>")
@@ -193,11 +220,13 @@ def as_table(replayed: Mapping[str, Any]) -> Iterator[str]:
         yield f"delayed by the budget under {name}:" + ("" if sentences else " nothing")
         yield from (f"  {sentence}" for sentence in sentences)
     wrong = [(policy["name"], said) for policy in policies for said in policy["violations"]]
+    lost = [(policy["name"], said) for policy in policies if (said := _lost([policy]))]
     yield ""
+    yield from (f"NOT FINISHED: {name}: {said}" for name, said in lost)
     if wrong:
         yield from (f"DOES NOT ADD UP: {name}: {said}" for name, said in wrong)
     else:
-        yield "checked: no job lost, no GPU held twice, no pod on a node that did not exist, paid >= used"
+        yield f"checked: {CHECKED if lost else f'no job lost, {CHECKED}'}"
 
 
 def as_means(replayed: Mapping[str, Any]) -> Iterator[str]:
@@ -216,7 +245,7 @@ def circumstances(setting: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"a node is Ready after {ready}, its GPUs are usable after {usable} more{spread},"
         f" and it is gone {brief(setting['delete_s'])} after its deletion;"
-        f" billed by the {'started hour' if setting['billing'] == 'hour' else 'second'}; packing {setting['packing']}"
+        f" billed by the {paid_by(setting)}; packing {setting['packing']}"
     )
     steps = []
     if setting["watch_s"] is not None:

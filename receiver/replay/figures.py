@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from receiver.core.model.policy import Pool
-from receiver.replay.play import Placement, Played, Setting
+from receiver.replay.play import SECOND, Placement, Played, Setting
 from receiver.replay.world.objects import VM, Job
 
 HOUR = timedelta(hours=1)
@@ -23,17 +23,18 @@ ROUNDING_S = 1.0
 class Figures:
     """One policy on one trace.
 
-    Hours are node-hours and GPU-hours billed per second and per started hour; *usd_second* and *usd_started* are their
-    cost, *usd* the one that the replay's billing selects (None: a price is unknown). *utilization* is the ratio (0-1)
-    of GPU-hours held by running pods to those that existed. Waits are seconds from submission until all pods of a job
-    ran. *kills* are GPU pods that lost their node, *jobs_lost* the jobs that had not finished at the end.
+    Hours are node-hours and GPU-hours billed per second and per started unit, an hour unless configured otherwise;
+    *usd_second* and *usd_started* are their cost, *usd* the one that the replay's billing selects (None: a price is
+    unknown). *utilization* is the ratio (0-1) of GPU-hours held by running pods to those that existed. Waits are
+    seconds from submission until all pods of a job ran, or until the end. *kills* are GPU pods that lost their node,
+    *jobs_lost* the jobs that had not finished at the end, *jobs_unstarted* those of them of which no pod ever ran.
     """
 
     name: str
     node_hours_second: float
-    node_hours_started: int
+    node_hours_started: float
     gpu_hours_second: float
-    gpu_hours_started: int
+    gpu_hours_started: float
     usd: Decimal | None
     utilization: float
     wait_mean_s: float = 0.0
@@ -45,6 +46,7 @@ class Figures:
     kills: int = 0
     jobs: int
     jobs_lost: int = 0
+    jobs_unstarted: int = 0
     usd_second: Decimal | None = None
     usd_started: Decimal | None = None
 
@@ -58,12 +60,12 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Billed:
-    """Nodes of one size: GPUs of each, USD per node-hour, and their seconds and started hours together."""
+    """Nodes of one size: GPUs of each, USD per node-hour, and their seconds and hours of started units together."""
 
     gpus: int
     price: Decimal | None
     seconds: float
-    started: int
+    started: float
 
 
 def cost(nodes: Sequence[Billed], *, by_the_hour: bool) -> dict[str, Any]:
@@ -72,26 +74,43 @@ def cost(nodes: Sequence[Billed], *, by_the_hour: bool) -> dict[str, Any]:
     started = _usd((node.price, node.started) for node in nodes)
     return {
         "node_hours_second": round(sum((node.seconds for node in nodes), 0.0) / 3600, 3),
-        "node_hours_started": sum(node.started for node in nodes),
+        "node_hours_started": _tidy(sum(node.started for node in nodes)),
         "gpu_hours_second": round(sum(node.seconds * node.gpus for node in nodes) / 3600, 3),
-        "gpu_hours_started": sum(node.started * node.gpus for node in nodes),
+        "gpu_hours_started": _tidy(sum(node.started * node.gpus for node in nodes)),
         "usd": started if by_the_hour else second,
         "usd_second": second,
         "usd_started": started,
     }
 
 
-def started_hours(length: timedelta) -> int:
-    return max(1, math.ceil(length / HOUR))
+def _tidy(hours: float) -> float:
+    """Return *hours* to three places, a whole number without any."""
+    return int(hours) if hours == int(hours) else round(hours, 3)
 
 
-def figures(name: str, played: Played, prices: Mapping[str, Decimal | None], *, by_the_hour: bool) -> Figures:
-    """Return the figures of *played*; *prices* are USD per node-hour by size."""
+def started_hours(length: timedelta, unit: timedelta = HOUR) -> float:
+    """Return the hours of the *unit*s that have started in *length*."""
+    return max(1, math.ceil(length / unit)) * (unit / HOUR)
+
+
+def figures(
+    name: str,
+    played: Played,
+    prices: Mapping[str, Decimal | None],
+    *,
+    by_the_hour: bool,
+    granularity: timedelta = HOUR,
+) -> Figures:
+    """Return the figures of *played*; *prices* are USD per node-hour by size, *granularity* is the unit that is paid
+    once it started."""
     lasted = [(vm, _until(vm, played.end) - vm.created_at) for vm in played.lives if vm.created_at < played.end]
-    nodes = [Billed(vm.gpus, prices.get(vm.size), it.total_seconds(), started_hours(it)) for vm, it in lasted]
+    nodes = [
+        Billed(vm.gpus, prices.get(vm.size), it.total_seconds(), started_hours(it, granularity)) for vm, it in lasted
+    ]
     gpu_seconds = sum(node.seconds * node.gpus for node in nodes)
     held = sum(_ran_for(placed) for placed in played.placements.all)
-    waits = sorted(job.wait.total_seconds() for job in played.finished)
+    waited, unstarted = _waits(played)
+    waits = sorted(wait for _, wait in waited)
     return Figures(
         name=name,
         **cost(nodes, by_the_hour=by_the_hour),
@@ -105,7 +124,26 @@ def figures(name: str, played: Played, prices: Mapping[str, Decimal | None], *, 
         kills=len(played.kills),
         jobs=len(played.finished) + len(played.left),
         jobs_lost=len(played.left),
+        jobs_unstarted=unstarted,
     )
+
+
+def _waits(played: Played) -> tuple[list[tuple[datetime, float]], int]:
+    """Return when each job was submitted and the seconds until all of its pods ran, or until the end, and the number of
+    jobs of which no pod ever ran."""
+    began: dict[str, datetime] = {}  # by pod, when it first ran
+    for placed in played.placements.all:
+        if placed.started_at is not None:
+            began.setdefault(placed.pod, placed.started_at)
+    waits = [(job.submitted_at, job.wait.total_seconds()) for job in played.finished]
+    unstarted = 0
+    for job in played.left:
+        names = (f"{job.namespace}/{job.id}-{index}" for index in range(job.pods))
+        starts = [began[name] for name in names if name in began]
+        until = max(starts) if len(starts) == job.pods else played.end
+        waits.append((job.submit_at, max(0.0, (until - job.submit_at).total_seconds())))
+        unstarted += not starts
+    return waits, unstarted
 
 
 def mean(values: Sequence[float]) -> float:
@@ -139,11 +177,12 @@ def _usd(hours: Iterable[tuple[Decimal | None, float]]) -> Decimal | None:
 
 
 def by_hour(played: Played) -> list[dict[str, float]]:
-    """Return, for each hour of the day (UTC), the number of finished jobs that were submitted in it and their waits in
-    seconds, 0 without a job."""
+    """Return, for each hour of the day (UTC), the number of jobs that were submitted in it and their waits in seconds,
+    0 without a job."""
     hours = []
+    waited, _ = _waits(played)
     for hour in range(24):
-        waits = sorted(job.wait.total_seconds() for job in played.finished if job.submitted_at.hour == hour)
+        waits = sorted(wait for submitted_at, wait in waited if submitted_at.hour == hour)
         found = {"hour": hour, "jobs": len(waits), "wait_mean_s": mean(waits), "wait_p95_s": quantile(waits, 0.95)}
         hours.append(found)
     return hours
@@ -301,23 +340,23 @@ class _Open:
     ending: list[tuple[datetime, int]] = field(default_factory=list)  # a heap of the GPUs that become free
 
 
-def schedule(jobs: Sequence[Job], gpus: int, lead: timedelta, *, by_the_hour: bool) -> list[timedelta]:
+def schedule(jobs: Sequence[Job], gpus: int, lead: timedelta, *, unit: timedelta) -> list[timedelta]:
     """Place every pod at its submission where it adds least to the bill, on nodes of *gpus* GPUs ordered *lead* ahead.
     Nothing moves and nothing waits. Return how long each node runs.
 
     It is greedy, so the best such schedule may cost less. A node stays idle between two pods when that is cheaper than
-    a new one. Raises ValueError for a pod that is larger than a node.
+    a new one. Nodes are paid by the started *unit*. Raises ValueError for a pod that is larger than a node.
     """
     nodes: list[_Open] = []
     over: list[_Open] = []
     for job in sorted(jobs, key=lambda j: j.submit_at):
         now, end = job.submit_at, job.submit_at + job.duration
-        nodes, gone = _still_useful(nodes, now, by_the_hour=by_the_hour)
+        nodes, gone = _still_useful(nodes, now, unit=unit)
         over += gone
         for _ in range(job.pods):
             if job.gpus_per_pod > gpus:
                 raise ValueError(f"a pod of {job.id} requests {job.gpus_per_pod} GPUs, nodes have {gpus}")
-            chosen = _cheapest(nodes, job.gpus_per_pod, end, now, lead, by_the_hour=by_the_hour)
+            chosen = _cheapest(nodes, job.gpus_per_pod, end, now, lead, unit=unit)
             if chosen is None:
                 chosen = _Open(start=now - lead, end=end, free=gpus)
                 nodes.append(chosen)
@@ -327,20 +366,20 @@ def schedule(jobs: Sequence[Job], gpus: int, lead: timedelta, *, by_the_hour: bo
     return [node.end - node.start for node in over + nodes]
 
 
-def _still_useful(nodes: list[_Open], now: datetime, *, by_the_hour: bool) -> tuple[list[_Open], list[_Open]]:
+def _still_useful(nodes: list[_Open], now: datetime, *, unit: timedelta) -> tuple[list[_Open], list[_Open]]:
     """Free the GPUs of pods that ended by *now*. Split the nodes into those still worth keeping and the others."""
     kept: list[_Open] = []
     gone: list[_Open] = []
     for node in nodes:
         while node.ending and node.ending[0][0] <= now:
             node.free += heapq.heappop(node.ending)[1]
-        limit = node.start + _bill(node.end - node.start, by_the_hour=by_the_hour) + HOUR
+        limit = node.start + _bill(node.end - node.start, unit=unit) + max(unit, HOUR)
         (kept if node.ending or now <= limit else gone).append(node)
     return kept, gone
 
 
 def _cheapest(
-    nodes: Sequence[_Open], wanted: int, end: datetime, now: datetime, lead: timedelta, *, by_the_hour: bool
+    nodes: Sequence[_Open], wanted: int, end: datetime, now: datetime, lead: timedelta, *, unit: timedelta
 ) -> _Open | None:
     """Return the node with room to whose bill the pod adds least, then the fullest; None when a new one is
     cheaper."""
@@ -349,16 +388,16 @@ def _cheapest(
     for node in nodes:
         if node.free < wanted:
             continue
-        before = _bill(node.end - node.start, by_the_hour=by_the_hour)
-        more = _bill(max(node.end, end) - node.start, by_the_hour=by_the_hour) - before
+        before = _bill(node.end - node.start, unit=unit)
+        more = _bill(max(node.end, end) - node.start, unit=unit) - before
         if best is None or (more, node.free) < best:
             best, chosen = (more, node.free), node
-    new = _bill(end - now + lead, by_the_hour=by_the_hour)
+    new = _bill(end - now + lead, unit=unit)
     return chosen if best is not None and best[0] <= new else None
 
 
-def _bill(length: timedelta, *, by_the_hour: bool) -> timedelta:
-    return started_hours(length) * HOUR if by_the_hour else length
+def _bill(length: timedelta, *, unit: timedelta) -> timedelta:
+    return max(1, math.ceil(length / unit)) * unit if unit > SECOND else length
 
 
 def _clairvoyant(jobs: Sequence[Job], pools: Sequence[Pool], setting: Setting) -> Figures:
@@ -374,11 +413,11 @@ def _clairvoyant(jobs: Sequence[Job], pools: Sequence[Pool], setting: Setting) -
         nodes, starts = [], 0
         for pool in sizes:
             if pool.id in jobs_of:
-                by_the_hour = setting.by_the_hour
-                lasted = schedule(jobs_of[pool.id], pool.gpus_per_node, setting.lead, by_the_hour=by_the_hour)
+                lasted = schedule(jobs_of[pool.id], pool.gpus_per_node, setting.lead, unit=setting.unit)
                 starts += len(lasted)
                 hours = sum((length / HOUR for length in lasted), 0.0)
-                nodes.append(_billed(pool, hours, sum(map(started_hours, lasted))))
+                started = sum(started_hours(length, setting.granularity) for length in lasted)
+                nodes.append(_billed(pool, hours, started))
         found.append(_figures("clairvoyant", jobs, nodes, setting, starts))
     return min(found, key=lambda f: f.paid(by_the_hour=setting.by_the_hour))
 
@@ -387,10 +426,11 @@ def _fluid(jobs: Sequence[Job], pools: Sequence[Pool], setting: Setting) -> Figu
     """Return the figures when every paid GPU-second of the cheapest GPUs is used; waits do not count."""
     cheapest = min(pools, key=lambda p: (p.price_usd_per_hour or Decimal(0)) / max(1, p.gpus_per_node))
     hours = fluid_gpu_hours(jobs) / cheapest.gpus_per_node
-    return _figures("fluid", jobs, [_billed(cheapest, hours, math.ceil(hours))], setting, starts=0)
+    unit = setting.granularity / HOUR
+    return _figures("fluid", jobs, [_billed(cheapest, hours, math.ceil(hours / unit) * unit)], setting, starts=0)
 
 
-def _billed(pool: Pool, hours: float, started: int) -> Billed:
+def _billed(pool: Pool, hours: float, started: float) -> Billed:
     return Billed(pool.gpus_per_node, pool.price_usd_per_hour, hours * 3600, started)
 
 

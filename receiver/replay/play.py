@@ -80,7 +80,8 @@ class Setting:
     that. A deleted node is billed for *delete* more. *jitter* (ratio 0-1) spreads each of them. *image_pull* is from a
     pod's binding to its start. *packing* selects among nodes with room: the oldest, or the emptiest as kube-scheduler
     does by default. *tick*, *watch*, *scrape*, *evaluation* and *group_wait* are those of the product's `Reaction`; a
-    peer has its own interval. The same *seed* gives the same names and jitter.
+    peer has its own interval. The same *seed* gives the same names and jitter. *granularity* is the unit that is paid
+    once it started, unless *billing* is by the second.
 
     Defaults: build and driver are the shorter ends of the usual 2-10 and 3-7 minutes; alerts on demand are evaluated
     every 5 s and sent at once, as the shipped rules do.
@@ -94,6 +95,7 @@ class Setting:
     image_pull: timedelta = ZERO
     jitter: float = 0.0
     billing: BillingUnit = "hour"
+    granularity: timedelta = timedelta(hours=1)
     packing: Packing = "first_fit"
     tick: timedelta = timedelta(seconds=10)
     watch: timedelta | None = timedelta(seconds=0.5)
@@ -109,7 +111,7 @@ class Setting:
     @property
     def unit(self) -> timedelta:
         """The smallest billed time, to which bills are rounded up."""
-        return timedelta(hours=1) if self.by_the_hour else SECOND
+        return self.granularity if self.by_the_hour else SECOND
 
     @property
     def lead(self) -> timedelta:

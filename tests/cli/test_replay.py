@@ -29,7 +29,7 @@ HEADER = "job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_typ
 SMALL = ("--max-gpus", "32")
 KEYS = ["name", "node_hours_second", "node_hours_started", "gpu_hours_second", "gpu_hours_started", "usd",
         "utilization", "wait_mean_s", "wait_p50_s", "wait_p95_s", "wait_max_s", "node_starts", "actions", "kills",
-        "jobs", "jobs_lost"]  # fmt: skip
+        "jobs", "jobs_lost", "jobs_unstarted"]  # fmt: skip
 CONFIG = """\
 tick: 20s
 pools:
@@ -203,6 +203,85 @@ def test_a_conclusion_says_how_many_jobs_did_not_finish_and_what_does_not_add_up
     assert "DOES NOT ADD UP" in conclusion([{**office, "policies": [wrong, *others]}])
 
 
+A_JOB = "a,0,600,1,1,1,,,"
+SHORT = "    provision_timeout: {}\n"
+
+
+def test_a_timeout_below_what_a_node_needs_is_refused(trace: Callable[..., Path], config: Callable[..., Path]) -> None:
+    found = replayed("--trace", trace(A_JOB), "--config", config(1, more=SHORT.format("4m59s")))
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert found.stderr.startswith(
+        "gpu-autoscaler: pool l40s: provision_timeout 4m59s is shorter than the 5m that a new node needs here "
+        "(--build 1m40s, --boot 20s, --driver 3m)"
+    )
+
+
+def test_a_timeout_of_a_compared_policy_is_judged_too(trace: Callable[..., Path], config: Callable[..., Path]) -> None:
+    hasty = config(1, "hasty.yaml", SHORT.format("2m"))
+    found = replayed("--trace", trace(A_JOB), "--config", config(1), "--compare", hasty)
+    assert found.exit_code == 2
+    assert "hasty.yaml: pool l40s: provision_timeout 2m is shorter" in found.stderr
+
+
+@pytest.mark.parametrize(("timeout", "options"), [("5m", ()), ("2m", ("--build", "30s", "--driver", "1m"))])
+def test_a_timeout_that_lets_a_node_become_usable_is_replayed(
+    trace: Callable[..., Path], config: Callable[..., Path], timeout: str, options: tuple[str, ...]
+) -> None:
+    found = replayed("--trace", trace(A_JOB), "--config", config(1, more=SHORT.format(timeout)), *options)
+    assert found.exit_code == 0
+    assert "checked: no job lost, no GPU held twice" in found.stdout
+
+
+def test_jobs_that_never_start_wait_until_the_end_and_fail_the_replay(
+    trace: Callable[..., Path], config: Callable[..., Path]
+) -> None:
+    given = "--trace", trace(A_JOB, "b,60,600,2,1,2,,,"), "--config", config(2, more="limits: {max_gpus: 1}\n")
+    found = replayed(*given)
+    assert found.exit_code == 1
+    assert "; 2 jobs did not finish, all of which never started." in found.stdout
+    assert "NOT FINISHED: gpu-autoscaler: 2 jobs did not finish, all of which never started" in found.stdout
+    assert "checked: no GPU held twice" in found.stdout
+    assert "no job lost" not in found.stdout
+    [policy] = document(*given)["policies"]
+    assert (policy["jobs"], policy["jobs_lost"], policy["jobs_unstarted"]) == (2, 2, 2)
+    assert policy["wait_max_s"] == 60.501  # the last step, after which nothing would change any more
+    assert "with the longest wait more than 1m00s" in found.stdout
+
+
+def test_a_job_that_its_budget_never_pays_for_is_no_fault_of_the_policy(
+    trace: Callable[..., Path], config: Callable[..., Path]
+) -> None:
+    found = replayed("--trace", trace(A_JOB), "--config", config(1, more="budget: {monthly_usd: 1}\n"))
+    assert "never ran: a" in found.stdout
+    assert "1 job did not finish, all of which never started" in found.stdout
+    assert found.exit_code == 0
+
+
+def test_lost_jobs_of_a_peer_do_not_fail_the_replay(office: dict[str, Any]) -> None:
+    ours = office["policies"][0]
+    assert replay_run._is_wrong({**ours, "jobs_lost": 1})
+    assert not replay_run._is_wrong({**ours, "jobs_lost": 1, "kind": "peer"})
+
+
+@pytest.mark.parametrize(("billing", "hours", "usd"), [((), 0.25, "0.32"), (("--billing", "hour"), 1, "1.29")])
+def test_the_granularity_of_the_configuration_is_billed_unless_told_otherwise(
+    trace: Callable[..., Path], config: Callable[..., Path], billing: tuple[str, ...], hours: float, usd: str
+) -> None:
+    given = "--trace", trace(A_JOB), "--config", config(1, more="billing: {granularity: 5m, removal_margin: 30s}\n")
+    [policy] = document(*given, *billing)["policies"]
+    assert (policy["node_hours_started"], policy["usd"]) == (hours, usd)
+    assert ("billed by the started 5m;" in replayed(*given, *billing).stdout) is not bool(billing)
+
+
+def test_what_of_the_billing_is_not_replayed_is_said(trace: Callable[..., Path], config: Callable[..., Path]) -> None:
+    first = config(1, more="billing: {anchor: clock, rounding: floor_min_one}\n")
+    other = config(1, "other.yaml", "billing: {granularity: 1s}\n")
+    found = replayed("--trace", trace(A_JOB), "--config", first, "--compare", other)
+    assert "config.yaml: billing.anchor clock is replayed as instance" in found.stderr
+    assert "config.yaml: billing.rounding floor_min_one is replayed as ceil" in found.stderr
+    assert "other.yaml: billing.granularity 1s is replayed as 1h" in found.stderr
+
+
 def test_a_watch_is_sooner_than_a_slow_tick(trace: Callable[..., Path]) -> None:
     path = trace("a,61,600,1,1,1,,,")
     seconds = [
@@ -362,7 +441,7 @@ def test_the_options_have_the_defaults_of_a_setting() -> None:
     context = click.Context(replay)
     known = {parameter.name: parameter for parameter in replay.params}
     for field in fields(Setting):
-        if field.name not in ("start", "billing"):
+        if field.name not in ("start", "billing", "granularity"):
             parameter = known[field.name]
             default = parameter.type_cast_value(context, parameter.get_default(context))
             assert default == getattr(Setting(), field.name), field.name

@@ -172,14 +172,14 @@ def test_the_product_keeps_an_empty_node_until_its_paid_hour_ends() -> None:
 
 def test_a_schedule_that_knows_the_future_pays_no_more_than_who_does_not() -> None:
     jobs = some_jobs(6)
-    bound = sum(map(started_hours, schedule(jobs, 8, timedelta(seconds=150), by_the_hour=True)))
+    bound = sum(map(started_hours, schedule(jobs, 8, timedelta(seconds=150), unit=timedelta(hours=1))))
     assert bound <= of(played_by(by_product, jobs)).node_hours_started
     assert bound * 8 >= fluid_gpu_hours(jobs)
 
 
 def test_a_pod_larger_than_a_node_is_in_no_schedule() -> None:
     with pytest.raises(ValueError, match="nodes have 4"):
-        schedule([a_job(gpus_per_pod=8)], 4, timedelta(0), by_the_hour=True)
+        schedule([a_job(gpus_per_pod=8)], 4, timedelta(0), unit=timedelta(hours=1))
 
 
 def test_a_change_is_noticed_at_the_next_tick_or_when_its_alert_comes() -> None:

@@ -167,7 +167,6 @@ def _shown(trace: Mapping[str, Any]) -> dict[str, Any]:
     against = trace["against"] if trace["against"] in by_hour else None
     return {
         "trace": trace,
-        "by_the_hour": by_the_hour,
         "bars": _bars(trace["policies"], "gpu_hours_started" if by_the_hour else "gpu_hours_second"),
         "first": first,
         "against": against,
