@@ -30,6 +30,7 @@ SHORTEST_GRACE = timedelta(minutes=5)  # time to read a message and act on it
 A_DAY = 24 * 60
 Range = tuple[int, int]
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)|24:00")
+MOST_WINDOWS = 100  # of a pool: each is compared with every other one
 _MONTH_LENGTHS = (28, 29, 30, 31)
 _CYCLE = 28  # years after which weekdays and dates meet again
 _CALENDARS = (2000, 2000 + _CYCLE - 1)
@@ -331,7 +332,7 @@ class PoolSpec(Section):
     """`replace` cordons a node with [sick GPUs](how-it-decides.md#sick-nodes), and removes it when its work ends"""
     repair_share: values.Ratio = Decimal("0.2")
     """the largest share of its nodes under repair at a time; one node always may be"""
-    windows: tuple[WindowSpec, ...] = ()
+    windows: Annotated[tuple[WindowSpec, ...], values.at_most(MOST_WINDOWS)] = ()
     budget_usd: values.Money | None = None
     """its monthly allowance, at most `budget.monthly_usd`"""
     approval: ApprovalSpec | None = None

@@ -103,6 +103,8 @@ _LABEL_KEY = rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}"
 # Of a file, aliases resolved: a few lines of them can stand for billions of values, and each mistake repeats a value.
 MOST_VALUES, MOST_CHARACTERS = 20_000, 1_000_000
 LONGEST_KEY, DEEPEST = 1_024, 50  # characters, each mistake below it repeats them; levels
+TOO_MANY = f"holds more than {MOST_VALUES} values"
+TOO_DEEP = f"is nested more than {DEEPEST} levels deep"
 MOST_MISTAKES = 100
 AND_MORE = Mistake(path="", problem=f"there are more than {MOST_MISTAKES} mistakes", remedy="correct these first")
 LARGEST_DELIVERY = 31 * 1024 * 1024  # with headers still below what all requests may hold (`server.gunicorn_worker`)
@@ -261,6 +263,17 @@ def matching(pattern: str, kind: str, remedy: str, empty: bool = False) -> Befor
     return BeforeValidator(check)
 
 
+def at_most(most: int) -> BeforeValidator:
+    """Refuse a list of more than *most* entries before these are looked at."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, list) and len(value) > most:
+            raise Wrong(f"has {len(value):,} entries", f"write at most {most}")
+        return value
+
+    return BeforeValidator(check)
+
+
 Duration = Annotated[timedelta, _lasting(timedelta(0))]
 LongerThanZero = Annotated[timedelta, _lasting(timedelta(milliseconds=1))]
 Period = Annotated[timedelta, _lasting(timedelta(seconds=1))]
@@ -300,6 +313,8 @@ TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 Model = TypeVar("Model", bound=BaseModel)
 Document = dict[str, Any]  # mappings, lists and text
 
+# libyaml's takes a tenth of the time; a PyYAML that was built without it lacks it.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULL = "tag:yaml.org,2002:null"
 _MERGE = "tag:yaml.org,2002:merge"
 _SCALARS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "bool", "int", "float", "timestamp", "value")}
@@ -358,21 +373,38 @@ def read(text: str) -> tuple[Document, list[Mistake]]:
     Raises ConfigError when there is no document: invalid YAML, an empty file, something else than a mapping.
     """
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        _require_few_levels(text)
+        node = yaml.compose(text, Loader=_LOADER)
         problem, remedy = "is empty", "list at least one pool under pools"
     except yaml.YAMLError as error:
         node, said, mark = None, getattr(error, "problem", None) or str(error), getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem = f"is not YAML: {said}{where}"
-        remedy = "indent with spaces, not tabs" if "'\\t'" in said else "check indentation, colons and quotes there"
-    except RecursionError:
-        node, problem, remedy = None, "is not YAML: brackets are nested too deep", "close them"
+        problem, remedy = f"is not YAML: {said}{where}", "check indentation, colons and quotes there"
+        if mark and "".join(text.split("\n")[mark.line : mark.line + 1])[mark.column : mark.column + 1] == "\t":
+            remedy = "indent with spaces, not tabs"
     if isinstance(node, yaml.MappingNode):
         reader = _Reader()
         return reader.mapping(node, ()), reader.mistakes
     if node is not None:
         problem, remedy = "is not a mapping", "start it with keys such as pools:"
     raise ConfigError([Mistake(path="", problem=f"the file {problem}", remedy=remedy)])
+
+
+def _require_few_levels(text: str) -> None:
+    """Raise ConfigError for a document of more values or levels than any configuration, before it is composed: libyaml
+    composes by recursion, and thousands of levels end the process."""
+    nodes = levels = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        nodes += isinstance(event, yaml.NodeEvent)
+        levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if levels > DEEPEST + 1:
+            raise _too_large(TOO_DEEP)
+        if nodes > 2 * MOST_VALUES + 1:  # a value has a key at most
+            raise _too_large(TOO_MANY)
+
+
+def _too_large(problem: str) -> ConfigError:
+    return ConfigError([Mistake(path="", problem=f"the file {problem}", remedy="use fewer aliases and levels")])
 
 
 class _Reader:
@@ -435,13 +467,13 @@ class _Reader:
         length = len(node.value) if isinstance(node, yaml.ScalarNode) else 0
         self._values, self._characters = self._values + (not key), self._characters + length
         limits = {
-            f"holds more than {MOST_VALUES} values": self._values > MOST_VALUES,
+            TOO_MANY: self._values > MOST_VALUES,
             f"holds more than {MOST_CHARACTERS} characters": self._characters > MOST_CHARACTERS,
             f"has a key of more than {LONGEST_KEY} characters": key and length > LONGEST_KEY,
-            f"is nested more than {DEEPEST} levels deep": len(self._above) > DEEPEST,
+            TOO_DEEP: len(self._above) > DEEPEST,
         }
         for problem in (problem for problem, exceeded in limits.items() if exceeded):
-            raise ConfigError([Mistake(path="", problem=f"the file {problem}", remedy="use fewer aliases and levels")])
+            raise _too_large(problem)
 
     def _note(self, path: Path, problem: str, remedy: str) -> None:
         if len(self.mistakes) >= MOST_MISTAKES:

@@ -75,8 +75,19 @@ proc_name = "gpu-autoscaler"
 
 def on_starting(server: Any) -> None:
     """Keep the worker on SIGHUP: it reads a changed file by itself. gunicorn would start another one, and end
-    altogether if that refuses the file."""
+    altogether if that refuses the file. End without a traceback on SIGTERM while a worker gives up its start."""
     server.reload = partial(server.log.info, "SIGHUP: a changed configuration file is read within a second")
+    server.stop = partial(_stop, server.stop)
+
+
+def _stop(stop: Any, graceful: bool = True) -> None:
+    """Call *stop*; end with the worker's status if it finds one that could not start, and has said why."""
+    from gunicorn.errors import HaltServer
+
+    try:
+        stop(graceful)
+    except HaltServer as halt:
+        raise SystemExit(halt.exit_status) from None
 
 
 def post_worker_init(worker: Any) -> None:

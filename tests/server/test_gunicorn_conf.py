@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
+from gunicorn.errors import HaltServer
 
 from receiver import server
 from receiver.server import gunicorn_conf
@@ -60,6 +61,20 @@ def test_only_the_header_that_the_proxy_sets_names_a_person(http_server: Server,
         wire.sendall(b"GET /name HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + b"\r\n")
         said = b"".join(iter(lambda: wire.recv(65536), b"")).decode()
     assert said.endswith(f"\r\n\r\n{name}")
+
+
+def test_a_stop_that_finds_a_worker_which_could_not_start_ends_with_its_status_and_no_traceback() -> None:
+    asked = []
+
+    def stop(graceful: bool) -> None:
+        asked.append(graceful)
+        raise HaltServer("App failed to load.", 4)
+
+    master = SimpleNamespace(log=SimpleNamespace(info=print), stop=stop)
+    gunicorn_conf.on_starting(master)
+    with pytest.raises(SystemExit) as ended:
+        master.stop()
+    assert (ended.value.code, asked) == (4, [True])
 
 
 @pytest.mark.parametrize(

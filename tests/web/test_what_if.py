@@ -200,7 +200,7 @@ def test_a_few_lines_of_aliases_do_not_stand_for_billions() -> None:
 
 
 MANY = range(1_000)
-LONG = "x" * 60_000
+LONG = "x" * 50_000
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,15 @@ CLOSE = "}" * 90
 DEEP = "".join(f"k{n}: &k{n} {'{a: ' * 90}{f'*k{n - 1}' if n else '1'}{CLOSE}\n" for n in range(9))
 
 
-@pytest.mark.parametrize(("kind", "text"), [("file", DEEP), ("changes", DEEP), ("changes", f"{'a.' * 400}b: 1")])
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("file", DEEP),
+        ("changes", DEEP),
+        ("changes", f"{'a.' * 400}b: 1"),
+        *(("file", part * 10_000) for part in ("[", "{a: ", "- ", "? ", "&a [")),  # libyaml composes by recursion
+    ],
+)
 def test_text_that_is_nested_deep_is_a_mistake_and_no_error_of_the_server(kind: str, text: str) -> None:
     assert a_bench().client().post(f"/api/v1/what-if?as={kind}", data=text).status_code == 400
 
@@ -255,6 +263,37 @@ def test_the_page_and_the_api_answer_one_question_at_a_time_together() -> None:
 def test_a_number_of_nodes_that_would_take_the_server_hours_is_refused() -> None:
     answer = a_bench().client().post("/api/v1/what-if?as=changes", data="pools.l40s.max_nodes: 999999999")
     assert (answer.status_code, answer.get_json()["field"]) == (400, "pools")
+
+
+POOLS = "{name: p%d, civo_pool_id: i%d, size: an.g1.l40s.kube.x1, resources: {nvidia.com/gpu: 1}, max_nodes: 1%s}"
+WINDOWS = f", windows: [{', '.join(f'{{name: w{n}, max_nodes: 0}}' for n in range(50))}]"
+
+
+def many(pools: int = 1, more: str = "", teams: int = 0) -> str:
+    """A file with as many of each."""
+    listed = ", ".join(POOLS % (n, n, more) for n in range(pools))
+    allowances = ", ".join(f"t{n}: 1" for n in range(teams))
+    return f"pools: [{listed}]\nbudget: {{monthly_usd: 5000, teams: {{{allowances}}}}}\nlimits: {{max_gpus: 9}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (many(pools=101), "101 pools"),
+        (many(pools=7, more=WINDOWS), "350 windows"),
+        (many(teams=301), "301 teams"),
+    ],
+)
+def test_a_configuration_that_would_take_seconds_of_the_processor_is_refused(text: str, said: str) -> None:
+    answer = a_bench().client().post("/api/v1/what-if", data=text)
+    assert answer.status_code == 400
+    assert said in answer.get_json()["error"]
+
+
+def test_as_many_as_the_configuration_in_force_has_may_be_asked_about() -> None:
+    allowances = ", ".join(f"t{n}: 1" for n in range(301))
+    text = YAML.replace("monthly_usd: 5000", f"monthly_usd: 5000, teams: {{{allowances}}}")
+    ask(a_bench(text=text), text)
 
 
 def test_a_body_that_is_too_large_or_no_text_is_refused() -> None:

@@ -29,8 +29,9 @@ from receiver.web.api.request_parts import read_body
 from receiver.web.errors import Problem
 from receiver.web.parts import LastStep, WebParts
 
-LARGEST_CONFIGURATION = 256 * 1024  # bytes
-MOST_NODES = 100_000  # that the pools of a configuration may have together: each takes time to be considered
+LARGEST_CONFIGURATION = 64 * 1024  # bytes
+# Of one configuration, unless the one in force has more: each takes time to be considered.
+MOST: Mapping[str, int] = {"nodes": 20_000, "pools": 100, "windows": 300, "teams": 300}
 MOST_WORKLOADS = 500
 RECENT_ACTIONS = 50  # of a pool: a node's last removal is one of them
 OBSERVE = "observe"
@@ -196,6 +197,26 @@ class Side:
         )
 
 
+def require_few(policy: Policy, in_force: Policy) -> None:
+    """Raise Problem 400 for a *policy* that would take seconds of the processor."""
+    counts, known = _counts(policy), _counts(in_force)
+    for what, most in MOST.items():
+        if counts[what] > max(most, known[what]):
+            said = f"the configuration has {counts[what]:,} {what} together"
+            raise Problem(
+                400, said, f"ask about at most {most:,}", field="budget.teams" if what == "teams" else "pools"
+            )
+
+
+def _counts(policy: Policy) -> Mapping[str, int]:
+    return {
+        "nodes": sum(pool.max_nodes for pool in policy.pools),
+        "pools": len(policy.pools),
+        "windows": sum(len(pool.windows) for pool in policy.pools),
+        "teams": len(policy.budget.teams) if policy.budget is not None else 0,
+    }
+
+
 def compare(last: LastStep, other: FileSettings) -> WhatIfDocument:
     """Return the facts of the *last* step as decided by its settings and by *other*."""
     ours, theirs = last.settings.policy, other.policy
@@ -328,9 +349,7 @@ class WhatIf:
             raise Problem(413, said, TOO_LARGE, limit_bytes=LARGEST_CONFIGURATION)
         with self._last() as last:
             other = self._parts.other_settings(text, changes)
-            if sum(pool.max_nodes for pool in other.policy.pools) > MOST_NODES:
-                said = f"the pools may have more than {MOST_NODES:,} nodes together"
-                raise Problem(400, said, "lower max_nodes for this question", field="pools")
+            require_few(other.policy, last.settings.policy)
             return compare(last, other)
 
     def of_node(self, name: str) -> NodeWhatIfDocument:
