@@ -76,7 +76,7 @@ def _account(store: ReadStore, policy: Policy, month: Month, now: datetime) -> D
     compared = compare(charged, lives, policy, month.start, seed.at if seed else None)
     shares = costs_of(store, policy, month, now).shares
     ledger = sum((share.usd for share in shares if share.part is not Part.SEEDED), Decimal(0))
-    return account(compared, ledger, month.start, policy)
+    return account(compared, ledger, month.start, policy, seed)
 
 
 def report_of(store: ReadStore, policy: Policy, month: Month, now: datetime, team: str | None = None) -> Report:

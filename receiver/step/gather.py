@@ -449,7 +449,7 @@ def reconcile_charges(
     told: Decimal | None = None
     if held is not None and held.month == month.name:
         compared = compare(held, lives, policy, month.start, seed.at if seed else None)
-        told = account(compared, spend.usd, month.start, policy)
+        told = account(compared, spend.usd, month.start, policy, seed)
         compared = replace(compared, account_usd=told if _is_fresh(held, now) else None)
     made = new_seed(seed, compared, spend.usd, policy, month.name, now) if nodes_seen else None
     seed = made or seed

@@ -285,7 +285,7 @@ charges = _table(  # Civo's last answer on the charges of each month
 )
 
 seeds = _table(  # the cost of a month before this store began
-    "seeds", Seed, Column("elsewhere", Json, nullable=False), key=("month",)
+    "seeds", Seed, Column("elsewhere", Json, nullable=False), Column("prices", Json), key=("month",)
 )
 
 lease = Table(  # the leader of several replicas: one row, on PostgreSQL (`receiver.adapters.store.lease_table`)

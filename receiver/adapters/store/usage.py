@@ -234,4 +234,4 @@ def seed(connection: Connection, now: datetime) -> Seed | None:
 
 def _seed(row: RowMapping) -> Seed:
     nodes = (RunsElsewhere(**dict(zip(RunsElsewhere.__slots__, values, strict=True))) for values in row["elsewhere"])
-    return Seed(**{**row, "elsewhere": tuple(nodes)})
+    return Seed(**{**row, "elsewhere": tuple(nodes), "prices": row["prices"] or {}})

@@ -224,6 +224,7 @@ class Seed:
     """The cost of *month* before the ledger began, at *at*: *hours* by size, or *usd* of what the operator *stated*.
 
     *elsewhere* are the nodes in *hours* that still ran: the ledger may know them later, when their pool is configured.
+    *prices* are those of *hours* in USD when it was made; a size without one is counted at its first price.
     """
 
     month: str
@@ -232,6 +233,7 @@ class Seed:
     usd: Decimal = Decimal(0)
     stated: Decimal | None = None
     elsewhere: tuple[RunsElsewhere, ...] = ()
+    prices: Mapping[str, Decimal] = field(default_factory=dict)
 
 
 def new_seed(
@@ -248,16 +250,30 @@ def new_seed(
     if compared is not None and said is not None and said.answered_at and not said.unreadable and said.month == month:
         hours = {found.size: found.spare_hours for found in compared.sizes if found.spare_hours}
         elsewhere = tuple(node for found in compared.sizes for node in found.elsewhere)
-        charged = Seed(month=month, at=now, hours=hours, elsewhere=elsewhere)
+        charged = _priced(Seed(month=month, at=now, hours=hours, elsewhere=elsewhere), policy)
     stated = policy.budget.stated if policy.budget else None
+    priced = _priced(held, policy) if held is not None and held.month == month else None
+    kept = charged or (priced if priced != held else None)
     if stated is None or stated.month != month:
-        return charged
+        return kept
     if held is not None and (held.month, held.stated) == (month, stated.usd):
-        return charged
+        return kept
     usd = max(Decimal(0), stated.usd - ledger_usd)
     if charged is not None and seeded_usd(charged, policy, month)[0] > usd:
         return replace(charged, stated=stated.usd)
     return Seed(month=month, at=now, usd=usd, stated=stated.usd)
+
+
+def _priced(seed: Seed, policy: Policy) -> Seed:
+    """Return *seed* with the present price of each of its sizes that had none before."""
+    present = {size: node_price(size, policy) for size in seed.hours if size not in seed.prices}
+    return replace(seed, prices={**seed.prices, **{size: usd for size, usd in present.items() if usd is not None}})
+
+
+def price_then(size: str, seed: Seed | None, policy: Policy) -> Decimal | None:
+    """USD per node-hour of *size* from before the ledger: when *seed* was made, else now; None if it has no price."""
+    then = seed.prices.get(size) if seed is not None else None
+    return node_price(size, policy) if then is None else then
 
 
 def beside(seed: Seed | None, known: Iterable[tuple[str, str]]) -> Seed | None:
@@ -273,10 +289,10 @@ def beside(seed: Seed | None, known: Iterable[tuple[str, str]]) -> Seed | None:
 
 
 def seeded_usd(seed: Seed | None, policy: Policy, month: str) -> tuple[Decimal, tuple[str, ...]]:
-    """USD that *seed* adds to *month* at current prices, and its sizes without a price."""
+    """USD that *seed* adds to *month*, and its sizes without a price."""
     if seed is None or seed.month != month:
         return Decimal(0), ()
-    prices = {size: node_price(size, policy) for size in seed.hours}
+    prices = {size: price_then(size, seed, policy) for size in seed.hours}
     usd = sum((seed.hours[size] * price for size, price in prices.items() if price is not None), seed.usd)
     return usd, tuple(sorted(size for size, price in prices.items() if price is None))
 
@@ -286,6 +302,7 @@ def seeded_by_pool(seed: Seed | None, policy: Policy, month: str) -> tuple[tuple
     if seed is None or seed.month != month:
         return ()
     shares = [
-        (p.id, seed.usd + seed.hours.get(p.size, Decimal(0)) * (node_price(p.size, policy) or 0)) for p in policy.pools
+        (p.id, seed.usd + seed.hours.get(p.size, Decimal(0)) * (price_then(p.size, seed, policy) or 0))
+        for p in policy.pools
     ]
     return tuple((pool, usd) for pool, usd in shares if usd)

@@ -11,9 +11,11 @@ from receiver.core.model.charges import (
     Difference,
     DifferenceCause,
     RunsElsewhere,
+    Seed,
     SizeCompared,
     cost,
     node_price,
+    price_then,
 )
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Policy
@@ -83,14 +85,16 @@ def compare(
     )
 
 
-def account(compared: Comparison, ledger_usd: Decimal, start: datetime, policy: Policy) -> Decimal | None:
-    """USD of the whole account: nodes by the ledger, the rest by Civo's charges; None before Civo's first answer. Codes
-    without a price (`Comparison.unpriced`) add nothing."""
+def account(
+    compared: Comparison, ledger_usd: Decimal, start: datetime, policy: Policy, seed: Seed | None = None
+) -> Decimal | None:
+    """USD of the whole account: nodes by the ledger, the rest by Civo's charges, at the prices of *seed* where it has
+    them; None before Civo's first answer. Codes without a price (`Comparison.unpriced`) add nothing."""
     at = compared.charged.answered_at
     if at is None:
         return None
     ours = {found.size for found in compared.sizes}
-    usd = ledger_usd + sum(found.spare_hours * (node_price(found.size, policy) or 0) for found in compared.sizes)
+    usd = ledger_usd + sum(found.spare_hours * (price_then(found.size, seed, policy) or 0) for found in compared.sizes)
     for record in compared.charged.records:
         if record.size not in ours:
             usd += cost(record, record.hours_in(start, at), policy) or 0

@@ -154,6 +154,7 @@ def test_the_lives_of_nodes_can_be_read_without_disturbing_a_step(store: SqlStor
 
 def test_the_seed_of_a_month_can_be_read_when_the_month_is_over(store: SqlStore) -> None:
     seed = Seed(month="2026-10", at=NOW, hours={"x1": Decimal("2.5")}, usd=Decimal("1.25"))
+    seed = replace(seed, prices={"x1": Decimal("1.29")})
     store.keep_seed(seed)
     store.keep_seed(replace(seed, month="2026-11"))
     assert store.seed_of("2026-10") == seed

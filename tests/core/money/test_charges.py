@@ -289,7 +289,7 @@ def seed_of(compared: Comparison | None, held: Seed | None = None, stated: State
 
 def test_a_new_store_is_seeded_with_the_hours_of_our_sizes_that_it_does_not_know() -> None:
     found = a_comparison([a_charge(), a_charge(30, 40, 10, label="gone")], [lived()], began=None)
-    assert seed_of(found) == Seed(month="2026-11", at=AT, hours={SIZE: Decimal(10)})
+    assert seed_of(found) == Seed(month="2026-11", at=AT, hours={SIZE: Decimal(10)}, prices={SIZE: PRICE})
 
 
 def test_a_seed_remembers_the_nodes_that_still_run_and_counts_none_of_them_beside_the_ledger() -> None:
@@ -344,13 +344,34 @@ def test_a_new_store_takes_the_larger_of_what_is_stated_and_what_was_charged() -
     found = a_comparison([a_charge(), a_charge(30, 40, 10, label="gone")], [lived()], began=None)
     usual: dict[str, Any] = {"month": "2026-11", "at": AT}
     left_over = Stated(month="2026-11", usd=Decimal(51))
-    by_charges = Seed(**usual, hours={SIZE: Decimal(10)}, stated=Decimal(51))
+    by_charges = Seed(**usual, hours={SIZE: Decimal(10)}, stated=Decimal(51), prices={SIZE: PRICE})
     assert seed_of(found, stated=left_over) == by_charges
     assert seed_of(found, held=by_charges, stated=left_over) is None
     more = Stated(month="2026-11", usd=Decimal(1200))
     by_statement = Seed(**usual, usd=Decimal(1150), stated=Decimal(1200))
     assert seed_of(found, stated=more) == by_statement
     assert seed_of(found, held=by_statement, stated=left_over) == Seed(**usual, usd=Decimal(1), stated=Decimal(51))
+
+
+def test_spend_from_before_the_ledger_keeps_the_price_of_then() -> None:
+    seed = seed_of(a_comparison([a_charge(30, 40, 10, label="gone")], []))
+    assert seed is not None
+    dearer = replace(a_policy(), pools=tuple(replace(p, price_usd_per_hour=2 * PRICE) for p in a_policy().pools))
+    for policy in (a_policy(), dearer):
+        assert seeded_usd(seed, policy, "2026-11") == (10 * PRICE, ())
+        assert dict(seeded_by_pool(seed, policy, "2026-11")) == {"l40s-id": 10 * PRICE}
+
+
+def test_the_accounts_spend_from_before_the_ledger_keeps_the_price_of_then() -> None:
+    found = a_comparison([a_charge(30, 40, 10, label="gone")], [])
+    dearer = replace(a_policy(), pools=tuple(replace(p, price_usd_per_hour=2 * PRICE) for p in a_policy().pools))
+    assert account(found, Decimal(0), MONTH, dearer, seed_of(found)) == account(found, Decimal(0), MONTH, a_policy())
+
+
+def test_a_seed_of_an_older_version_and_a_size_without_a_price_get_the_first_price_for_good() -> None:
+    older = Seed(month="2026-11", at=AT, hours={SIZE: Decimal(10), "new.size": Decimal(3)})
+    assert seed_of(None, older) == replace(older, prices={SIZE: PRICE})
+    assert seed_of(None, replace(older, prices={SIZE: Decimal(1)})) is None
 
 
 def test_a_seed_costs_what_its_sizes_cost_now_and_only_in_its_month() -> None:
