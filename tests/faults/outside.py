@@ -269,10 +269,12 @@ class Outside:
 
     def _disproves(self, stepped: Stepped) -> None:
         truth, world = self._truth, self._truth.world
-        usable = {n.instance for state in stepped.facts.pools for n in state.nodes if n.stage is Stage.USABLE}
+        seen = [n for state in stepped.facts.pools for n in state.nodes if n.stage is Stage.USABLE]
+        shown = {n.instance: n.labels for n in seen}
         slices = [one["spec"] for one in world.claims.objects[SLICE].values()]
         tainted = {s["nodeName"] for s in slices if any(device.get("taints") for device in s.get("devices") or ())}
-        nodes = [n for n in world.nodes.values() if n.instance in usable and n.name not in tainted]
+        same = [n for n in world.nodes.values() if n.labels == shown.get(n.instance)]  # a call may hang meanwhile
+        nodes = [n for n in same if n.name not in tainted]
         waiting = {f"{p.namespace}/{p.name}": p for p in truth.waiting() if p.gang is None and not p.claims}
         for misfit in stepped.assignment.misfits:
             pod = waiting.get(misfit.workload.key)

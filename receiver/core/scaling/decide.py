@@ -34,6 +34,7 @@ from receiver.core.scaling.terminations import without_abandoned
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
 MOST_ASKING = 50  # work named by a decision without evidence
+USED_UP = ("within_maximum", "within_limits", "within_budget")  # by the nodes that there are
 MOST_REFUSALS = 20  # requests refused by the scheduler that a decision notes
 Explainer = Callable[[Decision, Case], Decision]  # adds sentences and evidence
 
@@ -44,8 +45,9 @@ def decide(case: Case) -> tuple[Decision, Case]:
     Pending demand beats removal, because a missing GPU costs more than an idle one.
     """
     case, going, sources = _sized(case)
-    if _growth_is_held(case, sources):
-        other, others, more = _sized(replace(case, growth_held=True))
+    held_by = _growth_held_by(case, going, sources)
+    if held_by is not None:
+        other, others, more = _sized(replace(case, growth_held=True, full=held_by in USED_UP))
         if apply(more[-1].target, other)[-1].target < case.present:
             case, going, sources = other, others, more
     reasons = [*_notes(case), *sources]
@@ -86,13 +88,15 @@ def _sized(case: Case) -> tuple[Case, Removable, list[Reason]]:
     return case, found, sources
 
 
-def _growth_is_held(case: Case, sources: Sequence[Reason]) -> bool:
-    """True when a pool with sick nodes wants to grow and something else than its open action prevents all of it: the
-    sick nodes may be what uses up its maximum, limits or budget."""
-    if not (sources and sources[-1].target > case.present and any(n.sick for n in case.state.living)):
-        return False
+def _growth_held_by(case: Case, going: Removable, sources: Sequence[Reason]) -> str | None:
+    """The rule that prevents all growth of a pool whose sick or idle nodes may be what uses up its maximum, limits or
+    budget; None where there is none, or where the pool's open action prevents it."""
+    if not (sources and sources[-1].target > case.present):
+        return None
+    if not any(n.sick for n in case.state.living) and all(n.busy for n in going.nodes):
+        return None
     others = [guardrail for guardrail in GUARDRAILS if guardrail is not one_change_at_a_time]
-    return apply(sources[-1].target, case, others)[-1].target == case.present
+    return next((r.rule for r in apply(sources[-1].target, case, others) if r.target == case.present), None)
 
 
 def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy, removals_left: int | None = None) -> Case:
@@ -247,8 +251,9 @@ def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
             found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target))
     # Growth waits until these nodes are gone: dead ones were bought for the same demand. At a budget stop nothing is
     # bought, and waiting work cannot start on idle nodes.
-    sick = [n for n in removable_now.nodes if n.out_of_service and not n.busy] if case.growth_held else []
-    goes_first = bool(case.dead or removable_now.announced or sick or (wanted.stopped and removable_now.nodes))
+    empty = [n for n in removable_now.nodes if not n.busy]
+    useless = [n for n in empty if case.full or (n.out_of_service and case.growth_held)]  # for what is wanted
+    goes_first = bool(case.dead or removable_now.announced or useless or (wanted.stopped and removable_now.nodes))
     if goes_first:
         found = [replace(r, verdict=Verdict.NOTES, target=case.present) for r in found]
     if target == case.present or goes_first:
@@ -260,8 +265,8 @@ def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
             "dead_nodes": [n for n in removable_now.nodes if is_dead(n, case)],
             "override": removable_now.surplus,
             "evict_after": removable_now.evicted,
-            # While the pool wants to grow, only dead, surplus and evicted nodes go, and sick ones if it cannot.
-            "idle_nodes": [n for n in resting if not n.busy and (not grows or n in sick)],
+            # While the pool wants to grow, only dead, surplus and evicted nodes go, and useless ones if it cannot.
+            "idle_nodes": [n for n in resting if not n.busy and (not grows or n in useless)],
             "consolidation": [n for n in resting if n.busy and not grows],
         }
         for rule, nodes in going.items():

@@ -184,3 +184,28 @@ def test_how_many_go_and_that_the_dead_are_first(
     gone = go(*nodes, policy=policy, required=required)
     due = max(0, min(idle_ones, idle_ones + young - standby))
     assert gone == [*(f"d{n}" for n in range(dead_ones)), *(f"i{n}" for n in range(due))][:required]
+
+
+def small() -> Node:
+    """An idle node that has one of the two GPUs that the waiting pod asks for, at the end of its paid hour."""
+    return idle("small", allocatable={GPU: 1})
+
+
+def wide_work() -> dict[str, Any]:
+    return {"waiting": (a_pod("wide", requests={GPU: 2}),)}
+
+
+def test_an_idle_node_that_waiting_work_cannot_use_goes_at_its_paid_hour_where_the_maximum_allows_no_other() -> None:
+    decision = answer(a_state(small(), required=1), a_policy(replace(PAIR, max_nodes=1)), **wide_work())
+    assert (decision.present, decision.target, decision.candidates) == (1, 0, ("i-small",))
+
+
+def test_an_idle_node_that_waiting_work_cannot_use_delays_no_growth_that_may_come() -> None:
+    decision = answer(a_state(small(), required=1), a_policy(replace(PAIR, max_nodes=2)), **wide_work())
+    assert decision.target == 2
+
+
+def test_no_idle_node_goes_because_growth_waits_for_its_cooldown() -> None:
+    state = a_state(small(), required=1, last_grow_at=NOW - MINUTE)
+    pool = replace(PAIR, max_nodes=2, grow_cooldown=5 * MINUTE)
+    assert answer(state, a_policy(pool), **wide_work()).target == 1
