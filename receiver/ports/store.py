@@ -340,6 +340,10 @@ class WebStore(ReadStore, Protocol):
 
     def change_budget(self, change: BudgetChange, notice: Notice) -> None: ...  # supersedes the one before it
 
+    def sealing_key(self) -> str:
+        """Return the random key of sessions and of links in messages, the same for every replica; the first call makes
+        it."""
+
     def check(self) -> None:
         """Raise TryLater unless a write succeeds: only a write detects a full disk or a missing file."""
 

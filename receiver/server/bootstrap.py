@@ -259,7 +259,7 @@ def outbox_of(outside: Outside, settings: FileSettings, clock: Clock) -> Outbox:
         public_url=said.public_url,
         docs_url=said.documents_url,
         pool_names={pool.id: pool.name for pool in settings.policy.pools},
-        seal=lambda: Seal(token) if (token := tokens().operator) else None,
+        seal=lambda: Seal(token, outside.store.sealing_key()) if (token := tokens().operator) else None,
     )
     # Not fenced: a delivery is recorded even by a replica that has lost the lead, so that it is not repeated.
     store, every = outside.store, said.notify.at_most_every

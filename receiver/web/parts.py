@@ -11,6 +11,7 @@ from receiver.config.settings import FileSettings, Tokens
 from receiver.config.web import Network, ReadAccess
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
+from receiver.core.notices.grouping import Seal
 from receiver.ports import Clock, LoopHealth, WebStore
 from receiver.web.auth.tokens import Attempts
 
@@ -76,6 +77,11 @@ class WebParts:
         self.tokens()
         if self.max_body_bytes < 1:
             raise ValueError("max_body_bytes must be at least 1")
+
+    def seal(self) -> Seal | None:
+        """Return what signs links, None without an operator's token. Raises TryLater."""
+        token = self.tokens().operator
+        return Seal(token, self.store.sealing_key()) if token else None
 
     def pool_name(self, pool_id: str) -> str:
         """Return what people call *pool_id*, or the id itself when the policy no longer names it."""

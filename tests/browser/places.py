@@ -1,6 +1,8 @@
 """The pages that there are, each with an address that shows something."""
 
+import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 from demo.plan import OPERATOR_TOKEN
@@ -22,7 +24,9 @@ def _decision(**said: str) -> Callable[[LiveStack], str]:
 def _question(stack: LiveStack) -> str:
     """What the link leads to that people got in a message."""
     number = stack.get("receiver", "/api/v1/questions")[0]["id"]
-    return f"/answer/{Seal(OPERATOR_TOKEN).sign(number)}"
+    with closing(sqlite3.connect(stack.places.database)) as store:
+        [(key,)] = store.execute("SELECT key FROM seals").fetchall()
+    return f"/answer/{Seal(OPERATOR_TOKEN, key).sign(number)}"
 
 
 PLACES: Mapping[str, str | Callable[[LiveStack], str]] = {

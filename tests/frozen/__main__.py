@@ -80,7 +80,10 @@ def _paths(client: FlaskClient, bench: Bench) -> Iterator[str]:
         yield f"/api/v1/waiting/{pod['namespace']}/{pod['name']}"
     yield from ("/api/v1/waiting/ml/early-grows-0", "/api/v1/waiting/ml/no-such-thing")
     for question in [*[q["id"] for q in _got(client, "questions?limit=500")], NOTHING]:
-        yield from (f"/api/v1/questions/{question}", f"/answer/{Seal(OPERATOR).sign(question)}")
+        yield from (
+            f"/api/v1/questions/{question}",
+            f"/answer/{Seal(OPERATOR, bench.store.sealing_key()).sign(question)}",
+        )
     for override in [*[o["id"] for o in _got(client, "overrides?ended=true")], NOTHING]:
         yield f"/api/v1/overrides/{override}"
     yield from (f"/api/v1/costs?by={by}" for by in ("team", "pool", "workload", "namespace", "project", "unheard-of"))

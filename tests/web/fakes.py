@@ -35,6 +35,7 @@ from receiver.ports.store import EVERY_DECISION
 ALL_THE_TIME = Watch(since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2030, 1, 1, tzinfo=UTC))
 
 
+KEY = "the-random-key-that-the-store-keeps"
 LEADER = Leader(name="gpu-autoscaler-0-1-c0ffee", term=4)
 
 
@@ -108,6 +109,7 @@ class FakeStore:
     kept_arrivals: list[Arrival] = field(default_factory=list)
     kept_messages: list[StoredNotice] = field(default_factory=list)
     kept_questions: dict[str, Question] = field(default_factory=dict)
+    sealing: str = KEY  # as read once; empty: never
 
     def _called(self, name: str) -> None:
         if self.broken is not None:
@@ -115,6 +117,11 @@ class FakeStore:
         if self.down is not None:
             raise self.down
         self.log.append(name)
+
+    def sealing_key(self) -> str:
+        if not self.sealing:
+            self._called("sealing_key")
+        return self.sealing
 
     def remember(self, delivery: Delivery, at: datetime) -> int:
         self._called("remember")

@@ -14,11 +14,11 @@ from receiver.core.model.policy import Approval
 from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.ports import TryLater
 from tests.web.builders import L40S, NOW, OPERATOR, READER, Bench, a_decision, a_picture, a_policy, a_pool, a_question
-from tests.web.fakes import FakeStore
+from tests.web.fakes import KEY, FakeStore
 from tests.web.people import Person
 from tests.web.seen import Page, words
 
-SEAL = Seal(OPERATOR)
+SEAL = Seal(OPERATOR, KEY)
 LINK = f"/answer/{SEAL.sign('q1')}"
 
 
@@ -102,7 +102,7 @@ def test_it_says_when_the_change_would_not_help_any_more(wanted: bool | None, to
         ("/answer/q1.", 403, "is incomplete"),
         (LINK[:-1] + ("A" if LINK[-1] != "A" else "B"), 403, "is incomplete"),
         (LINK.replace("q1.", "q2."), 403, "is incomplete"),
-        (f"/answer/{Seal('another token').sign('q1')}", 403, "token that signed it has been replaced"),
+        (f"/answer/{Seal('another token', KEY).sign('q1')}", 403, "token that signed it has been replaced"),
         (f"/answer/{SEAL.sign('q9')}", 404, "no longer stored"),
         ("/answer/%ff%00.x", 403, "is incomplete"),
     ],
@@ -354,7 +354,7 @@ def test_a_message_has_one_link_that_this_server_reads_and_another_token_does_no
     assert label == "Approve, postpone or reject"
     signed = address.removeprefix("https://gpu.example.com/answer/")
     assert SEAL.read(signed) == "l40s-growth-0123456789ab"
-    assert Seal("another").read(signed) is None
+    assert Seal("another", KEY).read(signed) is None
     assert OPERATOR not in repr(links)
 
 

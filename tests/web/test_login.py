@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.config.web import ReadAccess
+from receiver.ports import TryLater
 from receiver.web.auth.tokens import ADDRESSES, MOST_FAILURES, Attempts
 from tests.web.builders import OPERATOR, READER, TOKEN, Bench, a_full_store
 from tests.web.people import Person, field_of
@@ -273,3 +274,28 @@ def test_a_guesser_with_many_addresses_does_not_fill_the_memory() -> None:
 def test_a_guesser_who_goes_on_does_not_lengthen_the_list() -> None:
     attempts = Attempts(now=lambda: 0)
     assert [attempts.failed("a") for _ in range(50)][-1] == MOST_FAILURES
+
+
+# --- the key of sessions
+
+
+def test_while_the_key_was_never_read_and_the_store_is_down_a_log_in_says_so() -> None:
+    bench = a_bench()
+    bench.store.sealing, bench.store.down = "", TryLater("store: down")
+    assert Person.at(bench).log_in(OPERATOR).status_code == 503
+
+
+def test_a_page_that_needs_no_session_is_shown_meanwhile() -> None:
+    bench = a_bench()
+    person = Person.at(bench)
+    person.log_in(OPERATOR)
+    bench.store.sealing, bench.store.down = "", TryLater("store: down")
+    assert person.client.get("/login").status_code == 200
+
+
+def test_a_session_of_another_store_has_ended() -> None:
+    bench = a_bench(reading=ReadAccess.TOKEN)
+    person = Person.at(bench)
+    person.log_in(OPERATOR)
+    bench.store.sealing = "another key"
+    assert person.get("/").status_code == 303

@@ -25,7 +25,7 @@ from tests.web.builders import (
     a_waiting_pod,
     ago,
 )
-from tests.web.fakes import FakeHealth, FakeStore
+from tests.web.fakes import KEY, FakeHealth, FakeStore
 from tests.web.people import Person
 from tests.web.seen import Page, page, words
 
@@ -250,7 +250,7 @@ def test_only_an_operator_gets_the_link_that_answers() -> None:
     person.log_in()
     html = person.get("/").text
     link = next(str(a["href"]) for _, a in Page(html).elements if (a.get("href") or "").startswith("/answer/"))
-    assert Seal(OPERATOR).read(link.removeprefix("/answer/")) == "l40s-removal-0a"
+    assert Seal(OPERATOR, KEY).read(link.removeprefix("/answer/")) == "l40s-removal-0a"
 
 
 def test_messages_that_fail_to_get_out_are_told_and_those_on_their_way_are_not() -> None:

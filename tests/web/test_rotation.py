@@ -10,6 +10,7 @@ from receiver.config.web import ReadAccess
 from receiver.core.notices.grouping import Seal
 from receiver.web.auth.tokens import MOST_FAILURES
 from tests.web.builders import OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
+from tests.web.fakes import KEY
 from tests.web.people import Person
 from tests.web.test_access import bearer
 
@@ -57,7 +58,7 @@ def test_a_changed_operators_token_ends_its_sessions_and_leaves_those_of_readers
 def test_a_changed_operators_token_ends_the_links_that_the_old_one_signed() -> None:
     bench = a_bench()
     client = bench.client()
-    old, new = (f"/answer/{Seal(token).sign('q')}" for token in (OPERATOR, NEW))
+    old, new = (f"/answer/{Seal(token, KEY).sign('q')}" for token in (OPERATOR, NEW))
     assert (client.get(old).status_code, client.get(new).status_code) == (404, 403)
     bench.operator_token = NEW
     assert (client.get(old).status_code, client.get(new).status_code) == (403, 404)

@@ -6,8 +6,9 @@ import pytest
 
 from receiver.web.auth.access import LASTS, SKEW, Role, Sessions
 from tests.web.builders import NOW, OPERATOR, READER
+from tests.web.fakes import KEY
 
-OURS = Sessions({Role.OPERATOR: OPERATOR, Role.READER: READER})
+OURS = Sessions({Role.OPERATOR: OPERATOR, Role.READER: READER}, KEY)
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -21,7 +22,7 @@ def test_a_session_says_its_role_and_ends_after_twelve_hours(role: Role) -> None
 
 def test_another_replica_knows_it() -> None:
     cookie = OURS.begin(Role.OPERATOR, NOW)
-    assert Sessions({Role.OPERATOR: OPERATOR, Role.READER: READER}).read(cookie, NOW) == OURS.read(cookie, NOW)
+    assert Sessions({Role.OPERATOR: OPERATOR, Role.READER: READER}, KEY).read(cookie, NOW) == OURS.read(cookie, NOW)
 
 
 def test_a_replica_whose_clock_is_a_little_behind_takes_it_and_one_from_far_ahead_is_refused() -> None:
@@ -32,13 +33,13 @@ def test_a_replica_whose_clock_is_a_little_behind_takes_it_and_one_from_far_ahea
 
 def test_a_token_that_is_changed_ends_its_sessions_and_no_others() -> None:
     cookies = {role: OURS.begin(role, NOW) for role in Role}
-    rotated = Sessions({Role.OPERATOR: "another-long-random-word", Role.READER: READER})
+    rotated = Sessions({Role.OPERATOR: "another-long-random-word", Role.READER: READER}, KEY)
     assert rotated.read(cookies[Role.OPERATOR], NOW) is None
     assert rotated.read(cookies[Role.READER], NOW) is not None
 
 
 def test_who_knows_the_readers_token_cannot_make_an_operators_session() -> None:
-    forged = Sessions({Role.OPERATOR: READER, Role.READER: READER}).begin(Role.OPERATOR, NOW)
+    forged = Sessions({Role.OPERATOR: READER, Role.READER: READER}, KEY).begin(Role.OPERATOR, NOW)
     assert OURS.read(forged, NOW) is None
 
 
@@ -51,6 +52,12 @@ def test_what_we_did_not_sign_is_no_session(cookie: str | None) -> None:
 def test_what_an_older_version_may_have_signed_is_no_session(said: object) -> None:
     seal = OURS._seals[Role.OPERATOR]
     assert OURS.read(str(seal.dumps(said)), NOW) is None
+
+
+def test_without_the_key_of_the_store_no_cookie_tells_whether_a_guess_of_the_token_is_right() -> None:
+    cookie = OURS.begin(Role.OPERATOR, NOW)
+    assert Sessions({Role.OPERATOR: OPERATOR}, "another key").read(cookie, NOW) is None
+    assert Sessions({Role.OPERATOR: OPERATOR}, "").read(cookie, NOW) is None
 
 
 def test_one_changed_letter_ends_it() -> None:

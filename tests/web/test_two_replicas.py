@@ -79,7 +79,7 @@ def test_a_question_that_is_answered_through_two_replicas_at_once_has_one_answer
     store: SqlStore, words: tuple[str, str]
 ) -> None:
     store.ask(a_question("n1"), Notice(topic="question:q1", key="asks", title="n1 may go?", body="", cause="asks"))
-    signed = Seal(OPERATOR).sign("q1")
+    signed = Seal(OPERATOR, store.sealing_key()).sign("q1")
 
     def send(bench: Bench, n: int) -> TestResponse:
         return Person.at(bench).send(f"/answer/{signed}", {"answer": words[n], "who": words[n]})

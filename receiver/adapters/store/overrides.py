@@ -1,7 +1,9 @@
-"""What operators set at run time: overrides, answers to approval requests, and budget allowances.
+"""What operators set at run time: overrides, answers to approval requests, and budget allowances; and the key of their
+sessions and links.
 
 Ended ones are kept for a while as a record; the last allowance of each scope and month is in force."""
 
+import secrets
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -11,8 +13,8 @@ from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import outbox
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import StorePart, fields_of, value_of
-from receiver.adapters.store.schema import budget_changes, overrides, questions
+from receiver.adapters.store.database import StorePart, fields_of, insert, value_of
+from receiver.adapters.store.schema import budget_changes, overrides, questions, seals
 from receiver.core.model.overrides import Answer, Override, Question
 from receiver.core.model.policy import BudgetChange
 from receiver.core.notices.notice import Notice
@@ -39,8 +41,28 @@ def changes_in_force(connection: Connection) -> tuple[BudgetChange, ...]:
     return tuple({(change.scope, change.name, change.month): change for change in found}.values())
 
 
+THE_ONE = 1  # the row of the key
+SEALING_KEY = select(seals.c.key).where(seals.c.id == THE_ONE)
+
+
 class SqlOverrides(StorePart):
     """Overrides, questions with their answers, and changes of budgets."""
+
+    _sealing_key = ""  # as read: it never changes
+
+    def sealing_key(self) -> str:
+        if not self._sealing_key:
+            with self._database.read() as connection:
+                key = connection.execute(SEALING_KEY).scalar()
+            self._sealing_key = str(key or self._new_sealing_key())
+        return self._sealing_key
+
+    def _new_sealing_key(self) -> str:
+        """Keep a new key, unless another process has kept one meanwhile; return the one that is kept."""
+        with self._database.write() as connection:
+            new = insert(connection, seals).values(id=THE_ONE, key=secrets.token_hex(32))
+            connection.execute(new.on_conflict_do_nothing())
+            return str(connection.execute(SEALING_KEY).scalar_one())
 
     def set_override(self, override: Override, notice: Notice) -> None:
         with self._database.write() as connection:

@@ -299,6 +299,13 @@ lease = Table(  # the leader of several replicas: one row, on PostgreSQL (`recei
     Column("wakes", Number, nullable=False),  # of older versions; not used any more
 )
 
+seals = Table(  # one row: the random key of sessions and of links in messages
+    "seals",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("key", PlainText, nullable=False),
+)
+
 compatibility = Table(  # one row: the oldest revision whose programs can use this schema
     "compatibility", metadata, Column("id", Integer, primary_key=True), Column("oldest", PlainText, nullable=False)
 )

@@ -140,10 +140,11 @@ ANSWER = "Approve, postpone or reject"
 
 
 class Seal:
-    """Signs the ids of questions with a key that is made of the operator's *token*: another token, other links."""
+    """Signs the ids of questions with the random *key* of the store and the operator's *token*: another token, other
+    links. The token alone would let every reader of a message try guesses of it."""
 
-    def __init__(self, token: str) -> None:
-        self._signer = Signer(token, salt=SALT, key_derivation="hmac", digest_method=hashlib.sha256)
+    def __init__(self, token: str, key: str) -> None:
+        self._signer = Signer(f"{key}.{token}", salt=SALT, key_derivation="hmac", digest_method=hashlib.sha256)
 
     def sign(self, question: str) -> str:
         """Return the id *question* with its signature, to stand in an address."""

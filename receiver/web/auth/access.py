@@ -21,6 +21,7 @@ from itsdangerous import BadData, URLSafeSerializer
 from werkzeug.wrappers import Response
 
 from receiver.config.web import ReadAccess
+from receiver.ports import TryLater
 from receiver.web.api.request_parts import read_form
 from receiver.web.auth.names import ProxyNames, remember, remembered, short_name
 from receiver.web.auth.tokens import BLANK, READER, client_address, is_one_of, is_ours, require_bearer
@@ -59,12 +60,14 @@ class Session:
 
 
 class Sessions:
-    """Signs and reads cookies of sessions with keys made of *tokens*: a new token ends the sessions of the old one."""
+    """Signs and reads cookies of sessions with the random *key* of the store and *tokens*: a new token ends the
+    sessions of the old one."""
 
-    def __init__(self, tokens: Mapping[Role, str]) -> None:
+    def __init__(self, tokens: Mapping[Role, str], key: str) -> None:
         signed = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
         self._seals = {
-            role: URLSafeSerializer(token, salt=f"{SALT}{role}", signer_kwargs=signed) for role, token in tokens.items()
+            role: URLSafeSerializer(f"{key}.{token}", salt=f"{SALT}{role}", signer_kwargs=signed)
+            for role, token in tokens.items()
         }
 
     def begin(self, role: Role, now: datetime) -> str:
@@ -133,17 +136,29 @@ class Access:
         return {role: token.strip() for role, token in found.items() if token and token.strip()}
 
     def cookie_of(self, token: str) -> tuple[Role, str] | None:
-        """Return the role of *token* and the cookie of a new session. Every token is compared, in constant time."""
+        """Return the role of *token* and the cookie of a new session. Every token is compared, in constant time. Raises
+        TryLater where the key was never read and the store does not answer."""
         given, tokens = token.strip().encode("utf-8", "replace"), self._tokens
         found = [role for role, known in tokens.items() if is_one_of(given, (known,))]
-        return (found[0], Sessions(tokens).begin(found[0], self._parts.clock.now())) if found else None
+        if not found:
+            return None
+        return found[0], Sessions(tokens, self._parts.store.sealing_key()).begin(found[0], self._parts.clock.now())
 
     def visitor(self, incoming: Request) -> Visitor:
         """Return who sends *incoming*, as far as a cookie says it."""
         tokens = self._tokens
-        session = Sessions(tokens).read(incoming.cookies.get(COOKIE), self._parts.clock.now())
+        session = self._session(incoming.cookies.get(COOKIE), tokens)
         named = {"name": self._names.name(incoming), "remembered": remembered(incoming)}
         return Visitor(session=session, can_log_in=bool(tokens), can_act=Role.OPERATOR in tokens, **named)
+
+    def _session(self, cookie: str | None, tokens: Mapping[Role, str]) -> Session | None:
+        if not cookie or not tokens:
+            return None
+        try:
+            key = self._parts.store.sealing_key()
+        except TryLater:  # never read yet; pages that take no session are shown all the same
+            return None
+        return Sessions(tokens, key).read(cookie, self._parts.clock.now())
 
     def remember(self, response: Response, visitor: Visitor, name: str) -> None:
         """Let the browser of *visitor* offer *name* in its next form, unless a proxy names the person."""

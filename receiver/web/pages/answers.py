@@ -26,7 +26,6 @@ from receiver.core.model.overrides import (
 from receiver.core.model.text import listed, span
 from receiver.core.money.budget import month_of
 from receiver.core.notices import wording
-from receiver.core.notices.grouping import Seal
 from receiver.core.notices.people_notices import in_short, unanswered
 from receiver.reports.picture import Picture, PoolDocument, ScopedBudget, kept_picture
 from receiver.web.api.changes import answer_once, size_of
@@ -79,11 +78,11 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
 
 
 def _asked(signed: str, parts: WebParts) -> Question:
-    token = parts.tokens().operator
-    if token is None:
+    seal = parts.seal()
+    if seal is None:
         problem = "approval links do not work: this server has no operator token"
         raise Problem(403, problem, "set GPU_AUTOSCALER_OPERATOR_TOKEN and restart it")
-    number = Seal(token).read(signed)
+    number = seal.read(signed)
     if number is None:
         remedy = "copy the whole link from the newest message, or answer with `gpu-autoscaler answer`"
         raise Problem(403, "this link is incomplete, or the token that signed it has been replaced", remedy)

@@ -12,7 +12,6 @@ from receiver.core.model.model import Source
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import some, span
 from receiver.core.notices.concerns import source_guide, titled
-from receiver.core.notices.grouping import Seal
 from receiver.core.notices.notice import Level
 from receiver.core.notices.wording import capital, sentence
 from receiver.ports import LoopHealth, StoredNotice
@@ -165,8 +164,11 @@ WATCHES = {
 
 def page_of(scene: Scene, parts: WebParts) -> dict[str, Any]:
     """Return what every live page shows; *answer* gives the address of a question, for an operator's eyes alone."""
-    token = parts.tokens().operator
-    seal = Seal(token) if token else None
+
+    def answer(question: str) -> str | None:
+        seal = parts.seal()
+        return url_for("answers.ask", signed=seal.sign(question)) if seal else None
+
     return {
         "now": scene.now,
         "refresh": REFRESH_SECONDS,
@@ -175,7 +177,7 @@ def page_of(scene: Scene, parts: WebParts) -> dict[str, Any]:
         "mode": mode_of(scene.found, parts),
         "health": scene.health,
         "named": partial(with_names, names=names_of(scene)),
-        "answer": lambda question: url_for("answers.ask", signed=seal.sign(question)) if seal else None,
+        "answer": answer,
     }
 
 

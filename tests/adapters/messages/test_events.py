@@ -20,7 +20,7 @@ LINKS = PageLinks(
     cluster_name="prod",
     public_url="https://gpu.example.com",
     pool_names={"5f3c": "l40s"},
-    seal=lambda: Seal("an operator's long token"),
+    seal=lambda: Seal("an operator's long token", "a key"),
 )
 ROUTES = {"events": Route(format=Format.CLOUDEVENTS)}
 SECRET = "SECRET-of-the-endpoint"

@@ -185,7 +185,7 @@ def test_without_a_destination_notices_go_to_the_log(store: SqlStore, clock: Fix
 
 
 def test_the_log_holds_no_link_that_answers_a_question(store: SqlStore, clock: FixedClock) -> None:
-    links = PageLinks(public_url="https://gpus.example.com", seal=lambda: Seal("an operator's long token"))
+    links = PageLinks(public_url="https://gpus.example.com", seal=lambda: Seal("an operator's long token", "a key"))
     store.say(Notice(cause="test", topic="t", key="k", title="Grow?", body="b", question="q-1", decision=7), NOW)
     with capture_logs() as logged:
         Outbox(store, [], clock, links=links).deliver_due(NOW)

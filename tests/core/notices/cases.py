@@ -9,7 +9,7 @@ from receiver.core.notices.notice import Notice
 from tests.core.notices import of_configuration, of_many, of_money, of_people, of_pools, of_questions
 
 GOLDEN = Path(__file__).parent / "golden"
-SEAL = Seal("operator-token-of-thirty-two-chars")
+SEAL = Seal("operator-token-of-thirty-two-chars", "the-random-key-that-the-store-keeps")
 PAGES = PageLinks(public_url="https://gpu.example.com", docs_url="https://git.example.com/gpu/docs", seal=lambda: SEAL)
 WITHOUT = PageLinks()
 CASES: Mapping[str, Callable[[], Notice]] = {

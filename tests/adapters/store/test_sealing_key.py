@@ -1,0 +1,37 @@
+"""The key that seals sessions and links: random, made once, the same for every replica and after a restart."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from sqlalchemy import select
+
+from receiver.adapters.store import open_store
+from receiver.adapters.store.schema import seals
+
+
+def test_the_first_call_makes_a_random_key_that_stays(url: str) -> None:
+    store = open_store(url)
+    key = store.sealing_key()
+    store.close()
+    assert len(bytes.fromhex(key)) == 32
+    again = open_store(url)
+    assert again.sealing_key() == key
+    again.close()
+
+
+def test_replicas_that_make_it_at_once_have_the_same(url: str) -> None:
+    stores = [open_store(url) for _ in range(4)]
+    with ThreadPoolExecutor(len(stores)) as threads:
+        keys = list(threads.map(lambda store: store.sealing_key(), stores))
+    with stores[0]._database.read() as connection:
+        assert connection.execute(select(seals.c.key)).scalars().all() == [keys[0]]
+    assert len(set(keys)) == 1
+    for store in stores:
+        store.close()
+
+
+def test_a_key_that_was_read_once_needs_no_store(url: str) -> None:
+    store = open_store(url)
+    key = store.sealing_key()
+    store._database.gate.close("down")
+    assert store.sealing_key() == key
+    store.close()
