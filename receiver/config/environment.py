@@ -50,6 +50,9 @@ OPTIONAL = (
     "GPU_AUTOSCALER_URL",
     "KUBECONFIG",
 )
+# Not set where a Secret that Kubernetes mounted (its folder holds ``..data``) lacks the key.
+MAY_BE_MISSING = ("GPU_AUTOSCALER_NOTIFY_URLS", "GPU_AUTOSCALER_TEAM_NOTIFY_URLS", "GPU_AUTOSCALER_READER_TOKEN")
+UNREADABLE = ("names a file that cannot be read", "mount it there, readable by this process")
 VARIABLES = (*_HELP, *OPTIONAL)
 
 
@@ -102,8 +105,12 @@ class EnvironmentReading:
             return direct
         try:
             return File(file).read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            if name not in MAY_BE_MISSING or not (File(file).parent / "..data").is_dir():
+                self.wrong(f"{name}_FILE", *UNREADABLE)
+            return ""
         except (OSError, UnicodeDecodeError):
-            self.wrong(f"{name}_FILE", "names a file that cannot be read", "mount it there, readable by this process")
+            self.wrong(f"{name}_FILE", *UNREADABLE)
             return ""
 
     def required(self, name: str) -> str:

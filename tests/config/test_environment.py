@@ -112,6 +112,22 @@ def test_a_secret_file_that_cannot_be_read_is_named_once(file: Path) -> None:
     assert said == ["CIVO_API_KEY_FILE: names a file that cannot be read; mount it there, readable by this process"]
 
 
+@pytest.mark.parametrize("name", ["GPU_AUTOSCALER_NOTIFY_URLS", "GPU_AUTOSCALER_READER_TOKEN"])
+def test_an_optional_key_that_a_mounted_secret_lacks_is_not_set(file: Path, tmp_path: Path, name: str) -> None:
+    missing = {f"{name}_FILE": str(tmp_path / "key")}
+    assert mistakes(file, **missing) == [
+        f"{name}_FILE: names a file that cannot be read; mount it there, readable by this process"
+    ]
+    (tmp_path / "..data").mkdir()  # Kubernetes' own
+    assert loaded(file, **missing)
+
+
+def test_the_operators_token_must_be_in_a_mounted_secret(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "..data").mkdir()
+    [said] = mistakes(file, GPU_AUTOSCALER_OPERATOR_TOKEN_FILE=str(tmp_path / "key"))
+    assert "names a file that cannot be read" in said
+
+
 def test_a_secret_that_is_given_twice_is_refused(file: Path, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("x")
     said = mistakes(file, CIVO_API_KEY_FILE=str(tmp_path / "key"))

@@ -14,6 +14,7 @@ from tests.docs.commands import commands, fenced
 from tests.docs.pages import ROOT, every_page, section, table, text_of
 from tests.lint import load_yaml, none_of
 from tests.manifests.built import INSTALLED, KUBERNETES, installed, the
+from tests.manifests.test_wiring import secrets_in
 from tools.install_manifests import CHART, EXAMPLE, HELM, helm
 
 PAGE = text_of("docs/install.md")
@@ -33,8 +34,8 @@ def secrets_read(objects: Sequence[JSON]) -> set[tuple[str, str]]:
         elif variable["name"].endswith("_FILE"):
             folder, _, file = variable["value"].rpartition("/")
             [mount] = [m["name"] for m in container["volumeMounts"] if m["mountPath"] == folder]
-            [volume] = [v["secret"]["secretName"] for v in spec["volumes"] if v["name"] == mount]
-            found.add((volume, file))
+            [volume] = [v for v in spec["volumes"] if v["name"] == mount]
+            found |= {(secret["name"], file) for secret in secrets_in(volume)}
     return found
 
 

@@ -93,6 +93,8 @@ def test_what_it_asks_it_reaches() -> None:
         (a_pod("monitoring", "alertmanager"), 9093, "TCP"),
         (Peer(address="203.0.113.7"), 443, "TCP"),  # Civo's API, a chat
         (Peer(address="10.0.0.2"), 6443, "TCP"),  # the API server
+        (Peer(address="2001:db8::7"), 443, "TCP"),
+        (Peer(address="fd00::2"), 6443, "TCP"),
     ]
     none_of(told(asked, "egress", want=True))
 
@@ -100,6 +102,7 @@ def test_what_it_asks_it_reaches() -> None:
 def test_what_it_has_no_business_with_it_does_not() -> None:
     others = [
         (Peer(address="169.254.169.254"), 443, "TCP"),  # the machine's credentials
+        (Peer(address="fe80::a9fe:a9fe"), 443, "TCP"),
         (Peer(address="203.0.113.7"), 80, "TCP"),
         (a_pod("ml", "train"), 8080, "TCP"),
         (a_pod("monitoring", "grafana"), 9090, "TCP"),

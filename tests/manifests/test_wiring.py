@@ -83,7 +83,9 @@ def test_the_environment_of_the_pod_is_one_that_the_server_takes(name: str, tmp_
         "gpu-autoscaler": {"operator-token": "o" * 48, "webhook-token": "w" * 48},
         "gpu-autoscaler-database": {"url": "postgresql://u:p@db:5432/ledger"},
     }
-    environment, wrong, warnings = read_environment(_environ(name, secrets, tmp_path))
+    environ = _environ(name, secrets, tmp_path)
+    assert not {"GPU_AUTOSCALER_NOTIFY_URLS", "GPU_AUTOSCALER_READER_TOKEN", "CIVO_API_KEY"} & environ.keys()
+    environment, wrong, warnings = read_environment(environ)
     assert (wrong, warnings) == ([], [])
     assert environment is not None
     assert environment.civo_api_key.get_secret_value() == "k" * 20
@@ -91,18 +93,25 @@ def test_the_environment_of_the_pod_is_one_that_the_server_takes(name: str, tmp_
     assert environment.database_url.get_secret_value().startswith("postgresql" if name == "ha" else "sqlite")
 
 
+def secrets_in(volume: dict[str, Any]) -> list[dict[str, Any]]:
+    """The Secrets that a volume of a pod mounts, each with its `name`."""
+    alone = volume.get("secret")
+    projected = [source["secret"] for source in volume.get("projected", {}).get("sources", ()) if "secret" in source]
+    return [{**alone, "name": alone["secretName"]}] if alone else projected
+
+
 def _environ(name: str, secrets: dict[str, dict[str, str]], folder: Path) -> dict[str, str]:
     """Return the container's variables, with its mounted Secrets as files below *folder*."""
     volumes = {v["name"]: v for v in pod(name)["volumes"]}
     for mount in container(name)["volumeMounts"]:
-        secret = volumes[mount["name"]].get("secret")
-        if secret is not None:
-            held = secrets[secret["secretName"]]
-            items = secret.get("items") or [{"key": key, "path": key} for key in held]
+        for secret in secrets_in(volumes[mount["name"]]):
+            held = secrets[secret["name"]]
             place = folder / mount["mountPath"].lstrip("/")
-            place.mkdir(parents=True)
-            for item in items:
-                (place / item["path"]).write_text(held[item["key"]] + "\n", encoding="utf-8")
+            (place / "..data").mkdir(parents=True, exist_ok=True)
+            for item in secret.get("items") or [{"key": key, "path": key} for key in held]:
+                assert item["key"] in held or secret.get("optional"), item
+                if item["key"] in held:
+                    (place / item["path"]).write_text(held[item["key"]] + "\n", encoding="utf-8")
     found = {}
     for variable in container(name)["env"]:
         if "value" in variable:
@@ -326,7 +335,7 @@ def test_the_service_is_scraped_and_called_by_its_name() -> None:
 def test_alertmanager_and_the_pod_read_the_same_token() -> None:
     [receiver] = the(installed("kube-prometheus-stack"), "AlertmanagerConfig")["spec"]["receivers"]
     sent = receiver["webhookConfigs"][0]["httpConfig"]["authorization"]["credentials"]
-    [mounted] = [v["secret"]["secretName"] for v in pod("observe")["volumes"] if v["name"] == "tokens"]
+    [mounted, _] = [s["name"] for v in pod("observe")["volumes"] if v["name"] == "tokens" for s in secrets_in(v)]
     [path] = [v["value"] for v in container("observe")["env"] if v["name"] == "GPU_AUTOSCALER_WEBHOOK_TOKEN_FILE"]
     assert (sent["name"], sent["key"]) == (mounted, path.rpartition("/")[2])
 
