@@ -17,7 +17,7 @@ NAMES = {"l40s": "l40s-prod", "gpu": "pool-a", "pool-7f3e": "h100", "i-1": "node
         "ml-l40s/train and train_l40s",
         "gpu=true:NoSchedule",
         "gpu-autoscaler.io/idle",
-        "/docs/gpu.md",
+        "/guides/gpu.md",
         "",
     ],
 )
