@@ -15,7 +15,7 @@ from receiver.adapters.http.own_api import ServerApi
 from receiver.cli.client import as_json, print_json, server
 from receiver.core.model.overrides import Standing
 from receiver.core.model.policy import Scope
-from receiver.core.model.text import dollars, some, span
+from receiver.core.model.text import dollars, percent, some, span
 from receiver.core.money.budget import BudgetStage
 from receiver.ports import Clock, TryLater
 from receiver.reports.picture import PoolDocument
@@ -152,7 +152,7 @@ def _budgets(budget: BudgetDocument) -> Iterator[str]:
         if not first and scope.stage == BudgetStage.OK:
             continue  # `gpu-autoscaler budget show` has all of them
         spent = "unknown" if scope.unknown else dollars(scope.spent_usd)
-        share = "" if scope.ratio is None else f" ({scope.ratio:.0%})"
+        share = "" if scope.ratio is None else f" ({percent(scope.ratio)})"
         line = f"{spent} of {dollars(scope.monthly_usd)} spent{share}, {dollars(scope.reserved_usd)} reserved"
         stage = click.style(f"stage {scope.stage}", fg=STAGES.get(scope.stage or ""))
         yield f"{scope.title or 'budget'} {scope.month}: {line}, {stage}"
@@ -164,7 +164,7 @@ def _pools(pools: Sequence[PoolDocument], now: datetime, width: int | None) -> I
     """The table; what does not fit behind a pool goes on below it."""
     rows = [["POOL", *(title for title, _ in COLUMNS), "UTIL"]]
     for pool in pools:
-        busy = "?" if pool.utilization is None else f"{pool.utilization:.0%}"
+        busy = "?" if pool.utilization is None else f"{percent(pool.utilization)}"
         rows.append([pool.name, *(known(getattr(pool, field)) for _, field in COLUMNS), busy])
     head, *fronts = aligned(rows, "<>", gap=" ")
     indent = len(head) + 2

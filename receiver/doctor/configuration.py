@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from receiver.config import Configuration, Environment, Mode
 from receiver.config.environment import SHORTEST_TOKEN
 from receiver.config.values import Mistake
-from receiver.core.model.text import some
+from receiver.core.model.text import percent, some
 from receiver.doctor.checks import Area, Check, Finding, Installation
 
 PLACEHOLDER = ".example"  # the shipped rules and examples use reserved host names (RFC 2606)
@@ -103,7 +103,7 @@ def hold(configuration: Configuration) -> Finding:
     if budget is None:
         return HOLD.skipped("there is no budget, so there is no hold")
     named = [*budget.hold.namespaces, *budget.hold.kueue_cluster_queues]
-    said = f"at {budget.hold_at:.0%} of the budget no pool grows, but new GPU pods can still start on free GPUs"
+    said = f"at {percent(budget.hold_at)} of the budget no pool grows, but new GPU pods can still start on free GPUs"
     kept_out = f"at the hold line new GPU pods are blocked in {', '.join(named)}"
     return HOLD.warned_if(not named, f"{said}: budget.hold is empty", kept_out)
 

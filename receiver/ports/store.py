@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
-from receiver.core.explain.samples import NodeTurn, PoolMinutes, PoolSample
+from receiver.core.explain.samples import HeldHours, NodeTurn, PoolMinutes, PoolSample
 from receiver.core.model.actions import Action, Decision, Outcome
 from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.memory import Control, Memory, NodeLife
@@ -287,6 +287,7 @@ class ReadStore(CommonStore, Protocol):
     def closed_scopes(self, month: str, now: datetime) -> frozenset[str]: ...  # of documents closed by *now*
     def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[PoolSample]: ...  # oldest first
 
+    def held(self, since: datetime, until: datetime) -> HeldHours: ...  # by the accounting of usage
     def pool_minutes(
         self, since: datetime, until: datetime
     ) -> Mapping[str, PoolMinutes]: ...  # before *until*, by pool

@@ -22,7 +22,7 @@ from pydantic import (
 
 from receiver.core.model.policy import Scope
 from receiver.core.money.budget import BudgetStage, burn
-from receiver.core.money.cost import CENT, amount
+from receiver.core.money.cost import CENT, amount, stated
 from receiver.core.report.lines import PaidFor
 from receiver.core.report.pool_changes import PoolWay
 from receiver.core.report.report import Report, Stood
@@ -122,7 +122,8 @@ _AMOUNT = WithJsonSchema({"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}
 Count = Annotated[int, extra(minimum=0)]
 Ratio = Annotated[float, extra(minimum=0)]
 Positive = Annotated[float, extra(minimum=0)]
-Usd = Annotated[Decimal, PlainSerializer(amount, return_type=str), _AMOUNT]  # as text: a float cannot hold cents
+Usd = Annotated[Decimal, PlainSerializer(stated, return_type=str), _AMOUNT]  # as text: a float cannot hold cents
+Price = Annotated[Decimal, PlainSerializer(amount, return_type=str), _AMOUNT]  # with all of its digits
 Cents = Annotated[Usd, AfterValidator(lambda usd: usd.quantize(CENT, rounding=ROUND_HALF_EVEN))]
 Month = Annotated[str, extra(pattern="^[0-9]{4}-(0[1-9]|1[0-2])$")]
 Moment = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str), _DATE_TIME]  # of a picture: +00:00
@@ -273,11 +274,11 @@ class UnitDocument(ReportPart):
 
     within = ("unit",)
     name: str
-    per: Usd
+    per: Price
     only: dict[str, str]
     usd: Usd | None
     count: float | None
-    usd_per: Annotated[Usd, AfterValidator(lambda usd: round(usd, 6))] | None
+    usd_per: Annotated[Price, AfterValidator(lambda usd: round(usd, 6))] | None
     why_not: Annotated[str | None, says("why usd_per is null")]
 
 
@@ -334,8 +335,8 @@ class CommitmentDocument(ReportPart):
     within = ("commitment",)
     size: str
     term_months: Count
-    usd_per_hour: Usd
-    on_demand_usd_per_hour: Usd | None
+    usd_per_hour: Price
+    on_demand_usd_per_hour: Price | None
     break_even: Annotated[Rounded | None, says("of all hours")]
     recommended: Annotated[Count | None, says("nodes")]
     saves_usd: Cents | None
@@ -407,7 +408,7 @@ class ReportDocument(ReportPart):
     gpu_hours: Hours
     usd: Usd
     paid_for: PaidForDocument
-    idle: Annotated[AmountDocument, says("held and idle, and unallocated, together")]
+    idle: Annotated[AmountDocument, says("unused: held and idle, and unallocated, together")]
     nobodys: Annotated[AmountDocument, says("what was not held: in no team's report")]
     efficiency: Rounded | None
     efficiency_target: Ratio | None

@@ -96,7 +96,7 @@ def _money(report: Row) -> Iterator[str]:
     else:
         verdict = "meets" if found >= report["efficiency_target"] else "below"
         efficiency = f"{percent(found)}, {verdict} the target of {target}: "
-        efficiency += f"{dollars(idle['usd'])} and {idle['gpu_hours']:,.1f} h were idle"
+        efficiency += f"{dollars(idle['usd'])} and {idle['gpu_hours']:,.1f} h were unused"
     yield _fact("efficiency", efficiency)
     measured = f"of held GPUs ({percent(report['measured'])} measured)"
     for label, name, of in (("utilization", "utilization", "engines"), ("memory waste", "memory_waste", "memory")):
@@ -187,7 +187,7 @@ def _rows(report: Row) -> Iterator[str]:
     ):
         if parts:
             yield ""
-            yield in_columns((title, "GPU-HOURS", "COST", "IDLE", "EFFICIENCY", "AN HOUR")[: len(columns)], columns)
+            yield in_columns((title, "GPU-HOURS", "COST", "UNUSED", "EFFICIENCY", "AN HOUR")[: len(columns)], columns)
         for part in parts:
             name = shorter(part["name"] or unnamed, int(columns[0][1:]))
             amounts, mean = (dollars(part["usd"]), dollars(part["idle_usd"])), part.get("burn_usd_per_hour")
@@ -270,7 +270,7 @@ def _days(report: Row) -> Iterator[str]:
     days = [in_columns((day["day"], dollars(day["usd"]), dollars(day["idle_usd"])), OF_DAYS) for day in report["days"]]
     if days:
         yield ""
-        yield "    ".join([in_columns(("DAY", "COST", "IDLE"), OF_DAYS)] * min(len(days), 2))
+        yield "    ".join([in_columns(("DAY", "COST", "UNUSED"), OF_DAYS)] * min(len(days), 2))
     half = -(-len(days) // 2)
     for left, right in zip_longest(days[:half], days[half:], fillvalue=""):
         yield f"{left}    {right}".rstrip()

@@ -19,7 +19,20 @@ from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.waits import Direction, WaitKind
 from receiver.ports import CommonStore
-from receiver.reports.document import Cents, Count, Listed, Moment, Month, Positive, Published, Ratio, Usd, says, word
+from receiver.reports.document import (
+    Cents,
+    Count,
+    Listed,
+    Moment,
+    Month,
+    Positive,
+    Price,
+    Published,
+    Ratio,
+    Usd,
+    says,
+    word,
+)
 from receiver.reports.state import ScalingState, scaling_state
 
 MOST_DIFFERENCES = 200  # between ledger and charges that are listed; differences_total counts all
@@ -178,7 +191,8 @@ class PoolDocument(Published):
     max_nodes: Annotated[Count | None, says("as in force now")] = None
     windows: Annotated[Listed[str], says("the names of the windows that are open")] = ()
     gpus_per_node: Count | None = None
-    price_usd_per_hour: Annotated[Usd | None, says("of one node")] = None
+    price_usd_per_hour: Annotated[Price | None, says("of one node")] = None
+    held_gpus: Annotated[Positive | None, says("GPUs that pods hold on ready nodes; a slice or share is a part")] = None
     utilization: Annotated[Ratio | None, says("mean of its GPUs")] = None
     utilization_high: Ratio | None = None
     utilization_low: Ratio | None = None

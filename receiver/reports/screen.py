@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from receiver.core.model.text import number, span
+from receiver.core.model.text import percent as whole_percent
 
 OLD = timedelta(minutes=2)  # a picture older than this is shown as old: the loop may be stalled
 UNKNOWN = "unknown"
@@ -39,7 +40,7 @@ def known(count: Any) -> str:
 def percent(value: Any, otherwise: str = UNKNOWN) -> str:
     """A ratio 0-1 as whole percent."""
     found = number(value)
-    return otherwise if found is None else f"{found * 100:.0f} %"
+    return otherwise if found is None else whole_percent(found).replace("%", " %")
 
 
 def moment(value: Any) -> datetime | None:

@@ -54,7 +54,13 @@ class WeekEnd:
             return
         minutes = self._store.pool_minutes(week.start, week.end)
         found = WeekFound(
-            week=week, now=now, lives=lives, workloads=workloads, minutes=minutes, outlook=self._outlook()
+            week=week,
+            now=now,
+            lives=lives,
+            workloads=workloads,
+            minutes=minutes,
+            held=self._store.held(week.start, week.end),
+            outlook=self._outlook(),
         )
         self._store.say(digest(found, self._policy), now)
 

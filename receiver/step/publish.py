@@ -17,6 +17,7 @@ from receiver.core.explain.samples import PoolSample, minute_of, turns
 from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.devices import CLAIMS, is_claim
 from receiver.core.model.model import Facts, Node, PoolState, Source, Stage
+from receiver.core.model.pods import gpus_of
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.money.accounting import StepSight, account, ended_in, is_due
 from receiver.core.money.cost import next_unit_at
@@ -195,7 +196,7 @@ def _demand_is_known(facts: Facts) -> bool:
     return facts.up(Source.KUBERNETES) or facts.up(Source.PROMETHEUS)
 
 
-COUNTED = ("required", "ready", "building", "busy", "idle", "unknown", "sick", "wanted", "awaited_since")
+COUNTED = ("required", "ready", "building", "busy", "idle", "unknown", "sick", "wanted", "awaited_since", "held_gpus")
 
 
 def _counts(state: PoolState, wanted: Wanted) -> dict[str, Any]:
@@ -212,6 +213,7 @@ def _counts(state: PoolState, wanted: Wanted) -> dict[str, Any]:
         "sick": sum(1 for n in state.living if n.sick),
         "wanted": state.required + wanted.new_nodes,
         "awaited_since": awaited_since(state),
+        "held_gpus": round(sum(gpus_of(pod.requests, n.labels) for n in usable for pod in n.pods), 2),
     }
 
 

@@ -47,7 +47,7 @@ def test_everything_is_on_one_screen(url: str) -> None:
         "gpu-autoscaler-0-1-c0ffee leads, term 4",
         "as of 14:29:56 UTC, 1 step failed since the start",
         "cluster budget 2026-03: $3,120.44 of $5,000.00 spent (62%), $412.80 reserved, stage warn",
-        "budget of team research 2026-03: $80.50 of $100.00 spent (80%), $2.58 reserved, stage hold",
+        "budget of team research 2026-03: $80.50 of $100.00 spent (81%), $2.58 reserved, stage hold",
         "",
         "POOL WANT HAVE READY BUILD BUSY IDLE ? PEND UTIL  BLOCKED BY, WAITS, OVERRIDES",
         "l40s    4    4     3     1    2    1 0    1  81%  growth waits for 20 s, until 14:30:20 UTC: cooldown",

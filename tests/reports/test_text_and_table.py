@@ -90,7 +90,7 @@ def test_the_first_screen_says_what_was_spent_and_what_lay_idle() -> None:
     assert "  used                     $5.16        4.0 h  held, not observed idle" in said
     assert "  idle                     $2.58        2.0 h  held, engine and memory idle" in said
     assert "  unallocated              $2.58        2.0 h  not held by any workload" in said
-    assert "efficiency          50 %, below the target of 70 %: $5.16 and 4.0 h were idle" in said
+    assert "efficiency          50 %, below the target of 70 %: $5.16 and 4.0 h were unused" in said
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ def a_pool(**more: Any) -> dict[str, Any]:
         "ready": 3,
         "building": 1,
         "busy": 2,
+        "held_gpus": 1.5,
         "idle": 1,
         "unknown": 0,
         "sick": 1,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from receiver.core.explain.samples import NodeTurn, PoolMinutes, PoolSample
+from receiver.core.explain.samples import HeldHours, NodeTurn, PoolMinutes, PoolSample
 from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.overrides import Answer, Override, Question
@@ -239,6 +239,9 @@ class FakeStore:
     def watched(self) -> Mapping[str, datetime]:
         self._called("watched")
         return self.kept_watched
+
+    def held(self, since: datetime, until: datetime) -> HeldHours:
+        raise NotImplementedError  # no page asks for it
 
     def pool_minutes(self, since: datetime, until: datetime) -> Mapping[str, PoolMinutes]:
         raise NotImplementedError  # no page asks for them

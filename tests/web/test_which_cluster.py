@@ -34,7 +34,7 @@ def test_the_summary_adds_up_what_the_pools_show() -> None:
     found = client.get("/api/v1/summary").json or {}
     assert (found["cluster_name"], found["mode"], found["alive"]) == ("prod-lon1", "act", True)
     assert found["gpus_paid"] == sum(p["required"] * p["gpus_per_node"] for p in pools)
-    assert found["gpus_busy"] == sum(p["busy"] * p["gpus_per_node"] for p in pools)
+    assert found["gpus_busy"] == sum(p["held_gpus"] for p in pools)
     priced = [p for p in pools if p["price_usd_per_hour"] is not None]
     total = sum(p["required"] * Decimal(p["price_usd_per_hour"]) for p in priced)
     assert found["usd_per_hour"] is None if len(priced) < len(pools) else Decimal(found["usd_per_hour"]) == total

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, func, select
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import StorePart, fields_of, insert, insert_in, put, value_of
 from receiver.adapters.store.schema import actions, control, marks, outbox, samples, totals, turns
-from receiver.core.explain.samples import Doing, NodeTurn, PoolMinutes, PoolSample, minute_of
+from receiver.core.explain.samples import Doing, HeldHours, NodeTurn, PoolMinutes, PoolSample, minute_of
 
 HEARTBEAT = "heartbeat"
 LAST_DELIVERY = "last_delivery"
@@ -19,7 +19,8 @@ MESSAGES = "messages"  # by destination and outcome
 PROMISES = "promises"  # by pool and how they ended
 PROVISION_BUCKETS = "provision_buckets"  # by pool, stage and the one bucket that each node falls into
 PROVISION_MILLISECONDS = "provision_milliseconds"  # by pool and stage
-A_MINUTE = timedelta(minutes=1)
+HELD_MILLISECONDS = "held_milliseconds"  # GPU-milliseconds that were accounted for in an hour (2026-11-23T08, UTC)
+A_MINUTE, AN_HOUR = timedelta(minutes=1), timedelta(hours=1)
 MARKED = select(marks)
 LAST = select(turns.c.instance, func.max(turns.c.at).label("at")).group_by(turns.c.instance)
 OF_ALL = LAST.subquery()
@@ -43,6 +44,11 @@ SAMPLES = (
     .where(samples.c.at.between(bindparam("since", type_=Moment), bindparam("until", type_=Moment)))
     .order_by(samples.c.at)
 )
+
+
+def hour_of(at: datetime) -> str:
+    """The label of the hour of *at*."""
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H}"
 
 
 @cache
@@ -113,6 +119,12 @@ class SqlFigures(StorePart):
         found = self._rows(MINUTES, {"since": since, "until": until})
         return {row["pool"]: PoolMinutes(known=row["known"], busy=row["busy"], idle=row["idle"]) for row in found}
 
+    def held(self, since: datetime, until: datetime) -> HeldHours:
+        hours = {hour_of(since + n * AN_HOUR) for n in range(round((until - since) / AN_HOUR))}
+        query = select(totals.c.labels, totals.c.total).where(totals.c.name == HELD_MILLISECONDS)
+        found = [row["total"] for row in self._rows(query) if row["labels"][0] in hours]
+        return HeldHours(gpu_hours=sum(found) / 3_600_000, known=len(found) / len(hours) if hours else 0.0)
+
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[NodeTurn]:
         before = LAST.where(turns.c.pool == pool, turns.c.at < since).subquery()
         of_before = (before.c.instance == turns.c.instance) & (before.c.at == turns.c.at)
@@ -127,7 +139,7 @@ class SqlFigures(StorePart):
         oldest_pending = select(func.count(), func.min(outbox.c.created_at)).where(*pending)
         under_way = select(actions.c.pool, actions.c.opened_at).where(actions.c.closed_at.is_(None))
         with self._database.read() as connection:
-            for row in connection.execute(select(totals)):
+            for row in connection.execute(select(totals).where(totals.c.name != HELD_MILLISECONDS)):
                 found.setdefault(row.name, {})[tuple(row.labels)] = row.total
             waiting, oldest = connection.execute(oldest_pending).one()
             last = marked(connection)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Delete, delete, except_, func, make_url, or_, select
+from sqlalchemy import Delete, Text, cast, delete, except_, func, make_url, or_, select
 
 from receiver.adapters.store import inbox, schema
 from receiver.adapters.store.database import (
@@ -24,7 +24,7 @@ from receiver.adapters.store.database import (
     parse,
     put,
 )
-from receiver.adapters.store.figures import SqlFigures, count, mark_all
+from receiver.adapters.store.figures import HELD_MILLISECONDS, SqlFigures, count, hour_of, mark_all
 from receiver.adapters.store.inbox import SqlInbox
 from receiver.adapters.store.memory import SqlActions, SqlMemory
 from receiver.adapters.store.migrate import upgrade
@@ -70,6 +70,9 @@ def _deletions(now: datetime) -> Iterator[Delete]:
     yield delete(schema.workload_lives).where(schema.workload_lives.c.ended_at < lived)
     for table in (schema.usage, schema.unwatched, schema.unit_counts, schema.in_use):
         yield delete(table).where(table.c.month < f"{kept_from:%Y-%m}")  # months sort as text does
+    totals = schema.totals.c
+    hour = f'["{hour_of(now - SAMPLES_KEPT)}"]'  # as the labels are stored
+    yield delete(schema.totals).where(totals.name == HELD_MILLISECONDS, cast(totals.labels, Text) < hour)
     later = schema.turns.alias()
     goes_on = ~select(later.c.at).where(later.c.instance == turns.instance, later.c.at > turns.at).exists()
     yield delete(schema.turns).where(turns.at < now - SAMPLES_KEPT, or_(~goes_on, turns.doing == Doing.GONE))

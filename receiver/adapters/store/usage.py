@@ -11,7 +11,7 @@ from sqlalchemy import Connection, RowMapping, Select, Table, bindparam, case, d
 
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import StorePart, fields_of, insert, insert_in, put, value_of
-from receiver.adapters.store.figures import mark_all, marked
+from receiver.adapters.store.figures import HELD_MILLISECONDS, count, hour_of, mark_all, marked
 from receiver.adapters.store.schema import (
     charges,
     closed_reports,
@@ -73,6 +73,8 @@ class SqlUsage(StorePart):
             if last.get(ACCOUNTED) != since:
                 return False
             _add(connection, usage, accounting.usage)
+            held = round(1000 * sum(row.held for row in accounting.usage))
+            count(connection, HELD_MILLISECONDS, hour_of(at), by=held)
             _add(connection, unwatched, accounting.unwatched)
             _add(connection, workload_lives, accounting.lives)
             _hold(connection, known.holdings if known is not None and known.at == since else None, accounting.holdings)

@@ -17,7 +17,7 @@ from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy
 from receiver.core.model.windows import next_change
 from receiver.core.money.budget import BudgetView, Refusal, month_of, team_of
-from receiver.core.money.cost import amount
+from receiver.core.money.cost import amount, stated
 from receiver.core.scaling.capacity import RULES as COUNTING
 from receiver.core.scaling.guardrails import GUARDRAILS, Case
 from receiver.core.scaling.waits import stuck_on_the_way, waits
@@ -165,10 +165,10 @@ def _budget(view: BudgetView) -> dict[str, Any]:
     return _fields(
         view,
         "title month stage warn_at hold_at stop_at",
-        monthly_usd=amount(view.monthly),
-        spent_usd=amount(view.spent),
-        reserved_usd=amount(view.reserved),
-        available_usd=amount(view.available),
+        monthly_usd=stated(view.monthly),
+        spent_usd=stated(view.spent),
+        reserved_usd=stated(view.reserved),
+        available_usd=stated(view.available),
     )
 
 
@@ -179,6 +179,6 @@ def _uncovered(refusal: Refusal, case: Case) -> dict[str, Any]:
     return {
         **_budget(view),
         **_fields(view, "unknown unpriced"),
-        "raise_usd": None if unknown else amount(lacking(refusal, case)),
+        "raise_usd": None if unknown else stated(lacking(refusal, case)),
         "passing": refusal.passing,
     }

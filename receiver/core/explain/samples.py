@@ -32,6 +32,14 @@ class PoolMinutes:
     idle: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldHours:
+    """The *gpu_hours* that workloads held in some time, as far as it is *known* (a ratio: what was accounted for)."""
+
+    gpu_hours: float = 0.0
+    known: float = 0.0
+
+
 class Doing(StrEnum):
     """What a node does: how far it has come, and once it is usable whether GPU pods hold it."""
 

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
 # Control characters but tab and line breaks; what turns the direction of reading around; separators that some readers
@@ -57,6 +57,12 @@ def dollars(value: Any, otherwise: str = "unknown") -> str:
     rounded = found.quantize(Decimal(1).scaleb(-digits))
     whole, _, cents = f"{abs(rounded):,f}".partition(".")
     return f"{'-' if rounded < 0 else ''}${whole}.{cents[:2]}{cents[2:].rstrip('0')}"
+
+
+def percent(ratio: Any, otherwise: str = "unknown") -> str:
+    """*ratio* (0-1) for people: ``121%``, half a percent up."""
+    found = number(ratio)
+    return otherwise if found is None else f"{(found * 100).quantize(Decimal(1), ROUND_HALF_UP):f}%"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

@@ -5,7 +5,7 @@ Growth that was sent and not answered may still arrive at Civo, so its cost stay
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -15,8 +15,8 @@ from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
 from receiver.core.model.model import Facts, PoolState, Stage
 from receiver.core.model.pods import Pod, Workload, gpus_of
 from receiver.core.model.policy import Budget, BudgetChange, Policy, Pool, Scope
-from receiver.core.model.text import dollars
-from receiver.core.money.cost import unit_price
+from receiver.core.model.text import dollars, percent
+from receiver.core.money.cost import in_cents, unit_price
 
 HOUR = timedelta(hours=1)
 NOTHING = Decimal(0)
@@ -127,7 +127,7 @@ class BudgetView:
         """Spent over the month's allowance (0 when the allowance is 0 and nothing was spent)."""
         if self.monthly == 0:
             return Decimal(0) if self.spent == 0 else Decimal(1)
-        return self.spent / self.monthly
+        return part_of(self.monthly, self.spent)
 
     @property
     def left(self) -> Decimal:
@@ -153,7 +153,7 @@ class BudgetView:
         spent = f"{dollars(self.spent)} of {dollars(self.monthly)} spent in {self.month}"
         if self.closed_to(passing=passing):
             line = self.hold_at if self.stage is BudgetStage.HOLD else self.stop_at
-            return f"{self.title} {self.stage} at {line:.0%}: {spent}"
+            return f"{self.title} {self.stage} at {percent(line)}: {spent}"
         left = max(Decimal(0), self.left)
         return f"{self.title}: {spent} and {dollars(self.reserved)} reserved; the {dollars(left)} left is not enough"
 
@@ -207,6 +207,11 @@ class Budgets:
         """The budgets of account and cluster at or beyond the hold line, which keep new work out."""
         wide = (v for v in self.views if v.scope in (Scope.ACCOUNT, Scope.CLUSTER))
         return tuple(v for v in wide if v.stage in (BudgetStage.HOLD, BudgetStage.STOP))
+
+
+def part_of(monthly: Decimal, spent: Decimal) -> Decimal:
+    """Which part of the allowance *monthly* is *spent*, by cents and to four digits, as every output tells it."""
+    return (in_cents(spent) / monthly).quantize(Decimal("0.0001"), ROUND_HALF_UP)
 
 
 def title_of(scope: Scope, shown: str = "") -> str:

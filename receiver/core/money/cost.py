@@ -180,6 +180,7 @@ class EndedLog:
 
 K = TypeVar("K", bound=Hashable)
 CENT = Decimal("0.01")
+PLACES = 4  # decimals of what is computed, in APIs
 NOISE = Decimal("1e-12")  # far above rounding errors of divisions, far below any price
 Path = Sequence[Hashable]  # from the widest level to the narrowest
 
@@ -188,6 +189,13 @@ def amount(usd: Decimal) -> str:
     """*usd* as APIs print it: without an exponent, and without zeros after the cents."""
     whole, point, part = f"{usd:f}".partition(".")
     return whole + point + (part if len(part) <= 2 else part.rstrip("0").ljust(2, "0"))
+
+
+def stated(usd: Decimal) -> str:
+    """*usd* as APIs print what was computed: with four places at most."""
+    places = usd.as_tuple().exponent
+    fine = not isinstance(places, int) or places >= -PLACES
+    return amount(usd if fine else usd.quantize(Decimal(1).scaleb(-PLACES), ROUND_HALF_UP))
 
 
 def in_cents(usd: Decimal) -> Decimal:

@@ -12,7 +12,7 @@ from typing import Any
 from receiver.core.model.model import BIND, UNKNOWN_HOLDS_FOR, Facts, Source
 from receiver.core.model.policy import Fallback, Policy, Scope
 from receiver.core.model.signals import SignalAction
-from receiver.core.model.text import dollars, lasting
+from receiver.core.model.text import dollars, lasting, percent
 from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import configuration_notices, wording
 from receiver.core.notices.money_notices import REFUSES, effect_of
@@ -286,7 +286,7 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
                 kind=f"budget_{view.stage}",
                 level=level,
                 what=f"{wording.capital(view.title)} is past its {view.stage} line",
-                why=f"{dollars(view.spent)} of {dollars(view.monthly)} spent ({view.ratio:.0%})",
+                why=f"{dollars(view.spent)} of {dollars(view.monthly)} spent ({percent(view.ratio)})",
                 doing=doing,
                 todo="" if calm else f"To raise it: {view.setting()}",
             )

@@ -1,15 +1,15 @@
 """The message of a week: what it cost, what was busy, who waited, and what the month will have cost."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from receiver.core.explain.samples import PoolMinutes
+from receiver.core.explain.samples import HeldHours, PoolMinutes
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Policy
-from receiver.core.model.text import dollars, some, span
+from receiver.core.model.text import dollars, percent, some, span
 from receiver.core.model.usage import WorkloadLife
 from receiver.core.money.cost import unit_price, units_between
 from receiver.core.notices.notice import Cause, Notice
@@ -17,8 +17,8 @@ from receiver.core.report.report import of_month, queue_waits
 
 DIGEST_TOPIC = "digest:week"
 SENT_AT = 8  # o'clock on Monday
-SEEN_ENOUGH = 0.95  # of the week's minutes; with fewer, busy hours are no share of the paid ones
-_HOUR, _MINUTE = timedelta(hours=1), timedelta(minutes=1)
+SEEN_ENOUGH = 0.95  # of the week's hours; with fewer, held hours are no share of the paid ones
+_HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +42,15 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeekFound:
-    """What the store has of the *week* at *now*; *minutes* are sums of its samples by pool id."""
+    """What the store has of the *week* at *now*: *minutes* are sums of its samples by pool id, *held* is what workloads
+    held, as reports count it."""
 
     week: Week
     now: datetime
     lives: Sequence[NodeLife]
     workloads: Sequence[WorkloadLife]
     minutes: Mapping[str, PoolMinutes]
+    held: HeldHours = field(default_factory=HeldHours)
     outlook: Outlook | None = None
 
 
@@ -74,7 +76,7 @@ def digest(found: WeekFound, policy: Policy) -> Notice:
     unpriced = sorted({life.size for life, count in paid if count and life.price_usd_per_hour is None})
     hours = sum(count * life.gpus for life, count in paid) * (billing.granularity / _HOUR)
     lines = [f"This total is too low: nodes of size {', '.join(unpriced)} have no price."] if unpriced else []
-    lines += [*_hours(hours, found), _waits(found), _nodes(found), *_idlest(found, policy)]
+    lines += [_hours(hours, found.held), _waits(found), _nodes(found), *_idlest(found, policy)]
     lines += _budget(found.outlook)
     return Notice(
         cause=Cause.DIGEST,
@@ -85,21 +87,14 @@ def digest(found: WeekFound, policy: Policy) -> Notice:
     )
 
 
-def _hours(paid: float, found: WeekFound) -> Iterator[str]:
+def _hours(paid: float, held: HeldHours) -> str:
     if not paid:
-        yield "No GPU-hours were paid for."
-        return
-    # Of the pools that were paid for: the configuration may have lost one or got another since.
-    gpus = {life.pool: life.gpus for life in found.lives if life.gpus}
-    seen = [(found.minutes.get(pool, PoolMinutes()), of_a_node) for pool, of_a_node in gpus.items()]
-    busy = sum(minutes.busy * gpus for minutes, gpus in seen) * (_MINUTE / _HOUR)
-    known = sum(minutes.known for minutes, _ in seen) / len(seen)
-    share = known / ((found.week.end - found.week.start) / _MINUTE)
-    if not known:
-        yield f"{paid:,.0f} GPU-hours paid; how many were busy is unknown."
-        return
-    partly = f" in the {share:.0%} of the time that is known" if share < SEEN_ENOUGH else f" ({busy / paid:.0%})"
-    yield f"{paid:,.0f} GPU-hours paid, {busy:,.0f} busy{partly}."
+        return "No GPU-hours were paid for."
+    if not held.known:
+        return f"{paid:,.0f} GPU-hours paid; how many workloads held is unknown."
+    share = f" ({percent(held.gpu_hours / paid)})"
+    partly = f" in the {percent(held.known)} of the time that is known" if held.known < SEEN_ENOUGH else share
+    return f"{paid:,.0f} GPU-hours paid, {held.gpu_hours:,.0f} held by workloads{partly}."
 
 
 def _waits(found: WeekFound) -> str:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from receiver.core.model.charges import EXPLAINED, WORTH_TELLING
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import BudgetChange, Policy, Pool, Scope
-from receiver.core.model.text import dollars, listed, some, span
+from receiver.core.model.text import dollars, listed, percent, some, span
 from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, Intent, Key, option_of
 from receiver.core.notices import wording
 from receiver.core.notices.notice import Cause, Notice, Severity
@@ -77,7 +77,7 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, refuses: bool, 
     after, severity = "pools grow as before", Severity.SUCCESS
     if view.stage is not BudgetStage.OK:
         ratio = {BudgetStage.WARN: view.warn_at, BudgetStage.HOLD: view.hold_at}.get(view.stage, view.stop_at)
-        title = f"{view.month} has reached its {view.stage} line ({ratio:.0%})"
+        title = f"{view.month} has reached its {view.stage} line ({percent(ratio)})"
         severity = Severity.FAILURE if refuses else Severity.WARNING
         do = f"To raise it: {view.setting()}"
         if view.stage is BudgetStage.WARN:
@@ -96,7 +96,7 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, refuses: bool, 
         key=f"{view.month}|{view.monthly:f}|{view.stage}",
         title=f"GPU {view.title} {title}",
         body=wording.worded(
-            f"{dollars(view.spent)} of {dollars(view.monthly)} spent ({view.ratio:.0%}), {rest}{more}",
+            f"{dollars(view.spent)} of {dollars(view.monthly)} spent ({percent(view.ratio)}), {rest}{more}",
             effect,
             why=f"{view.change.who} set this amount: {view.change.why}" if view.change is not None else "",
             cost=cost if ahead is None else f"{cost}; forecast for the month: {dollars(ahead)}",
@@ -111,7 +111,7 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, refuses: bool, 
 
 def _line_ahead(view: BudgetView, ratio: Decimal, now: datetime) -> str:
     ahead = view.monthly * ratio - view.spent
-    line = f"{ratio:.0%} ({dollars(view.monthly * ratio)})"
+    line = f"{percent(ratio)} ({dollars(view.monthly * ratio)})"
     mean = view.forecast.burn
     if mean is None or mean <= 0 or ahead <= 0:
         return line
@@ -301,14 +301,14 @@ def _report_lines(found: Report) -> Iterator[str]:
     if found.unpriced:
         yield f"This total is too low: nodes of size {', '.join(found.unpriced)} have no price."
     if found.budget is not None and found.budget.ratio is not None:
-        yield f"Budget: {found.budget.ratio:.0%} of {dollars(found.budget.monthly_usd)}."
+        yield f"Budget: {percent(found.budget.ratio)} of {dollars(found.budget.monthly_usd)}."
     whole = found.everything
     if whole.efficiency is None:
         yield "No GPU-hours were paid for."
     else:
         idle, free = whole.of(PaidFor.IDLE), whole.of(PaidFor.UNALLOCATED)
         unheld = f", {dollars(free.usd)} for GPUs that no pod held" if found.team is None else ""
-        ratios = f"{whole.efficiency:.0%} (target {found.efficiency_target:.0%})"
+        ratios = f"{percent(whole.efficiency)} (target {percent(found.efficiency_target)})"
         yield f"Efficiency {ratios}: {dollars(idle.usd)} paid for idle GPUs that pods held{unheld}."
     jobs, waits = found.jobs, found.waits
     waited = f"; the median wait was {span(waits.p50.total_seconds())}" if waits.p50 is not None else ""

@@ -13,7 +13,7 @@ from receiver.core.model.overrides import EVERY_POOL, Override, OverrideKind
 from receiver.core.model.policy import BudgetChange, Policy, Scope
 from receiver.core.model.usage import Owner, Usage, WorkloadLife
 from receiver.core.money.attribution import Attributed
-from receiver.core.money.budget import BudgetStage, Forecast, Month, stage_of, title_of
+from receiver.core.money.budget import BudgetStage, Forecast, Month, part_of, stage_of, title_of
 from receiver.core.report.always_on import AlwaysOn, Baseline, CommitmentAdvice, advice, always_on, baselines
 from receiver.core.report.lines import (
     CostLine,
@@ -101,7 +101,8 @@ class BudgetLine:
     @property
     def ratio(self) -> Decimal | None:
         """Spent / allowed, None if the allowance is 0 or the spend unknown."""
-        return self.spent_usd / self.monthly_usd if self.monthly_usd and self.spent_usd is not None else None
+        known = self.monthly_usd and self.spent_usd is not None
+        return part_of(self.monthly_usd, self.spent_usd) if known and self.spent_usd is not None else None
 
     @property
     def left_usd(self) -> Decimal | None:

@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple, Self
 from receiver.config.model import Mode
 from receiver.core.money.budget import BudgetStage
 from receiver.core.notices.notice import Level
-from receiver.reports.document import Count, Instant, Month, Published, Usd, says, word
+from receiver.reports.document import Count, Instant, Month, Positive, Published, Usd, says, word
 from receiver.reports.picture import Picture, PoolDocument, WaitingPod
 from receiver.web.api.documents import BudgetDocument, mode_of
 from receiver.web.parts import WebParts
@@ -25,7 +25,7 @@ class SummaryDocument(Published):
     wrong: Annotated[Count | None, says("concerns that keep work waiting or hide what happens")] = None
     to_look_at: Annotated[Count | None, says("other concerns")] = None
     gpus_paid: Annotated[Count | None, says("of the nodes that Civo was asked for")] = None
-    gpus_busy: Annotated[Count | None, says("of the nodes with a GPU pod")] = None
+    gpus_busy: Annotated[Positive | None, says("held by GPU pods; a slice or share is a part")] = None
     pods_waiting: Count | None = None
     gpus_waiting: Annotated[Count | None, says("that those pods ask for")] = None
     waiting_since: Annotated[Instant | None, says("since when the first of them waits; null: none does")] = None
@@ -63,7 +63,7 @@ class PoolTotals(NamedTuple):
     """What people look for first, of some pools; None where a part of it is not known."""
 
     gpus_paid: int | None
-    gpus_busy: int | None
+    gpus_busy: float | None
     gpus_waiting: int | None
     waiting_since: datetime | None
     usd_per_hour: Decimal | None
@@ -75,11 +75,17 @@ def totals(pools: Sequence[PoolDocument], pods: Sequence[WaitingPod], pods_total
     known = [required * price for required, price in prices if required is not None and price is not None]
     return PoolTotals(
         gpus_paid=_gpus(pools, "required"),
-        gpus_busy=_gpus(pools, "busy"),
+        gpus_busy=_held(pools),
         gpus_waiting=sum(pod.gpus for pod in pods) if len(pods) == pods_total else None,
         waiting_since=min((pod.since for pod in pods if pod.since is not None), default=None),
         usd_per_hour=sum(known, Decimal(0)) if len(known) == len(prices) else None,
     )
+
+
+def _held(pools: Sequence[PoolDocument]) -> float | None:
+    """Return the GPUs that pods hold; None where a pool does not know."""
+    known = [pool.held_gpus for pool in pools if pool.held_gpus is not None]
+    return round(sum(known), 2) if len(known) == len(pools) else None
 
 
 def _gpus(pools: Sequence[PoolDocument], of: str) -> int | None:

@@ -200,6 +200,7 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
             configured=parts.policy.pools,
             names={p.id: p.name for p in parts.policy.pools},
             sums=SummaryDocument.of_picture(found, parts),
+            pending=_pending(found.pools),
             waiting=_waiting_rows(found, parts),
             misfits=found.misfits[:MISFITS],
             more_misfits=len(found.misfits) - MISFITS,
@@ -225,6 +226,12 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
             undelivered=scene.undelivered,
             messages_to=parts.messages_to,
         )
+
+
+def _pending(pools: Sequence[PoolDocument]) -> int | None:
+    """The pending GPUs that the table of pools shows; None where one is not known."""
+    known = [pool.pending_gpus for pool in pools if pool.pending_gpus is not None]
+    return sum(known) if len(known) == len(pools) else None
 
 
 def _waiting_rows(found: Picture, parts: WebParts) -> list[tuple[WaitingPod, int]]:

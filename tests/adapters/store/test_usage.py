@@ -4,12 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
 import pytest
 
 from receiver.adapters.store import SqlStore, open_store
+from receiver.core.explain.samples import HeldHours
 from receiver.core.model.charges import Seed
 from receiver.core.model.usage import Accounted, Accounting, GpuHolding, Owner, Unwatched, Usage, WorkloadLife
 from receiver.core.money.attribution import Watch
@@ -150,6 +152,20 @@ def test_the_lives_of_nodes_can_be_read_without_disturbing_a_step(store: SqlStor
     store.saw((gone, life("here")), {}, NOW)
     assert [x.instance for x in store.node_lives(NOW)] == ["here"]
     assert {x.instance for x in store.node_lives(after(hours=-1))} == {"gone", "here"}
+
+
+def test_what_was_held_is_summed_by_the_hour_in_which_it_was_accounted_for(store: SqlStore) -> None:
+    """What is accounted for is in each: the message of a week tells what the report of a month does."""
+    began = NOW.replace(minute=0, second=0, microsecond=0)
+    times = [began + timedelta(minutes=m) for m in (-10, 10, 70, 190)]
+    assert store.account(Accounting(), None, times[0])
+    for since, at in pairwise(times):
+        assert store.account(Accounting(usage=(usage(held=1800.0), usage("i-2", held=900.0))), since, at)
+    assert store.held(began, began + timedelta(hours=4)) == HeldHours(gpu_hours=3 * 0.75, known=0.75)
+    assert store.held(began, began + timedelta(hours=2)) == HeldHours(gpu_hours=2 * 0.75, known=1.0)
+    assert store.held(began + timedelta(days=1), began + timedelta(days=2)) == HeldHours()
+    store.prune(began + timedelta(days=100))
+    assert store.held(began, began + timedelta(hours=4)) == HeldHours()
 
 
 def test_the_seed_of_a_month_can_be_read_when_the_month_is_over(store: SqlStore) -> None:

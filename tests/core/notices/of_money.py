@@ -6,7 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 from functools import cache
 
-from receiver.core.explain.samples import PoolMinutes
+from receiver.core.explain.samples import HeldHours, PoolMinutes
 from receiver.core.model.charges import Charge, Charged
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import BudgetChange, Policy, Scope
@@ -66,7 +66,13 @@ def _digest() -> Notice:
     }
     outlook = Outlook(month="2026-10", monthly=Decimal(16000), spent=Decimal("4410.25"), forecast=Decimal("12370.10"))
     found = WeekFound(
-        week=week, now=week.end, lives=month.lives, workloads=month.workloads, minutes=minutes, outlook=outlook
+        week=week,
+        now=week.end,
+        lives=month.lives,
+        workloads=month.workloads,
+        minutes=minutes,
+        held=HeldHours(gpu_hours=512.0, known=1.0),
+        outlook=outlook,
     )
     return digest(found, policy)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.explain.samples import PoolMinutes
+from receiver.core.explain.samples import HeldHours, PoolMinutes
 from receiver.core.notices.digest import Outlook, WeekFound, digest, last_week
 from tests.core.report.builders import A100_X8, a_life, a_policy, a_workload, at
 
@@ -68,35 +68,20 @@ def test_a_node_without_a_price_is_named() -> None:
 WHOLE = 7 * 24 * 60  # minutes
 
 
-def test_paid_and_busy_gpu_hours_count_every_gpu_of_a_node() -> None:
-    eight = next(p.id for p in a_policy().pools if p.size == A100_X8)
-    minutes = {p.id: PoolMinutes(known=WHOLE) for p in a_policy().pools}
-    minutes[eight] = PoolMinutes(known=WHOLE, busy=6 * 60)
-    text = said([a_life(size=A100_X8, begins=INTO, lasts=10, pool=eight)], minutes=minutes)
-    assert "80 GPU-hours paid, 48 busy (60%)." in text
+def test_a_node_of_which_one_gpu_was_held_all_week_was_not_busy_with_all_of_them() -> None:
+    held = HeldHours(gpu_hours=168.0, known=1.0)
+    minutes = {"pool-a100": PoolMinutes(known=WHOLE, busy=WHOLE)}  # the node had a GPU pod all the time
+    text = said([a_life(size=A100_X8, begins=INTO - 24, lasts=400)], minutes=minutes, held=held)
+    assert "1,344 GPU-hours paid, 168 held by workloads (13%)." in text
 
 
-def test_a_pool_that_left_the_configuration_was_busy_too() -> None:
-    minutes = {"gone": PoolMinutes(known=WHOLE, busy=6 * 60)}
-    text = said([a_life(size=A100_X8, begins=INTO, lasts=10, pool="gone")], minutes=minutes)
-    assert "80 GPU-hours paid, 48 busy (60%)." in text
+def test_held_hours_of_a_part_of_the_week_are_no_share_of_the_paid_ones() -> None:
+    text = said([a_life(begins=INTO, lasts=10)], held=HeldHours(gpu_hours=1.0, known=0.25))
+    assert "10 GPU-hours paid, 1 held by workloads in the 25% of the time that is known." in text
 
 
-def test_a_pool_that_just_appeared_makes_nothing_unknown() -> None:
-    eight = next(p.id for p in a_policy().pools if p.size == A100_X8)
-    minutes = {eight: PoolMinutes(known=WHOLE, busy=6 * 60)}
-    text = said([a_life(size=A100_X8, begins=INTO, lasts=10, pool=eight)], minutes=minutes)
-    assert "80 GPU-hours paid, 48 busy (60%)." in text
-
-
-def test_busy_hours_of_a_part_of_the_week_are_no_share_of_the_paid_ones() -> None:
-    minutes = {p.id: PoolMinutes(known=WHOLE // 4, busy=60) for p in a_policy().pools[:1]}
-    text = said([a_life(begins=INTO, lasts=10)], minutes=minutes)
-    assert "10 GPU-hours paid, 1 busy in the 25% of the time that is known." in text
-
-
-def test_without_minutes_busy_hours_are_unknown() -> None:
-    assert "10 GPU-hours paid; how many were busy is unknown." in said([a_life(begins=INTO, lasts=10)])
+def test_what_was_not_accounted_for_is_unknown() -> None:
+    assert "10 GPU-hours paid; how many workloads held is unknown." in said([a_life(begins=INTO, lasts=10)])
 
 
 def test_waits_of_the_week_are_told_with_those_that_go_on() -> None:
