@@ -11,6 +11,7 @@ from receiver.config.values import LongerThanZero, parse
 from receiver.core.model.pods import PROTECTED, WHY, Pod, keeps_for, named
 from receiver.core.model.usage import EndedPod, workload_name
 from receiver.core.scaling.demand import tolerates_cordon
+from receiver.core.scaling.terminations import is_overdue
 from receiver.ports import (
     IDLE_SHUTDOWN_ANNOTATION,
     KEEP_UNTIL_ANNOTATION,
@@ -55,6 +56,11 @@ class SimulatedCluster(WorldCluster):
             ),
         )
 
+    def _has_ended(self, pod: WorldPod) -> bool:
+        """Return True for a pod that should be gone, on a node whose kubelet does not say so."""
+        node = self._world.nodes.get(pod.node or "")
+        return node is not None and not node.ready and is_overdue(pod.deletion_at, self._world.now)
+
     def _look_at_nodes(self) -> Iterable[ClusterNode]:
         hosts: dict[str, list[str]] = {}
         others: dict[str, Counter[str]] = {}
@@ -63,7 +69,7 @@ class SimulatedCluster(WorldCluster):
         for pod in self._world.active_pods.values():
             if pod.node is None:
                 continue
-            if not pod.requests and _hosts(pod):
+            if not pod.requests and _hosts(pod) and not self._has_ended(pod):
                 hosts.setdefault(pod.node, []).append(f"{pod.namespace}/{pod.name}")
             elif not pod.requests and (why := self._keeps(pod)):
                 keepers.setdefault(pod.node, []).append(f"{pod.namespace}/{pod.name} {why}")

@@ -160,7 +160,8 @@ def _hosts(run: "Run", plan: PoolPlan) -> int:
 
 
 def _host_names(run: "Run") -> set[str]:
-    pods = [p for p in run.world.active_pods.values() if p.node is not None]
+    dead = run.world.dead_nodes  # what ran there has ended
+    pods = [p for p in run.world.active_pods.values() if p.node is not None and p.node not in dead]
     hosts = [p for p in pods if p.labels.get("app.kubernetes.io/name") == "prometheus" or run.truth.would_be_lost(p)]
     return {p.node or "" for p in hosts}
 

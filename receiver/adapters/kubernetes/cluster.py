@@ -37,6 +37,7 @@ from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
 from receiver.core.scaling.admission import CheckAnswer
 from receiver.core.scaling.bookings import BookingProgress
+from receiver.core.scaling.terminations import is_overdue
 from receiver.ports import PROVISIONING_CLASS, Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
@@ -171,6 +172,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         taken = claims.taken() if claims is not None else None
         found = {n.name: served.on(n, taken) for n in nodes}
         gpu_nodes = {name for name, node in found.items() if node.allocatable or node.dra}
+        silent, now = {name for name, node in found.items() if not node.ready}, self._clock.now()
         hosts, keepers = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         others, daemons = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
         self._keepers.begin()
@@ -180,7 +182,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         for pod in pods:
             for doubt in pod.doubts:
                 self._remarks.warn("annotation not understood", doubt)
-            if pod.hosts_us:
+            if pod.hosts_us and not (pod.node in silent and is_overdue(pod.leaves_at, now)):
                 hosts[pod.node].append(pod.key)
             if pod.node not in gpu_nodes:
                 continue

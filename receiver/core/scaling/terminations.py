@@ -28,9 +28,14 @@ def comes_soon(at: datetime, takes: timedelta, now: datetime) -> bool:
     return at - now < takes and now <= at + STUCK_AFTER
 
 
+def is_overdue(leaves_at: datetime | None, now: datetime) -> bool:
+    """True where a pod should have been gone for a while: by *leaves_at*, None for one that is not Terminating."""
+    return leaves_at is not None and now > leaves_at + STUCK_AFTER
+
+
 def is_stuck(pod: Pod, now: datetime) -> bool:
     """True for a pod that should have been gone for a while."""
-    return pod.leaves_at is not None and now > pod.leaves_at + STUCK_AFTER
+    return is_overdue(pod.leaves_at, now)
 
 
 def leaves_soon(pod: Pod, takes: timedelta, now: datetime) -> bool:

@@ -70,6 +70,27 @@ def test_our_own_and_the_monitoring_pods_are_told_with_their_node(
     assert [n.hosts for n in cluster.look().nodes] == [("ml/am-0", "ml/prom-0", "ml/us"), ()]
 
 
+@pytest.mark.parametrize(
+    ("ready", "deleted_at", "hosts"),
+    [
+        pytest.param("Unknown", "2026-01-01T00:00:00Z", (), id="should be gone, and no kubelet says so"),
+        pytest.param("True", "2026-01-01T00:00:00Z", ("ml/prom-0",), id="should be gone, and its kubelet answers"),
+        pytest.param("Unknown", None, ("ml/prom-0",), id="not Terminating"),
+    ],
+)
+def test_the_monitoring_that_ended_with_a_kubelet_keeps_no_node(
+    httpserver: HTTPServer, cluster: KubernetesCluster, ready: str, deleted_at: str | None, hosts: tuple[str, ...]
+) -> None:
+    httpserver.expect_request(NODES).respond_with_json(
+        a_list(a_node("gpu-1", conditions=[{"type": "Ready", "status": ready}]))
+    )
+    pod = a_pod("prom-0", gpus=0, node="gpu-1", labels={"app.kubernetes.io/name": "prometheus"})
+    if deleted_at:
+        pod["metadata"]["deletionTimestamp"] = deleted_at
+    httpserver.expect_request(PODS).respond_with_json(a_list(pod))
+    assert cluster.look().nodes[0].hosts == hosts
+
+
 def test_what_all_pods_of_a_gpu_node_request_is_summed(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     offers = {"cpu": "11900m", "memory": "88Gi", "ephemeral-storage": "180Gi", "pods": "110", "nvidia.com/gpu": "1"}
     nodes = a_list(a_node("gpu-1", allocatable=offers), a_node("web-1", allocatable={"cpu": "4"}))
