@@ -123,12 +123,12 @@ def acting_token() -> str:
         refuse(error)
 
 
-def login_name() -> str:
-    """Return the login name, empty without one."""
+def login_name() -> str | None:
+    """Return the login name, None without one, as in the image."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        return ""
+        return None
 
 
 def options(*given: Callable[..., Any]) -> Callable[..., Any]:
@@ -142,9 +142,17 @@ def options(*given: Callable[..., Any]) -> Callable[..., Any]:
     return add
 
 
-def option_who(does: str) -> Callable[..., Any]:
-    """Return the option that names the person who *does* something."""
-    return click.option("--who", default=login_name, help=f"Who {does}.", show_default="your login name")
+def option_who(does: str, *, needed: bool = True) -> Callable[..., Any]:
+    """Return the option that names the person who *does* something; empty without a name unless it is *needed*."""
+
+    def named(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str:
+        if value is None and needed:
+            raise click.UsageError("your login has no name here: add --who and your name, such as --who alice")
+        return value or ""
+
+    return click.option(
+        "--who", default=login_name, callback=named, help=f"Who {does}.", show_default="your login name"
+    )
 
 
 class DurationType(click.ParamType[timedelta | None]):

@@ -110,7 +110,7 @@ def list_overrides(clock: Clock, as_json: bool) -> None:
 
 @override.command("end")
 @click.argument("number", metavar="ID", shell_complete=override_ids)
-@option_who("ends it")
+@option_who("ends it", needed=False)
 @as_json
 def end_override(number: str, who: str, as_json: bool) -> None:
     """End the override ID before its time."""
@@ -119,13 +119,18 @@ def end_override(number: str, who: str, as_json: bool) -> None:
     show(as_json, answer.document, about_override(OverrideDocument.model_validate(answer.document)))
 
 
+def _explaining(pool: str | None) -> str:
+    """Return the command that explains *pool* (a name), or every pool."""
+    return f"gpu-autoscaler explain pool {pool}" if pool else "gpu-autoscaler status"
+
+
 def about_override(override: OverrideDocument) -> Iterator[str]:
     """Lines on one override that was set or ended."""
     yield f"{override.id}: {override_line(override)}"
     if override.ended_at is not None:
         yield f"ended by {override.ended_by}; the configured policy applies again from the next step"
     else:
-        yield "the next step acts on it; see `gpu-autoscaler explain pool`"
+        yield f"the next step acts on it; see `{_explaining(override.pool_name)}`"
         yield f"to end it earlier: gpu-autoscaler override end {override.id}"
 
 
@@ -166,9 +171,9 @@ def answer(clock: Clock, number: str, word: str, who: str, why: str, as_json: bo
     question = QuestionDocument.model_validate(document)
     then = "it set an override; see `gpu-autoscaler override list`"
     if question.answer == Answer.APPROVE:
-        then = "the next step acts on it; see `gpu-autoscaler explain pool`"
+        then = f"the next step acts on it; see `{_explaining(question.pool_name)}`"
     if question.answer == Answer.REJECT:
-        then = "it set no override; see `gpu-autoscaler explain pool`"
+        then = f"it set no override; see `{_explaining(question.pool_name)}`"
     show(as_json, document, [_question(question, clock.now()), then])
 
 

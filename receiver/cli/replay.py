@@ -161,7 +161,7 @@ def replay(
     try:
         status = run(traces, asked, as_json=as_json, html=html, bar=sys.stderr.isatty())
     except BadInput as error:
-        print_lines([*error.lines, "what to do: see gpu-autoscaler replay --help and docs/replay.md"], err=True)
+        print_lines([*error.lines, "what to do: see docs/replay.md, or gpu-autoscaler replay --help"], err=True)
         sys.exit(UNUSABLE)
     sys.exit(status)
 

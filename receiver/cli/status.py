@@ -95,7 +95,7 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
         for question in pool.questions:
             if question.state == Standing.OPEN and question.wanted:
                 yield click.style(f"{pool.name}: {question.said}", fg="yellow")
-                yield f"  gpu-autoscaler answer {question.id} approve, or see gpu-autoscaler questions"
+                yield f"  gpu-autoscaler answer {question.id} approve --who YOU"
     for concern in (c for c in status.concerns if c.kind in OF_THE_FILE):
         why = f": {concern.why}" if concern.why else ""
         yield click.style(concern.what + why, fg="red" if why else "yellow")
@@ -112,7 +112,7 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
     if total:
         nowhere = click.style(f", {lost} of them fit{'s' if lost == 1 else ''} no pool", fg="red") if lost else ""
         soon = f", the first starts by {clock_time(status.next_by, now)}" if status.next_by else ""
-        yield f"{some(total, 'pod')} waiting{nowhere}{soon}: gpu-autoscaler explain pod NAMESPACE/NAME says why"
+        yield f"{some(total, 'pod')} waiting{nowhere}{soon}; why: gpu-autoscaler explain pod NAMESPACE/NAME"
     yield from _decisions(status.decisions, now, width)
     messages = status.messages
     where = ", ".join(messages.to) or "the log only (GPU_AUTOSCALER_NOTIFY_URLS is not set)"

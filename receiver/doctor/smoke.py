@@ -40,7 +40,7 @@ PENDING = Check(
 ASKED = Check(
     "smoke.asked",
     "whether one more node of the pool was requested from Civo",
-    "`gpu-autoscaler explain pod NAMESPACE/gpu-autoscaler-smoke` and `explain pool NAME` give the reason",
+    "`gpu-autoscaler explain pool NAME` and `gpu-autoscaler explain pod NAMESPACE/gpu-autoscaler-smoke` say why",
 )
 READY = Check(
     "smoke.node_ready",

@@ -1,6 +1,7 @@
 """`gpu-autoscaler budget`, asked of a server that really listens."""
 
 from datetime import timedelta
+from unittest.mock import patch
 
 from click.testing import CliRunner, Result
 
@@ -71,6 +72,13 @@ def test_two_budgets_at_once_are_a_wrong_command_line(url: str) -> None:
 def test_a_variable_that_is_not_set_does_not_mean_the_clusters_budget(url: str, store: FakeStore) -> None:
     done = budget(url, "set", "900", "--team", "", "--why", "x")
     assert (done.exit_code, "--team is empty" in done.stderr, store.budget_changes) == (2, True, [])
+
+
+def test_a_login_without_a_name_is_told_how_to_give_one(url: str, store: FakeStore) -> None:
+    with patch("getpass.getuser", side_effect=KeyError("uid not found: 10001")):
+        done = budget(url, "set", "6000", "--why", "a deadline")
+    assert (done.exit_code, store.budget_changes) == (2, [])
+    assert "add --who and your name, such as --who alice" in done.stderr
 
 
 def test_what_the_server_refuses_is_said_with_the_remedy(url: str) -> None:

@@ -15,6 +15,8 @@ from tests.cli.asked import serving
 from tests.web.builders import A100, L40S, NOW, Bench, a_decision, a_picture, a_pool, a_wait, a_waiting_pod
 from tests.web.fakes import FakeClock, FakeStore
 
+RAISE = "gpu-autoscaler budget set USD --why REASON --who YOU"
+
 
 def explain(url: str | None, *arguments: str, later: timedelta = timedelta(0)) -> Result:
     """Run the command as a person would, with the clock at NOW."""
@@ -36,7 +38,7 @@ def test_a_waiting_pod_is_explained_on_one_screen(url: str) -> None:
     assert done.stdout.splitlines() == [
         "pod research/train-llm-2 has been waiting since 14:25:56 UTC (4 min) for 1 nvidia.com/gpu",
         "state: held - GPU pool l40s does not grow: within_budget: budget hold at 80%: $4,010.00 of $5,000.00 spent",
-        "what to do: raise the budget (gpu-autoscaler budget set), end other GPU work, or wait for the next month",
+        f"what to do: raise the budget ({RAISE}), end other GPU work, or wait for the next month",
         "the scheduler says: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu",
         "pools: l40s fits",
         "       a100: its node selector wants gpu=l40s, nodes carry gpu=a100",
@@ -208,7 +210,7 @@ def test_what_people_are_asked_about_a_pool_stands_before_its_counts(url: str, s
     asked = {"id": "q-1", "state": "open", "said": "approval requested until 15:00: remove l40s-2"}
     keep(store, pools=[a_pool(questions=[asked])])
     lines = explain(url, "l40s").stdout.splitlines()
-    assert lines[2] == f"{asked['said']}: gpu-autoscaler answer q-1 approve"
+    assert lines[2] == f"{asked['said']}: gpu-autoscaler answer q-1 approve --who YOU"
 
 
 def test_what_would_change_a_pools_size_is_told_as_the_last_step_knew_it(url: str, store: FakeStore) -> None:

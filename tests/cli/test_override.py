@@ -48,7 +48,7 @@ def test_a_size_is_set_with_pool_nodes_who_why_and_how_long(url: str, store: Fak
     assert kept.until == NOW + timedelta(hours=2)
     assert done.stdout.splitlines() == [
         f"{kept.id}: {kind} of 4 nodes of l40s by alice until 2026-03-10 16:30:00 UTC: load test",
-        "the next step acts on it; see `gpu-autoscaler explain pool`",
+        "the next step acts on it; see `gpu-autoscaler explain pool l40s`",
         f"to end it earlier: gpu-autoscaler override end {kept.id}",
     ]
 

@@ -37,7 +37,7 @@ def test_an_answer_is_sent_with_who_and_why(url: str, store: FakeStore) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "q1: GPU pool l40s: alice approved: remove gpu-1",
-        "the next step acts on it; see `gpu-autoscaler explain pool`",
+        "the next step acts on it; see `gpu-autoscaler explain pool l40s`",
     ]
     kept = store.kept_questions["q1"]
     assert (kept.answer, kept.who, kept.why) == (Answer.APPROVE, "alice", "demo is over")

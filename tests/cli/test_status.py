@@ -58,7 +58,7 @@ def test_everything_is_on_one_screen(url: str) -> None:
         "                                                  retire 2 -> 1 in progress, last attempt failed",
         "",
         "silent source: dcgm: no series for l40s",
-        "2 pods waiting, 1 of them fits no pool: gpu-autoscaler explain pod NAMESPACE/NAME says why",
+        "2 pods waiting, 1 of them fits no pool; why: gpu-autoscaler explain pod NAMESPACE/NAME",
         "latest decisions (gpu-autoscaler explain decision ID):",
         (
             "  42  3 min ago    l40s 3 -> 4  3 GPUs are waited for.; a cluster-wide limit is reached"
@@ -123,13 +123,13 @@ def test_an_open_question_is_shown_with_the_command_that_answers_it(url: str, st
 def test_when_the_first_waiting_pod_starts_is_shown(url: str, store: FakeStore) -> None:
     by = [{"name": f"p-{n}", "namespace": "ml", "expected_by": f"2026-03-10T14:3{n}:00+00:00"} for n in (5, 3)]
     keep(store, waiting=by, waiting_total=2)
-    assert "2 pods waiting, the first starts by 14:33:00 UTC: gpu-autoscaler explain pod" in status(url).stdout
+    assert "2 pods waiting, the first starts by 14:33:00 UTC; why: gpu-autoscaler explain pod" in status(url).stdout
 
 
 def test_the_deadline_of_work_that_may_wait_is_no_start(url: str, store: FakeStore) -> None:
     patient = {"name": "night", "namespace": "ml", "state": "may_wait", "expected_by": "2026-03-10T18:00:00+00:00"}
     keep(store, waiting=[{"name": "held", "namespace": "ml", "state": "held"}, patient], waiting_total=1)
-    assert "1 pod waiting: gpu-autoscaler explain pod" in status(url).stdout
+    assert "1 pod waiting; why: gpu-autoscaler explain pod" in status(url).stdout
 
 
 def test_observe_mode_says_that_nothing_is_written(url: str, store: FakeStore) -> None:

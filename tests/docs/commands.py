@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from unittest.mock import patch
 
 import click
 
@@ -25,7 +26,14 @@ VERBS = OF_SOMETHING | {
     "wait",
 }
 # Words in capitals stand for what the reader knows; these are not text.
-FIGURES = {"NODES": "2", "USD": "6500", "NUMBER": "1", "NAMESPACE/NAME": "ml/train-0", "NAMESPACE/POD": "ml/train-0"}
+FIGURES = {
+    "ANSWER": "approve",
+    "NODES": "2",
+    "NUMBER": "1",
+    "NAMESPACE/NAME": "ml/train-0",
+    "NAMESPACE/POD": "ml/train-0",
+    "USD": "6500",
+}
 
 
 def spans(text: str) -> Iterator[str]:
@@ -89,21 +97,30 @@ def queries(text: str) -> list[str]:
     return found
 
 
-def taken(arguments: Sequence[str]) -> str | None:
-    """What our own command line objects to *arguments*, without running anything; None when it takes them."""
+def taken(arguments: Sequence[str], *, whole: bool = False) -> str | None:
+    """What our own command line objects to *arguments* where the login has no name, as in the pod, without running
+    anything; None when it takes them. A name alone is taken too, unless the command must be a *whole* one."""
+    with patch("getpass.getuser", side_effect=KeyError("uid not found")):
+        return _taken(arguments, whole=whole)
+
+
+def _taken(arguments: Sequence[str], *, whole: bool) -> str | None:
     command: click.Command = main
+    if "--help" in arguments:
+        arguments = [word for word in arguments if word != "--help"]
+        whole = False
     rest = [FIGURES.get(word, word) for word in arguments]
     context = None
     while isinstance(command, click.Group):
-        if not rest:
-            return None  # a group alone, as in "see `gpu-autoscaler override`"
+        if not rest:  # a group alone, as in "see `gpu-autoscaler override`"
+            return "names no command" if whole else None
         try:
             _, inner, rest = command.resolve_command(click.Context(command), rest)
         except click.ClickException as error:
             return error.format_message()
         assert inner is not None
         command = inner
-    if not rest:
+    if not rest and not whole:
         return None  # its name alone, as in "see `gpu-autoscaler explain pod`"
     try:
         context = command.make_context(command.name, rest)

@@ -115,10 +115,11 @@ def test_a_kubectl_command_that_cannot_work_is_told(said: str, objection: str | 
     [
         ("explain pod NAMESPACE/NAME", None),
         ("override", None),
-        ("override pin l40s NODES --for 2h --why x", None),
+        ("override pin l40s NODES --for 2h --why x --who YOU", None),
         ("override pin l40s four --for 2h --why x", "is not a valid integer"),
         ("overrides list", "No such command"),
-        ("budget set USD", "Missing option '--why'"),
+        ("budget set USD --who YOU", "Missing option '--why'"),
+        ("budget set USD --why x", "add --who and your name"),
     ],
 )
 def test_a_command_of_ours_that_cannot_work_is_told(said: str, objection: str | None) -> None:

@@ -36,7 +36,7 @@ def test_the_answer_says_how_many_wait_in_all() -> None:
 def test_one_waiting_pod_is_found_by_its_namespace_and_name() -> None:
     pod = get("/waiting/research/train-llm-2")
     assert (pod["state"], pod["rule"], pod["pool"], pod["pool_name"]) == ("held", "within_budget", L40S, "l40s")
-    assert pod["what_to_do"].startswith("raise the budget (gpu-autoscaler budget set)")
+    assert pod["what_to_do"].startswith("raise the budget (gpu-autoscaler budget set USD --why REASON --who YOU)")
     assert pod["fits"][1] == {
         "pool": A100,
         "name": "a100",

@@ -277,7 +277,7 @@ def approved(reason: Reason, case: Case) -> Said:
     sentence = why_waiting(asked.nodes, asked.asks, asked.questions, asked.at)
     changes: list[tuple[str, datetime | None]] = []
     for question in (q for q in case.questions if q.answer is None):
-        answer = f"gpu-autoscaler answer {question.id} approve"
+        answer = f"gpu-autoscaler answer {question.id} approve --who YOU"
         changes.append((f"approve it, from the message or with {answer}", None))
         if question.proceeds_at:
             said = f"wait until {moment(question.proceeds_at)}: without an answer it proceeds then"
@@ -380,7 +380,8 @@ def keep_until(reason: Reason, _case: Case) -> Said:
 
 def evict_after(reason: Reason, case: Case, say: Say) -> Said:
     window, at = _window(case)
-    snooze = "a snooze of the pool keeps them: gpu-autoscaler override snooze"
+    command = f"gpu-autoscaler override snooze {case.pool.name} --for 2h --why REASON --who YOU"
+    snooze = f"a snooze of the pool keeps them: {command}"
     changes = [(f"the nodes stay once the window is closed; {window}", at), (snooze, None)]
     if reason.verdict is Verdict.NOTES:
         return "; ".join(planned(grace, case, say) for grace in reason.because), changes

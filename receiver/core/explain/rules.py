@@ -174,7 +174,8 @@ RULES: Mapping[str, Rule] = {
         meaning="Every budget that a new node touches must cover its first paid hour.",
         says=says.within_budget,
         plain="the budget does not cover it",
-        advice="raise the budget (gpu-autoscaler budget set), end other GPU work, or wait for the next month",
+        advice="raise the budget (gpu-autoscaler budget set USD --why REASON --who YOU), end other GPU work, or wait "
+        "for the next month",
         page="runbooks/GpuBudgetHold.md",
         told=True,
         uncounted=True,
@@ -212,7 +213,7 @@ RULES: Mapping[str, Rule] = {
         meaning="A person's pause stops every change.",
         says=says.override_holds,
         plain="it is paused by an override",
-        advice="end the pause in the reason (`gpu-autoscaler override list`, then `override end ID`)",
+        advice="end the pause in the reason (`gpu-autoscaler override list`, then `gpu-autoscaler override end ID`)",
     ),
     "growth_is_not_paused": Rule(
         meaning="An alert with action pause_scale_up stops growth.",
@@ -258,7 +259,8 @@ RULES: Mapping[str, Rule] = {
         meaning="If the policy requires it, removals and expensive growth need an approval.",
         says=says.approved,
         plain="it waits for an approval",
-        advice="approve it, from the message or with `gpu-autoscaler answer`; the reason says until when",
+        advice="approve it, from the message or with `gpu-autoscaler answer ID approve --who YOU`; the reason says "
+        "until when",
     ),
     "one_change_at_a_time": Rule(
         meaning="A change under way is finished before another starts.",
@@ -316,7 +318,7 @@ RULES: Mapping[str, Rule] = {
         says=says.idle_nodes,
         changes=(
             "a node stays if a GPU pod starts on it or waits for it, or its last workload asked to keep it",
-            "a snooze of the pool keeps all of them: gpu-autoscaler override snooze",
+            "a snooze keeps all of them: gpu-autoscaler override snooze POOL --for 2h --why REASON --who YOU",
         ),
     ),
     "consolidation": Rule(

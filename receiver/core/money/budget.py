@@ -120,7 +120,7 @@ class BudgetView:
     def setting(self, amount: str = "USD") -> str:
         """The command that sets this month's allowance to *amount*."""
         option = option_of(self.scope, self.shown or self.name)
-        return f"gpu-autoscaler budget set {amount}{option} --why REASON"
+        return f"gpu-autoscaler budget set {amount}{option} --why REASON --who YOU"
 
     @property
     def ratio(self) -> Decimal:

@@ -56,7 +56,8 @@ def budget_changed(change: BudgetChange, title: str) -> Notice:
     if change.monthly_usd is not None:
         said = f"The {title} of {change.month} was set to {dollars(change.monthly_usd)}"
         after += f", for {change.month} only; from the next month on the configured amount applies"
-        reset = f"To reset it: gpu-autoscaler budget reset{option_of(change.scope, change.name)} --why REASON"
+        option = option_of(change.scope, change.name)
+        reset = f"To reset it: gpu-autoscaler budget reset{option} --why REASON --who YOU"
     return Notice(
         cause=Cause.BUDGET_CHANGED,
         topic=f"budget-change:{change.scope}:{change.name}",
@@ -328,7 +329,7 @@ def _report_lines(found: Report) -> Iterator[str]:
     if smaller:
         yield " ".join(smaller)
     team = f" --team {found.team}" if found.team else ""
-    yield f"Full report: gpu-autoscaler report --month {found.month.name}{team}, or /costs on the server."
+    yield f"Full report: gpu-autoscaler report --month {found.month.name}{team}; or /costs on the server."
 
 
 def _costs_of(parts: Sequence[Subtotal], unnamed: str) -> str:

@@ -38,7 +38,9 @@ def asked(question: Question, policy: Policy, wanted: Wanted, decision: int | No
         topic=f"{QUESTION_TOPIC}{question.id}",
         key="asked",
         title=f"GPU pool {pool.name}: {in_short(question)}",
-        body="\n".join([*lines, unanswered(question), f"To answer: `gpu-autoscaler answer {question.id} approve`"]),
+        body="\n".join(
+            [*lines, unanswered(question), f"To answer: `gpu-autoscaler answer {question.id} approve --who YOU`"]
+        ),
         severity=Severity.FAILURE if waits else Severity.WARNING,  # work waits for the answer
         pool=pool.id,
         decision=decision,

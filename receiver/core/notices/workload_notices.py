@@ -111,9 +111,9 @@ def _announced(grace: Grace, nodes: Sequence[Node], case: Case, mode: str) -> An
             f"work has {lasting(grace.evict_after)} to end by itself; then the nodes whose work loses the least are"
             " drained, and their pods are evicted as PodDisruptionBudgets allow"
         )
+        floor = f"gpu-autoscaler override floor {case.pool.name} {living} --for 8h --why REASON --who YOU"
         do = (
-            f"To keep the pool running: gpu-autoscaler override floor {case.pool.name} {living} --for 8h --why REASON;"
-            f" to keep one node: kubectl annotate pod -n NAMESPACE POD {PROTECT}=true"
+            f"To keep the pool running: {floor}; to keep one node: kubectl annotate pod -n NAMESPACE POD {PROTECT}=true"
         )
     notice = Notice(
         cause=Cause.EVICTS,
@@ -140,7 +140,7 @@ def _event(grace: Grace, ends_at: datetime, pool: Pool) -> str:
     return (
         f"GPU pool {pool.name}: window {grace.window} allows {some(grace.max_nodes, 'node')}. This pod may be evicted "
         f"from {ends_at:%Y-%m-%d %H:%M} UTC on. Annotate it {PROTECT}=true to keep it and its node, or ask the "
-        "operator for an override (gpu-autoscaler override floor)."
+        f"operator for a floor of pool {pool.name}."
     )
 
 

@@ -50,6 +50,7 @@ from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
 
 UNNAMED = "an operator"
+IN_FORCE = "`gpu-autoscaler override list` lists those in force"
 FIELDS = ("kind", "pool", "nodes", "for", "until", "who", "why")
 EXAMPLE = '{"kind": "pause", "for": "2h", "who": "", "why": ""}'
 MOMENT = "such as 2026-11-21T18:00:00Z"
@@ -113,7 +114,7 @@ def end_override(override_id: str, who: str, parts: WebParts) -> StoredOverride:
     by = one_line(who)[:100] or UNNAMED
     notice = was_ended(stored.override, by, parts.policy)
     if stored.ended_at is not None or not parts.store.end_override(override_id, now, by, notice):
-        raise Problem(404, "this override has ended already", "see /api/v1/overrides for those in force", field="id")
+        raise Problem(404, "this override has ended already", IN_FORCE, field="id")
     parts.wake()
     log.info("override ended", override=override_id, by=by)
     return StoredOverride(override=stored.override, ended_at=now, ended_by=by)
@@ -122,7 +123,7 @@ def end_override(override_id: str, who: str, parts: WebParts) -> StoredOverride:
 def _kept_override(parts: WebParts, override_id: str) -> StoredOverride:
     stored = parts.store.override(override_id)
     if stored is None:
-        raise Problem(404, "no override has this id", "see /api/v1/overrides for those in force", field="id")
+        raise Problem(404, "no override has this id", IN_FORCE, field="id")
     return stored
 
 
@@ -279,7 +280,12 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
     def kept(question_id: str) -> Question:
         question = parts.store.question(question_id)
         if question is None:
-            raise Problem(404, "no question has this id", "see /api/v1/questions for those that were asked", field="id")
+            raise Problem(
+                404,
+                "no question has this id",
+                "`gpu-autoscaler questions --all` lists those that were asked",
+                field="id",
+            )
         return question
 
     @routes.get("/questions")
@@ -304,7 +310,10 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
             raise Problem(503, "the pool's size is unknown", "try again in a minute, approve or reject", field="answer")
         question, now = kept(question_id), parts.clock.now()
         if not taken and question.answer is not word:
-            remedy, state = "set an override instead: see `gpu-autoscaler override`", question.standing(now).value
+            remedy, state = (
+                "set an override instead: see `gpu-autoscaler override --help`",
+                question.standing(now).value,
+            )
             raise Problem(409, f"nothing was changed: {sentence(question, now)}", remedy, state=state)
         return jsonify(QuestionDocument.of_question(question, parts, now))
 

@@ -45,7 +45,12 @@ def decision_asked(parts: WebParts, number: str) -> StoredDecision:
         raise invalid("id", "a decision's id is a whole number", "take it from /api/v1/decisions")
     stored = parts.store.decision(min(int(number[:20]), MAX_ROW))
     if stored is None:
-        raise Problem(404, "no decision has this id", "see /api/v1/decisions for those that are kept", field="id")
+        raise Problem(
+            404,
+            "no decision has this id",
+            "`gpu-autoscaler status` lists the latest, /decisions every one that is kept",
+            field="id",
+        )
     return stored
 
 
@@ -193,7 +198,7 @@ def _add_decisions(routes: Blueprint, parts: WebParts) -> None:
         known = decision_asked(parts, number).id
         found = parts.store.grounds(known)
         if found is None:
-            remedy = "decisions made before this version did not keep it: take a later one from /api/v1/decisions"
+            remedy = "decisions made before this version did not keep it; `gpu-autoscaler status` lists later ones"
             raise Problem(404, "what this decision was made from is not kept", remedy, field="id")
         return jsonify(api.GroundsDocument.of(found, decision=known))
 

@@ -272,7 +272,7 @@ def without_node(last: LastStep, name: str, actions_of: Callable[[str], Sequence
     found, policy = find_node(last.facts, name), last.settings.policy
     if found is None:
         known = [str(node.name) for state in last.facts.pools for node in state.nodes]
-        remedy = "see /api/v1/pools for the nodes of the configured pools"
+        remedy = "`gpu-autoscaler explain pool NAME` lists the nodes of a configured pool"
         raise Problem(404, "no GPU pool has a node of this name", remedy, field="name", known=known[:MOST_WORKLOADS])
     observing = last.mode == OBSERVE
     ruled = without_approvals(policy) if observing else policy
