@@ -96,7 +96,7 @@ class SqlFigures(StorePart):
                 known = kept[1]
             else:  # after a pause another process may have written
                 known = {row["instance"]: value_of(NodeTurn, row) for row in connection.execute(LIVING).mappings()}
-            living = _living(known, doing, minute)
+            living = living_turns(known, doing, minute)
             gone = [
                 replace(turn, at=minute, doing=Doing.GONE) for instance, turn in known.items() if instance not in living
             ]
@@ -164,7 +164,9 @@ def _by_label(found: Mapping[tuple[str, ...], int]) -> dict[str, int]:
     return {labels[0]: total for labels, total in found.items()}
 
 
-def _living(known: Mapping[str, NodeTurn], found: Sequence[NodeTurn] | None, minute: datetime) -> dict[str, NodeTurn]:
+def living_turns(
+    known: Mapping[str, NodeTurn], found: Sequence[NodeTurn] | None, minute: datetime
+) -> dict[str, NodeTurn]:
     """Each living node's turn: the known one continues unless the node does something else now."""
     if found is None:
         found = [replace(turn, at=minute, doing=Doing.UNKNOWN) for turn in known.values()]

@@ -1,5 +1,7 @@
-"""One store per test: on SQLite always, on PostgreSQL where its server programs are installed."""
+"""One store per test: on SQLite always, on PostgreSQL where its server programs are installed, and in memory where the
+subject is the promise: a test of the database itself has its URL, or the mark `database` with the reason."""
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -7,8 +9,21 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from receiver.adapters.store import SqlStore, open_store
+from simulator.store import MemoryStore
 from tests.adapters.store.builders import PostgresServer, migrated, postgres_programs, postgres_server
 from tests.faults.stores import empty
+
+ENGINES = ("sqlite", "postgresql")
+IN_MEMORY = "memory"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Play each test on both engines, and those of `store` in memory too."""
+    if "url" not in metafunc.fixturenames:
+        return
+    asked = inspect.signature(metafunc.function).parameters
+    promise = "store" in asked and "url" not in asked and metafunc.definition.get_closest_marker("database") is None
+    metafunc.parametrize("url", [*ENGINES, IN_MEMORY] if promise else ENGINES, indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +39,7 @@ def postgres() -> Iterator[PostgresServer]:
         server.close()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=ENGINES)
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of a database without tables, on each engine."""
     if request.param == "sqlite":
@@ -36,9 +51,12 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     server.run("DROP DATABASE empty WITH (FORCE)")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of a store with no rows, on each engine: that of `store` for a test that uses both."""
+    if request.param == IN_MEMORY:
+        yield IN_MEMORY
+        return
     if request.param == "sqlite":
         shared = "store" in request.fixturenames
         yield request.getfixturevalue("sqlite_file") if shared else migrated(tmp_path / "state" / "store.db")
@@ -66,8 +84,11 @@ def opened() -> Iterator[dict[str, SqlStore]]:
 
 
 @pytest.fixture
-def store(url: str, opened: dict[str, SqlStore]) -> Iterator[SqlStore]:
+def store(url: str, opened: dict[str, SqlStore]) -> Iterator[SqlStore | MemoryStore]:
     """An open store without rows, as a new process knows it. A test that harms it takes `own_store`."""
+    if url == IN_MEMORY:
+        yield MemoryStore()
+        return
     if url not in opened:
         opened[url] = open_store(url)
     yield SqlStore(opened[url]._database)

@@ -146,6 +146,7 @@ def test_of_a_decision_that_kept_nothing_there_is_nothing(store: SqlStore) -> No
     assert store.grounds(99) is None
 
 
+@pytest.mark.database("rows are shared")
 def test_the_decisions_of_a_step_share_it_and_those_of_steps_the_policy(store: SqlStore) -> None:
     made_from = any_grounds(6)
     store.decided(decision(), made_from)
@@ -155,6 +156,7 @@ def test_the_decisions_of_a_step_share_it_and_those_of_steps_the_policy(store: S
     assert rows(store) == 3
 
 
+@pytest.mark.database("rows are counted")
 def test_a_decision_that_says_nothing_else_keeps_nothing_new(store: SqlStore) -> None:
     number = store.decided(decision(), any_grounds(8))
     before = store.grounds(number)
@@ -163,6 +165,7 @@ def test_a_decision_that_says_nothing_else_keeps_nothing_new(store: SqlStore) ->
     assert rows(store) == 2
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_it_is_forgotten_with_the_last_decision_that_was_made_from_it(store: SqlStore) -> None:
     shared = any_grounds(10)
     store.decided(decision(), shared)

@@ -3,6 +3,8 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.explain.samples import Doing, NodeTurn, PoolMinutes, PoolSample
 from tests.adapters.store.builders import NOW, POOL, after, alert, delivery, notice
@@ -108,6 +110,7 @@ def test_turns_begin_with_what_each_node_did_before(store: SqlStore) -> None:
     assert [(t.at, t.doing) for t in found] == [(at(1), Doing.BUSY), (at(5), Doing.IDLE)]
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_samples_and_turns_are_forgotten_after_eight_days_but_not_what_a_living_node_does(store: SqlStore) -> None:
     store.keep_samples([a_sample(0)], [a_turn(0, Doing.BUILDING), a_turn(0, instance="i-2")], at(0))
     store.keep_samples([a_sample(1)], [a_turn(1, Doing.BUSY)], at(1))
@@ -116,6 +119,7 @@ def test_samples_and_turns_are_forgotten_after_eight_days_but_not_what_a_living_
     assert kept(store) == [("i-1", at(1), Doing.BUSY)]
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_samples_of_seven_days_are_kept(store: SqlStore) -> None:
     store.keep_samples([a_sample(0)], [a_turn(0, Doing.BUILDING)], at(0))
     store.prune(at(0) + timedelta(days=7))

@@ -56,6 +56,7 @@ def test_storms_of_any_size_are_served_by_the_same_few_statements(tmp_path: Path
     store.close()
 
 
+@pytest.mark.database("it hangs")
 def test_while_the_database_hangs_a_few_deliveries_wait_and_the_others_are_refused(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +78,7 @@ def test_while_the_database_hangs_a_few_deliveries_wait_and_the_others_are_refus
     assert store.remember(delivery(), NOW) > 0
 
 
+@pytest.mark.database("integers in memory have no limit")
 @pytest.mark.parametrize("truncated", [10**30])  # no engine's integer holds it
 def test_a_delivery_that_the_database_refuses_leaves_nothing_behind(store: SqlStore, truncated: int) -> None:
     with pytest.raises((TryLater, OverflowError)):

@@ -109,6 +109,7 @@ def test_a_step_that_saw_nothing_new_does_not_ask_for_a_write(tmp_path: Path) ->
     store.close()
 
 
+@pytest.mark.database("another reader has a fence of its own")
 def test_the_picture_is_replaced(store: SqlStore) -> None:
     store.keep_snapshot({"pools": []}, NOW)
     picture = {"pools": [{"name": "l40s", "ratio": 0.5, "because": None}], "budget": {"usd": "1.10"}}
@@ -117,6 +118,7 @@ def test_the_picture_is_replaced(store: SqlStore) -> None:
     assert store.fenced(lambda _: None).snapshot() == (picture, after(seconds=10))  # as another reader finds it
 
 
+@pytest.mark.database("fences are of transactions")
 def test_a_picture_that_could_not_be_written_is_not_shown(store: SqlStore) -> None:
     def fence(_: Connection) -> None:
         raise WriterLostError("another replica leads")

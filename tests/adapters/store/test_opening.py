@@ -66,6 +66,7 @@ def test_a_url_that_cannot_be_used_is_refused_with_an_example(written: str) -> N
     assert "hunter2" not in str(refused.value)
 
 
+@pytest.mark.database("connections")
 def test_the_connection_that_was_used_last_is_used_next(store: SqlStore) -> None:
     connect = store._database.engine.connect
     one, other = connect(), connect()

@@ -1,5 +1,7 @@
 """Notices: said once per topic and key, kept until they are delivered."""
 
+import pytest
+
 from receiver.adapters.store import SqlStore
 from receiver.core.notices.grouping import group_of
 from receiver.core.notices.notice import Cause, Severity
@@ -151,6 +153,7 @@ def test_a_notice_that_waits_for_a_time_of_a_clock_that_was_ahead_is_due_at_once
     assert due(store) == [number]
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_how_far_a_notice_is_is_forgotten_with_it(store: SqlStore) -> None:
     store.say(notice(), NOW)
     (number,) = due(store)

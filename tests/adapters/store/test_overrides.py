@@ -103,6 +103,7 @@ def test_overrides_survive_a_restart(url: str) -> None:
     second.close()
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_one_that_ended_long_ago_is_forgotten_and_one_that_did_not_end_never(store: SqlStore) -> None:
     store.set_override(override(), SET)
     store.set_override(override("stays"), SET)

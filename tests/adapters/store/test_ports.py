@@ -6,6 +6,7 @@ from receiver.adapters.leader import WriterLock
 from receiver.adapters.store import open_store
 from receiver.ports import Store
 from receiver.runtime.loop import Writer
+from simulator.store import MemoryStore
 
 
 def test_the_store_and_the_lock_fit_their_ports(tmp_path: Path) -> None:
@@ -17,3 +18,9 @@ def test_the_store_and_the_lock_fit_their_ports(tmp_path: Path) -> None:
     assert writer.try_acquire()
     writer.release()
     opened.close()
+
+
+def test_the_store_in_memory_has_every_call_of_the_port() -> None:
+    store: Store = MemoryStore()
+    calls = {name for name in dir(Store) if not name.startswith("_")}
+    assert [name for name in sorted(calls) if not callable(getattr(store, name, None))] == []

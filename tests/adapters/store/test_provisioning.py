@@ -227,6 +227,7 @@ def test_a_drift_told_twice_in_one_step_is_one(store: SqlStore) -> None:
     assert store.counts()["drifts"] == {POOL: 1}
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_drifts_are_pruned_after_a_week(store: SqlStore) -> None:
     store.saw((), {POOL: 5}, DRIFT.at, drifts={POOL: DRIFT})
     assert store.prune(DRIFT.at + timedelta(days=7)) == 0

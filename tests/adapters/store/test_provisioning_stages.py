@@ -133,6 +133,7 @@ def test_a_bucket_holds_what_takes_at_most_its_seconds(store: SqlStore, seconds:
     assert store.counts()["provision_buckets"] == {(POOL, "build", bucket): 1}
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_figures_of_provisioning_survive_pruning(store: SqlStore) -> None:
     provision(store, life(gone_at=after(hours=1), **STAGES["build"]))
     store.prune(after(days=500))

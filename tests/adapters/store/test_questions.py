@@ -106,6 +106,7 @@ def test_that_nothing_is_left_of_one_is_noted_once(store: SqlStore) -> None:
     assert found.done_at == after(minutes=1)
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_one_is_kept_for_400_days_after_its_end(store: SqlStore) -> None:
     store.ask(question(), ASKED)
     store.prune(after(minutes=20) + timedelta(days=400))

@@ -4,6 +4,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+import pytest
+
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.model.actions import Verdict
 from receiver.core.model.charges import Charge, Charged, RunsElsewhere, Seed
@@ -40,6 +42,7 @@ def test_the_higher_numbers_of_gpus_in_use_are_kept_and_the_seconds_added(store:
     assert store.in_use("2026-10") == ()
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_counts_are_forgotten_with_the_usage_of_their_month(store: SqlStore) -> None:
     store.keep_unit_count(EPOCHS)
     store.prune(after(days=300))
@@ -73,6 +76,7 @@ def test_what_held_growth_back_for_moneys_sake_is_read_from_decisions_with_the_l
     )
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_a_closed_report_comes_back_as_it_was_and_is_not_replaced(store: SqlStore) -> None:
     document = {"usd": Decimal("12.30"), "from": NOW, "lines": [{"gpu_hours": 0.1, "team": "a|b"}], "budget": None}
     store.close_report("2026-11", "everybody", document, NOW)
@@ -184,6 +188,7 @@ def test_a_seed_comes_back_as_it_was_and_another_one_takes_its_place(store: SqlS
         assert store.memory(seed.at, NOW).seed == seed
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_charges_of_two_years_ago_are_forgotten_and_seeds_are_not(store: SqlStore) -> None:
     store.keep_charged(ANSWER)
     store.keep_seed(Seed(month="2026-11", at=NOW))

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from receiver.adapters.store import SqlStore
 from receiver.core.model.actions import OutcomeKind
 from receiver.core.model.memory import Control
@@ -90,12 +92,14 @@ def test_totals_count_by_label(store: SqlStore) -> None:
     assert store.counts() == TOTALS
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_totals_do_not_fall_when_rows_are_pruned(store: SqlStore) -> None:
     _everything(store)
     assert store.prune(after(days=500)) > 0
     assert store.counts() == TOTALS
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_what_is_unfinished_is_never_pruned(store: SqlStore) -> None:
     _everything(store)
     before = store.memory(NOW, after(days=1))
@@ -106,6 +110,7 @@ def test_what_is_unfinished_is_never_pruned(store: SqlStore) -> None:
     assert len(store.notices_due(after(days=500))) == 1
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_the_last_decision_of_a_pool_is_never_pruned(store: SqlStore) -> None:
     _everything(store)
     store.prune(after(days=500))
@@ -113,17 +118,20 @@ def test_the_last_decision_of_a_pool_is_never_pruned(store: SqlStore) -> None:
     assert store.decided(decision(target=4)) == store.decisions()[0].id
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_nothing_young_is_pruned(store: SqlStore) -> None:
     _everything(store)
     assert store.prune(after(days=6)) == 0
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_pruning_takes_a_deliverys_alerts_with_it(store: SqlStore) -> None:
     _everything(store)
     store.prune(after(days=8))
     assert [a.fingerprint for a in store.remembered_alerts(MONTH)] == ["a"]
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_what_was_told_stays_told_after_its_notice_was_pruned(store: SqlStore) -> None:
     store.say(notice("budget", "2026-11:warn"), NOW)
     store.notice_sent(store.notices_due(NOW)[0].id, NOW)
@@ -131,6 +139,7 @@ def test_what_was_told_stays_told_after_its_notice_was_pruned(store: SqlStore) -
     assert not store.say(notice("budget", "2026-11:warn"), after(days=30))
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_lives_and_actions_are_kept_for_a_year(store: SqlStore) -> None:
     _everything(store)
     store.prune(after(days=399))
@@ -138,6 +147,7 @@ def test_lives_and_actions_are_kept_for_a_year(store: SqlStore) -> None:
     assert len(store.actions()) == 2
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_a_pruned_delivery_number_is_not_given_again(store: SqlStore) -> None:
     first = store.remember(delivery(), NOW)
     store.keep_control(Control(at=NOW), [first])

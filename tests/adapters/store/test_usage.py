@@ -177,6 +177,7 @@ def test_the_seed_of_a_month_can_be_read_when_the_month_is_over(store: SqlStore)
     assert store.seed_of("2026-09") is None
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_usage_is_forgotten_after_thirteen_months(store: SqlStore) -> None:
     old = replace(RUNS, workload="ml/Job/old", created_at=after(days=-500), ended_at=after(days=-430))
     rows = (usage(month="2025-09"), usage(month="2025-10"), FULL)
@@ -187,6 +188,7 @@ def test_usage_is_forgotten_after_thirteen_months(store: SqlStore) -> None:
     assert store.accounted().running == (RUNS,)
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_a_month_is_forgotten_whole(store: SqlStore) -> None:
     """400 days before is the middle of October: what lived early in it is kept, what was gone before it is not."""
     early = life("early", created_at=after(days=-420), gone_at=after(days=-410))
@@ -196,6 +198,7 @@ def test_a_month_is_forgotten_whole(store: SqlStore) -> None:
     assert [x.instance for x in store.node_lives(after(days=-500))] == ["early"]
 
 
+@pytest.mark.database("the store in memory prunes nothing")
 def test_the_ledger_says_since_when_up_to_when_and_of_which_months_it_knows(store: SqlStore) -> None:
     assert store.watch() == Watch()
     store.account(Accounting(), None, NOW)

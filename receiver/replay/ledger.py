@@ -1,0 +1,204 @@
+"""The ledger in memory: what the store remembers of pools and their actions, as values.
+
+It answers as `receiver.adapters.store.SqlStore` does. Replays use it, and so does the whole store in memory of the
+simulator (`simulator.store`), which the contract of the store proves.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind, VictimStage
+from receiver.core.model.memory import PoolMemory
+from receiver.core.model.model import Backoff, Drift, LateCount, Offer
+from receiver.core.notices.notice import Notice
+from receiver.core.scaling.waits import after_growth, is_late
+from receiver.ports import StoredAction
+
+HOUR = timedelta(hours=1)
+DRIFTS_COUNT = timedelta(days=2)  # three drifts within a day stop scaling for another day
+TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
+REMOVED = (VictimStage.DELETED, VictimStage.GONE)
+LATEST = datetime.max.replace(tzinfo=UTC)
+
+
+class Ledger:
+    """Pools and actions, and the last notice of each topic. Not safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, PoolMemory] = {}  # without open actions and drifts
+        self._watched: dict[str, datetime] = {}  # when a pool's count was first read
+        self._drifts: dict[str, tuple[Drift, ...]] = {}  # oldest first
+        self._open: dict[str, Action] = {}  # by pool
+        self._actions: dict[str, StoredAction] = {}
+        self._newest: list[tuple[timedelta, str]] = []  # ids of actions, the newest first
+        self._ended: list[tuple[datetime, str]] = []  # ids of closed actions, by when
+        self._topics: dict[str, tuple[str, datetime]] = {}
+
+    # --- reads
+
+    def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]:
+        newest = (self._actions[number] for _, number in self._newest)
+        return tuple(islice((s for s in newest if pool is None or s.action.pool == pool), limit))
+
+    def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
+        return {topic: last for topic, last in self._topics.items() if topic.startswith(prefix)}
+
+    def _pools_at(self, now: datetime) -> dict[str, PoolMemory]:
+        """What each pool did last, with its open action and the drifts that count at *now*."""
+        pools: dict[str, PoolMemory] = {}
+        for pool in sorted({*self._pools, *self._open}):
+            action, known = self._open.get(pool), self._pools.get(pool)
+            drifts = tuple(d for d in self._drifts.get(pool, ()) if now - DRIFTS_COUNT < d.at <= now)
+            if known is None:
+                pools[pool] = PoolMemory(required=action.from_count if action is not None else 0, open_action=action)
+            elif action is None and not drifts:
+                pools[pool] = known
+            else:
+                pools[pool] = replace(known, open_action=action, drifts=drifts)
+        return pools
+
+    def _closed_between(self, since: datetime, until: datetime = LATEST) -> Iterator[StoredAction]:
+        """The actions that were closed from *since* to *until*, oldest first."""
+        first = bisect_left(self._ended, since, key=lambda ended: ended[0])
+        last = bisect_right(self._ended, until, key=lambda ended: ended[0])
+        return (self._actions[number] for _, number in self._ended[first:last])
+
+    # --- writes
+
+    def opened(self, action: Action, provisioning: Backoff | None = None) -> bool:
+        if action.pool in self._open or action.id in self._actions:
+            return False
+        self._open[action.pool] = action
+        self._actions[action.id] = StoredAction(action=action)
+        insort(self._newest, (LATEST - action.opened_at, action.id))
+        if provisioning is not None:
+            self._put_pool(action.pool, action.from_count, provisioning=provisioning)
+        return True
+
+    def progressed(self, action: Action) -> None:
+        known = self._known(action)
+        if known is not None:
+            self._open[action.pool] = known
+            self._actions[action.id] = StoredAction(action=known)
+
+    def closed(
+        self,
+        action: Action,
+        outcome: Outcome,
+        backoff: Backoff | None,
+        notice: Notice | None = None,
+        *,
+        late: LateCount | None = None,
+    ) -> None:
+        self._close(action, outcome, backoff, late)
+        if notice is not None:
+            self.say(notice, outcome.at)
+
+    def say(self, notice: Notice, at: datetime) -> bool:
+        """Remember the topic: a ledger sends nothing."""
+        if not self._is_news(notice):
+            return False
+        self._topics[notice.topic] = (notice.key, at)
+        return True
+
+    def _is_news(self, notice: Notice) -> bool:
+        """True unless the last notice of its topic had the same key, or it is the all-clear of nothing."""
+        last = self._topics.get(notice.topic)
+        return not notice.all_clear if last is None else last[0] != notice.key
+
+    def _known(self, action: Action) -> Action | None:
+        """The open action of that id with the progress of *action*, or None."""
+        known = self._open.get(action.pool)
+        if known is None or known.id != action.id:
+            return None
+        return replace(
+            known,
+            victims=action.victims,
+            from_count=action.from_count,
+            to_count=action.to_count,
+            attempts=action.attempts,
+            retry_at=action.retry_at,
+            last_error=action.last_error,
+            unanswered_at=action.unanswered_at,
+        )
+
+    def _close(self, action: Action, outcome: Outcome, backoff: Backoff | None, late: LateCount | None) -> bool:
+        """Close *action* once and update its pool. False, and nothing is changed, when it is not open."""
+        known = self._known(action)
+        if known is None:
+            return False
+        del self._open[action.pool]
+        self._actions[action.id] = StoredAction(action=known, outcome=outcome)
+        insort(self._ended, (outcome.at, action.id))
+        grows = action.kind is ActionKind.GROW
+        changes: dict[str, Any] = {}
+        held = "backoff" if grows else "removal_backoff"
+        if outcome.kind in TOOK_EFFECT:
+            changes = {"last_grow_at" if grows else "last_shrink_at": outcome.at, held: backoff}
+        elif outcome.kind is OutcomeKind.FAILED and backoff is not None:
+            changes = {held: backoff}
+            if any(v.stage in REMOVED for v in action.victims):  # deleted before the failure, and gone
+                changes["last_shrink_at"] = outcome.at
+        if late is not None:
+            changes["late"] = late
+        if changes:
+            self._put_pool(action.pool, action.from_count, **changes)
+        if grows and outcome.kind is OutcomeKind.CONFIRMED:
+            self._expect(action, outcome.at, late)
+        return True
+
+    def _expect(self, action: Action, at: datetime, late: LateCount | None) -> None:
+        """Remember the count that confirmed growth makes Civo show, so that it is not taken for someone else's."""
+        past = self._pools[action.pool]
+        if late is not None:  # Civo still shows the old count, but the new nodes have been requested as of now
+            self._put_pool(action.pool, required_since=at)
+            return
+        lower = past.required < action.to_count
+        since = at if lower or past.late is not None else past.required_since
+        count = max(past.required, action.to_count)
+        self._put_pool(action.pool, required=count, required_since=since, late=after_growth(past.late, action))
+
+    def _saw_pools(
+        self,
+        required: Mapping[str, int],
+        at: datetime,
+        works: Collection[str],
+        drifts: Mapping[str, Drift],
+        offers: Mapping[str, Offer],
+    ) -> Collection[str]:
+        """Take in what a step saw of pools; return those whose drift is new."""
+        for pool, shown in required.items():
+            self._watched.setdefault(pool, at)
+            self._count(pool, shown, at)
+        for pool, offer in offers.items():
+            known = self._pools.get(pool)
+            if known is not None and _differ(known.offer, offer):
+                self._put_pool(pool, offer=offer)
+        for pool in works:
+            if pool in self._pools and self._pools[pool].provisioning is not None:
+                self._put_pool(pool, provisioning=None)
+        new = {pool: d for pool, d in drifts.items() if all(d.at != past.at for past in self._drifts.get(pool, ()))}
+        for pool, drift in new.items():
+            self._drifts[pool] = tuple(sorted((*self._drifts.get(pool, ()), drift), key=lambda d: d.at))
+        return new
+
+    def _count(self, pool: str, shown: int, at: datetime) -> None:
+        """Remember the count *shown* if it changed. One that reaches a late count, or exceeds it, ends that."""
+        past = self._pools.get(pool)
+        if past is None or past.required_since is None or past.required != shown:
+            self._put_pool(pool, required=shown, required_since=at)
+        if past is not None and past.late is not None and not is_late(past.late, shown):
+            self._put_pool(pool, late=None)
+
+    def _put_pool(self, pool: str, only_new: int = 0, **changes: Any) -> None:
+        """Change what is known of *pool*; a pool that was not known begins with the count *only_new*."""
+        self._pools[pool] = replace(self._pools.get(pool) or PoolMemory(required=only_new), **changes)
+
+
+def _differ(held: Offer | None, offer: Offer) -> bool:
+    """True when *offer* differs from the stored one, or is an hour newer."""
+    return held is None or offer.at - held.at >= HOUR or replace(held, at=offer.at) != offer
