@@ -17,7 +17,7 @@ from receiver.cli.client import (
     show,
 )
 from receiver.cli.explain import override_line
-from receiver.core.model.overrides import EVERY_POOL, Answer, Standing
+from receiver.core.model.overrides import EVERY_POOL, Answer
 from receiver.core.model.text import dollars, span
 from receiver.ports import Clock
 from receiver.reports.formats import assumed
@@ -137,8 +137,7 @@ def about_override(override: OverrideDocument) -> Iterator[str]:
 @click.command()
 @click.option("--all", "everything", is_flag=True, help="Include answered and expired requests.")
 @as_json
-@click.pass_obj
-def questions(clock: Clock, everything: bool, as_json: bool) -> None:
+def questions(everything: bool, as_json: bool) -> None:
     """List unanswered approval requests.
 
     GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0,
@@ -146,7 +145,7 @@ def questions(clock: Clock, everything: bool, as_json: bool) -> None:
     """
     with server(as_json=as_json) as api:
         found = [q for q in api.get_list("questions") if everything or q.get("state") == "open"]
-    lines = [_question(QuestionDocument.model_validate(question), clock.now()) for question in found]
+    lines = [_question(QuestionDocument.model_validate(question)) for question in found]
     show(as_json, found, lines or ["no open approval requests"])
 
 
@@ -156,8 +155,7 @@ def questions(clock: Clock, everything: bool, as_json: bool) -> None:
 @option_who("answers")
 @click.option("--why", default="", help="The reason, shown to everyone.")
 @as_json
-@click.pass_obj
-def answer(clock: Clock, number: str, word: str, who: str, why: str, as_json: bool) -> None:
+def answer(number: str, word: str, who: str, why: str, as_json: bool) -> None:
     """Answer an approval request.
 
     ANSWER is approve, reject, snooze-1h, -4h, -today, -tomorrow or pin. The token in GPU_AUTOSCALER_OPERATOR_TOKEN is
@@ -174,15 +172,12 @@ def answer(clock: Clock, number: str, word: str, who: str, why: str, as_json: bo
         then = f"the next step acts on it; see `{_explaining(question.pool_name)}`"
     if question.answer == Answer.REJECT:
         then = f"it set no override; see `{_explaining(question.pool_name)}`"
-    show(as_json, document, [_question(question, clock.now()), then])
+    show(as_json, document, [_question(question), then])
 
 
-def _question(question: QuestionDocument, now: datetime) -> str:
-    """A line on *question*, with how long it can still be answered."""
-    ends = question.expires_at
-    left = (ends - now).total_seconds() if ends is not None and question.state == Standing.OPEN else 0
-    counts = f" (expires in {span(left)})" if left > 0 else ""
-    return f"{question.id}: GPU pool {question.pool_name}: {question.said}{counts}"
+def _question(question: QuestionDocument) -> str:
+    """A line on *question*; what is said of it has its deadline."""
+    return f"{question.id}: GPU pool {question.pool_name}: {question.said}"
 
 
 @click.group()

@@ -35,7 +35,7 @@ def test_a_question_is_shown_with_how_it_stands() -> None:
             "nodes": ["gpu-1"],
             "usd_per_hour": "1.29",
             "state": "open",
-            "said": "approval requested until 2026-03-10 14:40:00 UTC: remove gpu-1; without an answer it is removed",
+            "said": "approval requested until 14:40 UTC: remove gpu-1; without an answer it is removed",
             "wait_ends": "2026-03-10T14:40:00Z",
             "unanswered": "proceed",
             "answer": None,
@@ -70,7 +70,7 @@ def test_an_answer_is_kept_with_who_and_why_and_acted_upon() -> None:
 def test_a_rejection_is_kept_and_says_when_the_same_is_requested_again() -> None:
     document = post(a_bench(), {"answer": "reject", "who": "alice"}).get_json()
     assert (document["state"], document["answer"]) == ("answered", "reject")
-    assert document["said"] == "alice rejected: remove gpu-1; not requested again before 2026-03-10 14:45 UTC"
+    assert document["said"] == "alice rejected: remove gpu-1; not requested again before 14:45 UTC"
 
 
 def test_the_same_answer_again_is_fine_and_another_is_refused() -> None:

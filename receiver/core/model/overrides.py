@@ -191,6 +191,11 @@ class Question:
         at = max(self.due_at, self.wait_ends)
         return at if self.unanswered is Unanswered.PROCEED and at < self.expires_at else None
 
+    @property
+    def deadline(self) -> datetime:
+        """Until when an answer changes something: the one deadline that people are told."""
+        return self.proceeds_at or self.expires_at
+
 
 def question_id(pool: Pool, asks: Asks, from_count: int, to_count: int, instances: Iterable[str], at: datetime) -> str:
     said = f"{pool.id} {asks} {from_count} {to_count} {sorted(instances)} {at.isoformat()}"
@@ -275,15 +280,15 @@ def sentence(question: Question, now: datetime, questions: Iterable[Question] = 
     if question.answer is Answer.APPROVE:
         return f"{question.who} approved: {what}"
     if question.answer is Answer.REJECT:
-        return f"{question.who} rejected: {what}; not requested again before {question.expires_at:%Y-%m-%d %H:%M} UTC"
+        return f"{question.who} rejected: {what}; not requested again before {_moment(question.expires_at, now)}"
     if question.answer is not None:
         return f"{question.who} answered {question.answer} to the request: {what}"
     proceeds = question.proceeds_at and not gives_way(question, questions, now)
     then = does(question) if proceeds else does_not(question)
+    until = _moment(question.deadline if proceeds else question.expires_at, now)
     if now < question.wait_ends:
-        until = f"{question.wait_ends:%Y-%m-%d %H:%M:%S} UTC"
         return f"approval requested until {until}: {what}; without an answer {then}"
-    still = "" if proceeds else f", and an answer counts until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    still = "" if proceeds else f", and an answer counts until {until}"
     return f"no answer to the request: {what}; {then}{still}"
 
 

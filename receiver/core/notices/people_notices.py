@@ -96,13 +96,14 @@ def unanswered(question: Question, *, yields: bool = False) -> str:
     """What happens without an answer, and when. With *yields* another request was rejected, which decides it."""
     if yields:
         return f"Without an answer {does_not(question)}: another request was rejected."
-    goes, many = question.proceeds_at, len(question.nodes) > 1
-    if goes is None:
+    goes, many = question.proceeds_at is not None, len(question.nodes) > 1
+    by = wording.moment(question.deadline, question.asked_at)
+    if not goes:
         again = "" if question.asks is Asks.GROWTH else f" and {'keep' if many else 'keeps'} costing money"
-        no = f"Without an answer by {question.expires_at:%H:%M} UTC {does_not(question)}"
+        no = f"Without an answer by {by} {does_not(question)}"
         return f"{no}{again}; a new request follows."
     each = ", each before its next paid unit" if many else ""
-    return f"Without an answer by {goes:%H:%M} UTC {does(question)}{each}."
+    return f"Without an answer by {by} {does(question)}{each}."
 
 
 def answered(question: Question, answer: Answer, who: str, override: Override | None, policy: Policy) -> Notice:

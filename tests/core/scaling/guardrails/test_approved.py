@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.overrides import Answer, Asks
+from receiver.core.model.overrides import Answer, Asks, sentence
 from receiver.core.model.policy import Approval, Unanswered
+from receiver.core.notices.people_notices import unanswered
 from tests.core.builders import (
     HOUR_ENDS_SOON,
     MINUTE,
@@ -32,12 +33,20 @@ GROWTH = a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(5))
 def test_an_idle_node_at_its_moment_waits_for_an_answer_and_the_reason_says_until_when_and_what_then() -> None:
     decision = shrinking(REMOVALS, questions=(a_question("i-n1"),))
     assert held(decision, RULE).detail == (
-        "approval requested until 2026-11-20 12:10:00 UTC: remove n1; without an answer it is removed"
+        "approval requested until 12:10 UTC: remove n1; without an answer it is removed"
     )
     assert remedies(decision, RULE) == {
         "approve it, from the message or with gpu-autoscaler answer q1 approve": None,
         "wait until 2026-11-20 12:10:00 UTC: without an answer it proceeds then": NOW + 10 * MINUTE,
     }
+
+
+@pytest.mark.parametrize("unanswered_is", [HOLD, Unanswered.PROCEED])
+def test_the_message_and_the_reason_name_the_same_deadline(unanswered_is: Unanswered) -> None:
+    question = a_question("i-n1", unanswered=unanswered_is)
+    by = f"{question.deadline:%H:%M} UTC"
+    assert f"Without an answer by {by}" in unanswered(question)
+    assert f"requested until {by}" in sentence(question, NOW)
 
 
 def test_where_an_answer_is_needed_its_absence_lets_nothing_go() -> None:
