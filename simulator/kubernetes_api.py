@@ -16,6 +16,7 @@ from simulator.kubernetes_daemons import daemon_sets, overlaid
 from simulator.kubernetes_dra import add_dra
 from simulator.kubernetes_events import CORE_API, NEW_API, core_json, find, in_words_of
 from simulator.kubernetes_holding import add_holding
+from simulator.kubernetes_leases import add_leases
 from simulator.kubernetes_objects import list_json, node_json, pod_json, stamp, status_json, uid_of
 from simulator.kubernetes_owners import add_owners
 from simulator.kubernetes_rights import authorize, need
@@ -50,12 +51,12 @@ def kubernetes_face(live: Live) -> Blueprint:
     _add_pods(face, live)
     _add_events(face, live)
     _add_budgets(face, live)
-    _add_empty_lists(face, live)
     _add_custom(face, live)
     add_writes(face, live)
     add_owners(face, live)
     add_created(face, live)
     add_holding(face, live, answer_list)
+    add_leases(face, live)
     add_dra(face, live, answer_list)
     return face
 
@@ -227,23 +228,6 @@ def _budget(world: World, pdb: Pdb, version: int, live: Live) -> JSON:
             "observedGeneration": 1,
         },
     }
-
-
-def _add_empty_lists(face: Blueprint, live: Live) -> None:
-    """Kinds that clients ask for and this cluster has none of."""
-    kinds = {
-        "/apis/coordination.k8s.io/v1/leases": ("Lease", "coordination.k8s.io/v1"),
-    }
-
-    def empty(path: str, kind: str, api: str) -> Callable[[], JSON]:
-        def answer() -> JSON:
-            need(live, "list", path.rpartition("/")[2])
-            return list_json(kind, api, [], live.world.version)
-
-        return answer
-
-    for path, (kind, api) in kinds.items():
-        face.add_url_rule(path, f"list_{kind}", empty(path, kind, api), methods=["GET"])
 
 
 def _add_custom(face: Blueprint, live: Live) -> None:

@@ -38,6 +38,7 @@ PLURALS: Mapping[tuple[str, str], str] = {
     ("apps", "DaemonSet"): "daemonsets",
     ("networking.k8s.io", "NetworkPolicy"): "networkpolicies",
     ("scheduling.k8s.io", "PriorityClass"): "priorityclasses",
+    ("coordination.k8s.io", "Lease"): "leases",
     **{(DRA, kind): plural for plural, kind in KINDS.items()},
 }
 CLUSTER_WIDE = frozenset(
@@ -48,7 +49,9 @@ CLUSTER_WIDE = frozenset(
     }
 )
 # Served by every cluster, in this version, and never uninstalled.
-BUILT_IN: Mapping[str, str] = dict.fromkeys(("", "apps", "batch", "networking.k8s.io", "scheduling.k8s.io"), "v1")
+BUILT_IN: Mapping[str, str] = dict.fromkeys(
+    ("", "apps", "batch", "networking.k8s.io", "scheduling.k8s.io", "coordination.k8s.io"), "v1"
+)
 # Which versions have a kind, of a group whose versions have different ones: gangs are in those that are not yet stable.
 VERSIONS: Mapping[tuple[str, str], frozenset[str]] = {
     ("scheduling.k8s.io", "priorityclasses"): frozenset({"v1"}),

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from receiver.core.model.pods import Buffer, Pod
-from receiver.core.model.policy import Taint
+from receiver.core.model.policy import Pool, Taint
 from receiver.core.model.text import some
 from receiver.core.model.usage import EndedPod
 from receiver.core.scaling.admission import CheckAnswer
@@ -48,6 +48,9 @@ class ObservedCluster:
 
     def missing_rights(self) -> Sequence[str]:
         return self._inner.missing_rights()
+
+    def make_known(self, pools: Sequence[Pool]) -> Receipt:
+        return _would(f"renew the Lease of this installation with {some(len(pools), 'pool')}")
 
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
         return _would(f"write the status of CapacityBuffer {buffer.key}: {message or buffer.problem}")

@@ -36,6 +36,7 @@ from receiver.adapters.kubernetes.pods import HOST_LABEL, SeenPod
 from receiver.adapters.kubernetes.reflector import ResourceKind
 from receiver.adapters.store.database import Database
 from receiver.adapters.store.migrate import missing, names_in, newest
+from receiver.core.model.installations import InstallationLease
 from receiver.ports import ClusterNode, TryLater, WontWork
 
 # Resources of the account's quota, and what a size calls them.
@@ -129,6 +130,10 @@ class ClusterSurvey(KubernetesCluster):
     def pods(self) -> list[SurveyedPod]:
         """Return every living pod."""
         return [SurveyedPod(raw) for raw in self._wire.every("pods", PODS, field_selector=LIVING)]
+
+    def installations(self) -> list[InstallationLease]:
+        """Return the installations of the autoscaler that have a Lease, the server's own included."""
+        return self._installations.every()
 
     def groups(self) -> frozenset[str]:
         """Return the API groups that the cluster serves, and each of their versions as ``group/version``."""

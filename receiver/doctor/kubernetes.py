@@ -29,6 +29,7 @@ from receiver.adapters.kubernetes.gangs import (
     WORKER_SETS,
     WORKLOADS,
 )
+from receiver.adapters.kubernetes.installations import own_key
 from receiver.adapters.kubernetes.multikueue import CHECKS, WITHOUT_QUEUES
 from receiver.adapters.survey import ClusterSurvey
 from receiver.config import Configuration, Mode
@@ -55,6 +56,7 @@ UNTOLD = (
     "authorizers answer, and run the doctor again"
 )
 UNWATCHED = "without it, they are listed at every step, and a waiting pod does not start a step immediately"
+LEASES = "coordination.k8s.io"  # listed, and not watched
 GATED = "some pod has the scheduling gate gpu-autoscaler.io/may-wait"
 CHECKED = "an AdmissionCheck of Kueue may name the autoscaler"
 BOOKS = "ProvisioningRequests book nodes"
@@ -97,6 +99,13 @@ def look(installation: Installation) -> Iterator[Finding]:
             classes, _ = attempted(lambda: cluster.every(DEVICE_CLASSES) if slices else [])
             yield from nodes.dra(found, None if classes is None else frozenset(classes_from(classes).serving), policy)
         yield from surroundings.others(pods, found, policy)
+        environment, now = installation.settings.environment, installation.clock.now()
+        own = own_key(environment.kubeconfig, environment.database_url.get_secret_value())
+        others, hidden = attempted(cluster.installations)
+        if others is None:
+            yield surroundings.INSTALLATIONS.skipped(hidden)
+        else:
+            yield surroundings.installations(others, own, settings.configuration, policy, now)
         for checks, judge in surroundings.judges(cluster, settings.configuration, policy, pods):
             findings, why = attempted(judge)
             yield from skipped(checks, why) if findings is None else findings
@@ -158,6 +167,7 @@ def needed(
         (True, "get patch", "", "nodes", "to cordon nodes before they are removed", "acts"),
         (True, "create", "", "pods/eviction", "to drain nodes before they are removed", "acts"),
         (True, "create", "", "events", "to inform the owners of waiting pods", "acts"),
+        (True, "list", LEASES, "leases", "to leave the work of other installations to them", "weaker"),
         (disrupted, "list", "policy", "poddisruptionbudgets", budgets, "weaker"),
         ("scheduling.x-k8s.io" in groups, "list", "scheduling.x-k8s.io", "podgroups", GANGS.format("coscheduling"),
          "weaker"),
@@ -205,7 +215,7 @@ def needed(
                 verb, _, name = word.partition("/")
                 right = Right(verb, group, resource, name)
                 yield Needed(right=right, purpose=purpose, weaker=kind == "weaker", acts=kind == "acts")
-                if verb == "list" and configuration.kubernetes.watch:
+                if verb == "list" and configuration.kubernetes.watch and group != LEASES:
                     yield Needed(right=Right("watch", group, resource), purpose=UNWATCHED, weaker=True)
 
 

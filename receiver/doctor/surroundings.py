@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from receiver.adapters.kubernetes.api import section, words
@@ -17,6 +18,7 @@ from receiver.adapters.survey import (
     name_of,
 )
 from receiver.config import Configuration
+from receiver.core.model.installations import InstallationLease
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, tolerates
 from receiver.doctor.checks import Check, Finding, taint_text
@@ -61,7 +63,13 @@ CLASSES = Check(
     "`budget.passing_priority_classes`",
     "create PriorityClasses for production, training and development (k8s/workloads)",
 )
-CHECKS = (OPERATOR, TOLERATIONS, AUTOSCALERS, NETWORK, SECURITY, QUOTAS, CLASSES)
+INSTALLATIONS = Check(
+    "kubernetes.installations",
+    "whether no other installation of the autoscaler in the cluster manages a configured pool",
+    "remove the pool from one configuration, set mode: observe in one, or uninstall one "
+    "(docs/operations.md, Two installations in one cluster)",
+)
+CHECKS = (OPERATOR, TOLERATIONS, AUTOSCALERS, NETWORK, SECURITY, QUOTAS, CLASSES, INSTALLATIONS)
 PLUGIN, EXPORTER = "nvidia-device-plugin", "dcgm-exporter"
 PARTS = (PLUGIN, EXPORTER, "nvidia-driver", "nvidia-container-toolkit", "gpu-feature-discovery")
 # Finds GPUs and labels nodes; the operator's own DaemonSets select nodes by that label.
@@ -90,6 +98,29 @@ def judges(
         ((QUOTAS,), lambda: [quotas(cluster.core("resourcequotas"), pods)]),
         ((CLASSES,), lambda: [classes([name_of(raw) for raw in cluster.every(PRIORITY_CLASSES)], configuration)]),
     ]
+
+
+def installations(
+    found: Collection[InstallationLease], own: str, configuration: Configuration, policy: Policy, now: datetime
+) -> Finding:
+    """Judge the Leases of the installations that were *found*; *own* is the key of the server whose environment this
+    process has. On another host that key is another one: a twin with the same name and pools may be the server."""
+    names, said, taken = {pool.id: pool.name for pool in policy.pools}, [], []
+    known = {each.key for each in found}
+    for each in found:
+        if each.key == own or not each.is_live(now):
+            continue
+        twin = each.cluster_name == configuration.cluster_name and {pool.id for pool in each.pools} == names.keys()
+        if twin and own not in known:
+            return INSTALLATIONS.passed(f"{each.key} has the pools and the name of this configuration")
+        common = [names[pool.id] for pool in each.pools if pool.id in names]
+        said.append(str(each))
+        taken += [f"{each.key} manages {', '.join(common)} too"] if common else []
+    if taken:
+        return INSTALLATIONS.failed("; ".join(taken))
+    if said:
+        return INSTALLATIONS.passed(f"beside this one: {', '.join(said)}; no pool is in two of them")
+    return INSTALLATIONS.passed("no other installation has a Lease in the cluster")
 
 
 def operator(daemon_sets: Objects, policy: Policy) -> Iterator[Finding]:

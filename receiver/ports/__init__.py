@@ -8,8 +8,9 @@ from typing import Protocol
 
 from receiver.core.model.charges import Charge
 from receiver.core.model.devices import DeviceId, NodeDevices, Question
+from receiver.core.model.installations import ALONE, OtherInstallations
 from receiver.core.model.pods import Booking, Buffer, Candidate, Pod
-from receiver.core.model.policy import Taint
+from receiver.core.model.policy import Pool, Taint
 from receiver.core.model.signals import Alert, Silence
 from receiver.core.model.usage import Activity, Course, EndedPod, Sample
 from receiver.core.scaling.admission import CheckAnswer
@@ -298,7 +299,8 @@ class ClusterNode:
 class ClusterFacts:
     """Nodes, and the GPU pods that wait, start or run (terminated pods are left out). *dra_resources* are the extended
     resources that DRA serves on nodes with a DRA driver, each with the selectors of its DeviceClass (None: not known).
-    *unread* says which queues are configured to count and cannot be read.
+    *unread* says which queues are configured to count and cannot be read, *others* which installations of the
+    autoscaler share the cluster.
     """
 
     nodes: tuple[ClusterNode, ...]
@@ -308,6 +310,7 @@ class ClusterFacts:
     candidates: tuple[Candidate, ...] = ()
     bookings: tuple[Booking, ...] = ()
     unread: str = ""
+    others: OtherInstallations = ALONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,6 +359,10 @@ class Cluster(WorkGate, Protocol):
 
     def missing_rights(self) -> Sequence[str]:
         """Return the rights that a removal needs and that RBAC refuses us (``patch nodes``). Changes nothing."""
+
+    def make_known(self, pools: Sequence[Pool]) -> Receipt:
+        """Tell other installations in the cluster of this one and its *pools*. ALREADY when that was done a moment
+        ago."""
 
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
         """Write the status of a CapacityBuffer of the last look where it differs; *message* says what is kept of it.

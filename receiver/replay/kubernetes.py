@@ -8,7 +8,7 @@ from functools import partial
 
 from receiver.config.values import duration
 from receiver.core.model.pods import COMPUTE, Buffer, Nomination, Pod, PodPhase
-from receiver.core.model.policy import Taint
+from receiver.core.model.policy import Pool, Taint
 from receiver.core.model.usage import EndedPod
 from receiver.core.scaling.admission import CheckAnswer
 from receiver.core.scaling.bookings import BookingProgress
@@ -375,6 +375,9 @@ class WorldCluster(WorldHolding):
             return Receipt(did=Did.ALREADY, sentence=f"pod {pod.key} has no gate of ours")
         done = f"removed the scheduling gate of pod {pod.key}"
         return self.write(lambda: self._world.ungate(pod.namespace, pod.name), done, "admit", pod.namespace, pod.name)
+
+    def make_known(self, pools: Sequence[Pool]) -> Receipt:
+        return Receipt(did=Did.ALREADY, sentence=f"no other installation reads of {len(pools)} pools")
 
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
         if self._world.buffer_messages.get(buffer.key) == message:

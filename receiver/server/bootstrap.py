@@ -20,6 +20,7 @@ from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.kubernetes.cel import Selectors
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
+from receiver.adapters.kubernetes.installations import Own, lasting, own_key
 from receiver.adapters.kubernetes.provisioning import provisioning_classes
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.adapters.leader import Lease, WriterLock, process_name
@@ -93,6 +94,12 @@ class Outside:
             self.loops_store = self.store.fenced(self.writer.fence)
         civo, cluster = self._civo(), None
         if said.kubernetes.enabled:
+            own = Own(
+                key=own_key(told.kubeconfig, database.get_secret_value()),
+                release=installed_version(),
+                cluster_name=said.cluster_name,
+                lasts=lasting(said.tick),
+            )
             cluster = connect(
                 told.kubeconfig,
                 timeouts=said.leader.timeouts,
@@ -104,6 +111,8 @@ class Outside:
                 keep_nodes_for=said.kubernetes.keep_nodes_for,
                 capacity_buffers=said.kubernetes.capacity_buffers,
                 provisioning_classes=provisioning_classes(upstream=said.kubernetes.best_effort_atomic),
+                installation=own,
+                pools=lambda: [name for pool in self.live.settings.policy.pools for name in (pool.id, pool.name)],
             )
         self.sources = Sources(
             cloud=civo,

@@ -33,6 +33,7 @@ from receiver.step.chores.budget import close_nodes, hold_new_work
 from receiver.step.chores.buffers import report_buffers
 from receiver.step.chores.checks import answer_checks
 from receiver.step.chores.idle_shutdown import scale_idle_workloads_to_zero
+from receiver.step.chores.installations import make_known
 from receiver.step.chores.node_upkeep import (
     apply_labels_and_taints,
     apply_packing_taints,
@@ -85,6 +86,8 @@ def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) ->
     with parts.part("window_evictions"):
         announce_window_evictions(work, steady=looked.steady)  # only announced pods are evicted
     if chores:
+        with parts.part("installations"):
+            make_known(work, looked.others)
         with parts.part("idle_shutdown"):
             scale_idle_workloads_to_zero(looked, sources, work.hands, work.policy, work.mode, work.now)
     refusals = facts.refusals  # if it fails, what was known stands

@@ -15,6 +15,7 @@ import structlog
 from receiver.core.model.actions import Action, ActionKind, VictimStage
 from receiver.core.model.charges import Charged, Comparison, Seed, beside, is_due, new_seed, seeded_by_pool, seeded_usd
 from receiver.core.model.configuration import ConfigurationFile
+from receiver.core.model.installations import ALONE, OtherInstallations
 from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory, is_steady, slow_starts
 from receiver.core.model.model import (
     REPAIR,
@@ -38,6 +39,7 @@ from receiver.core.money.budget import Month, highest, month_of
 from receiver.core.money.cost import A_WEEK, dearer_per_hour, elsewhere_per_hour, spend_by_pool
 from receiver.core.money.reconciliation import account, compare
 from receiver.core.scaling.nominations import believed
+from receiver.core.scaling.ownership import own_work
 from receiver.core.scaling.waits import drift, removals_stop
 from receiver.ports import Accounts, AlarmFacts, Alarms, Cloud, Cluster, Sizes, StepStore, Telemetry, TryLater, WontWork
 from receiver.step.devices import DeviceJoin
@@ -85,7 +87,8 @@ class Looked:
     *stopped* are the stops of pools whose removals Civo answers with other than one node less. *orphans* are
     open actions of pools that left the configuration, *strays* nodes of such pools that we closed to new work,
     *resumed* overrides that go on although a step under a clock ahead had ended them, *pods* every GPU pod of the
-    cluster. *before* is what the previous step left; *steady* is True when the clock can be trusted.
+    cluster. *before* is what the previous step left; *steady* is True when the clock can be trusted. *others* are the
+    installations that share the cluster.
     """
 
     facts: Facts
@@ -98,6 +101,7 @@ class Looked:
     steady: bool
     strays: tuple[str, ...]
     pods: tuple[Pod, ...]
+    others: OtherInstallations = ALONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +168,9 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         bookings=said.cluster.bookings if said.cluster else (),
         refusals=before.refusals if before is not None else (),
     )
+    others = said.cluster.others if said.cluster is not None else ALONE
     return Looked(
-        facts=facts,
+        facts=_own(facts, policy, others, parts),
         lives=lives,
         drifts=drifts,
         stopped={state.pool: stop for state, _, stop in joined if stop is not None},
@@ -175,7 +180,15 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         steady=steady,
         strays=strays(pools, said.cluster, ids) if nodes_seen else (),
         pods=pods,
+        others=others,
     )
+
+
+def _own(facts: Facts, policy: Policy, others: OtherInstallations, parts: Parts) -> Facts:
+    """Return *facts* without what *others* answer for. If that fails, no check is answered and no gate is opened."""
+    with parts.part("ownership"):
+        return own_work(facts, policy, others)
+    return replace(facts, candidates=(), deferred=())
 
 
 def _firing(alarms: AlarmFacts | None, memory: Memory, sources: Sources, now: datetime) -> Sequence[Alert]:

@@ -510,7 +510,11 @@ def with_nominations(
 
 
 def strays(pools: Sequence[PoolState], cluster: ClusterFacts | None, ours: Collection[str]) -> tuple[str, ...]:
-    """The nodes that we closed to new work and that belong to none of *ours* (pool ids) any more."""
+    """The nodes that we closed to new work and that belong to none of *ours* (pool ids) any more, nor to the pools of
+    another installation."""
+    if cluster is None:
+        return ()
     known = {node.name for state in pools for node in state.nodes}
-    closed = (n for n in (cluster.nodes if cluster else ()) if STOP_ANNOTATION in n.annotations)
-    return tuple(n.name for n in closed if n.name not in known and n.labels.get(POOL_LABEL) not in ours)
+    kept = {*ours, *(pool.id for each in cluster.others.installations for pool in each.pools)}
+    closed = (n for n in cluster.nodes if STOP_ANNOTATION in n.annotations)
+    return tuple(n.name for n in closed if n.name not in known and n.labels.get(POOL_LABEL) not in kept)

@@ -32,7 +32,7 @@ VERB = re.compile(r"^  - (get|list|watch|create|update|patch|delete|deletecollec
 
 
 def _roles() -> dict[str, set[tuple[str, str, str]]]:
-    """Return group, resource and verb of each rule by the ClusterRole."""
+    """Return group, resource and verb of each rule by the role."""
     return {
         found["metadata"]["name"]: {
             (group, resource, verb)
@@ -42,7 +42,7 @@ def _roles() -> dict[str, set[tuple[str, str, str]]]:
             for verb in rule["verbs"]
         }
         for found in load_yamls(RBAC)
-        if found["kind"] == "ClusterRole"
+        if found["kind"] in ("ClusterRole", "Role")
     }
 
 
@@ -83,6 +83,7 @@ def _used() -> Iterator[tuple[str, str, str]]:
             if isinstance(kind, ResourceKind):
                 yield kind.group, kind.plural, "list"
                 yield kind.group, kind.plural, "watch"
+    yield *_right(api.LEASE)[:2], "create"  # an apply to what is not there
     yield budget_hold.CLUSTER_QUEUES.group, budget_hold.CLUSTER_QUEUES.plural, "patch"
     for kind in (buffers.KIND, provisioning.KIND, multikueue.CHECKS, queues.KUEUE_WORKLOADS):
         yield kind.group, f"{kind.plural}/status", "patch"
@@ -96,6 +97,10 @@ def test_the_role_of_observe_mode_only_reads_and_shares_nothing_with_the_other()
     look, act = (_roles()[f"gpu-autoscaler-{name}"] for name in ("look", "act"))
     assert {verb for _, _, verb in look} == {"list", "watch"}
     assert not look & act
+
+
+def test_the_only_rights_in_its_own_namespace_are_for_its_lease() -> None:
+    assert _roles()["gpu-autoscaler-own"] == {("coordination.k8s.io", "leases", verb) for verb in ("create", "patch")}
 
 
 def test_every_verb_says_which_function_needs_it_and_every_function_is_there() -> None:

@@ -35,9 +35,9 @@ BETWEEN = timedelta(minutes=3)  # between steps: what they ask of the cluster is
 ROLES: dict[str, Rules] = {
     found["metadata"]["name"].removeprefix("gpu-autoscaler-"): found["rules"]
     for found in installed("act")
-    if found["kind"] == "ClusterRole"
+    if found["kind"] in ("ClusterRole", "Role")
 }
-EVERY = [*ROLES["look"], *ROLES["act"]]
+EVERY = [*ROLES["look"], *ROLES["act"], *ROLES["own"]]
 
 
 def rights(rules: Rules) -> list[Right]:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.adapters.kubernetes.installations import LABEL as INSTALLATION
+from receiver.adapters.kubernetes.installations import Own
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.core.model.pods import Pod
 from receiver.core.scaling.admission import CheckAnswer, CheckState
@@ -421,6 +423,20 @@ def keeps_room_for_a_buffer(kind: str, group: str = "") -> Callable[[Stage], Non
     return used
 
 
+def knows_other_installations(stage: Stage) -> None:
+    spec = {"leaseDurationSeconds": 180, "renewTime": f"{stage.sim.world.now:%Y-%m-%dT%H:%M:%S.%fZ}"}
+    metadata = {"namespace": "other", "name": "gpu-autoscaler", "labels": {INSTALLATION: "true"}}
+    stage.put("coordination.k8s.io/v1", "Lease", {"metadata": metadata, "spec": spec})
+    others = stage.cluster(installation=Own(key="gpu-autoscaler/own")).look().others
+    assert [each.key for each in others.installations] == ["other/gpu-autoscaler"], others.unread
+
+
+def tells_other_installations_of_itself(stage: Stage) -> None:
+    first, second = (stage.cluster(installation=Own(key="gpu-autoscaler/own")) for _ in range(2))
+    assert first.make_known(()).did is Did.DONE
+    assert second.make_known(()).did is Did.DONE  # renewed, after a restart
+
+
 def says_what_is_kept_of_a_buffer(stage: Stage) -> None:
     _a_buffer_of(stage, "PodTemplate", "")
     cluster = stage.cluster()
@@ -493,6 +509,9 @@ USES: dict[Right, Use] = {
         (group, resource, "watch"): keeps_current(f"{resource}.{group}" if "." in group else resource, use)
         for (group, resource, _), use in LISTED.items()
     },
+    ("coordination.k8s.io", "leases", "list"): knows_other_installations,
+    ("coordination.k8s.io", "leases", "create"): tells_other_installations_of_itself,
+    ("coordination.k8s.io", "leases", "patch"): tells_other_installations_of_itself,
     ("authorization.k8s.io", "selfsubjectaccessreviews", "create"): knows_whether_it_may_remove_nodes,
     ("", "nodes", "get"): cordons_a_node,
     ("", "nodes", "patch"): cordons_a_node,

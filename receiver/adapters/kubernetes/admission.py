@@ -4,11 +4,12 @@ The rules are those of kubernetes-sigs/kueue at ff69552e: ``pkg/controller/admis
 like ours), ``pkg/workload`` (what each state does). Without an AdmissionCheck of ours no Workload is read.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text, words
+from receiver.adapters.kubernetes.installations import names_pools
 from receiver.adapters.kubernetes.multikueue import CHECKS, checks_of, names_one_of
 from receiver.adapters.kubernetes.pods import SeenPod, whole
 from receiver.adapters.kubernetes.queues import (
@@ -34,11 +35,22 @@ LONGEST_MESSAGE = 32_768
 
 
 class AdmissionChecks:
-    """Our AdmissionChecks, and the Workloads with one of them. While the API server does not answer, none is judged."""
+    """Our AdmissionChecks, and the Workloads with one of them. While the API server does not answer, none is judged. A
+    check that names pools, none of which is among our *pools* (names and ids), is left to another installation."""
 
-    def __init__(self, lists: Lists, clock: Clock, *, reads: bool = True, read: Reader = BY_RESOURCES) -> None:
-        self._lists, self._clock, self._reads, self._read = lists, clock, reads, read
+    def __init__(
+        self,
+        lists: Lists,
+        clock: Clock,
+        *,
+        reads: bool = True,
+        read: Reader = BY_RESOURCES,
+        pools: Callable[[], Sequence[str]] = lambda: (),
+    ) -> None:
+        self._lists, self._clock, self._reads, self._read, self._pools = lists, clock, reads, read, pools
         self._checks: dict[str, Json] = {}
+        self._named: frozenset[str] = frozenset()  # those of them that name a pool of ours
+        self._of_controller: frozenset[str] = frozenset()  # with those of other installations
         self._workloads: dict[str, Json] = {}
         self._of_multikueue: frozenset[str] = frozenset()
 
@@ -49,7 +61,14 @@ class AdmissionChecks:
         checks = read(CHECKS, WITHOUT_CHECKS) if self._reads else ()
         if checks is not None:
             ours = (check for check in checks if section(check, "spec").get("controllerName") == BUDGET_CHECK)
-            self._checks = {text(section(check, "metadata"), "name"): check for check in ours}
+            every, pools = {text(section(check, "metadata"), "name"): check for check in ours}, self._pools()
+            naming = {name: names_pools(check, pools) for name, check in every.items()}
+            self._checks = {name: check for name, check in every.items() if naming[name] is not False}
+            self._named = frozenset(name for name, ours_by_name in naming.items() if ours_by_name)
+            self._of_controller = frozenset(every)
+            for name in sorted(every.keys() - self._checks.keys()):
+                detail = f"AdmissionCheck {name} names pools of another installation, and is left to it"
+                self._lists.remarks.warn("AdmissionCheck not answered", detail)
             self._of_multikueue = checks_of(checks)
         self._workloads = {}
         if not self._checks:
@@ -85,8 +104,9 @@ class AdmissionChecks:
         workload = self._workloads.get(answer.key)
         if workload is None:
             return Receipt(did=Did.DIFFERS, sentence=f"no Workload {answer.key} waits for an answer")
-        before = self._entries(workload)
-        # All of them at once: server-side apply deletes an entry of ours that is left out.
+        statuses = entries(section(workload, "status"), "admissionChecks")
+        # All of them at once: server-side apply deletes an entry that we, or another installation, left out now.
+        before = [entry for entry in statuses if entry.get("name") in self._of_controller]
         wanted = [self._answered(entry, answer) for entry in before]
         if wanted == [_ours(entry) for entry in before]:
             return Receipt(did=Did.ALREADY, sentence=f"Workload {answer.key} says so already")
@@ -94,7 +114,7 @@ class AdmissionChecks:
         return Receipt(did=Did.DONE, sentence=f"answered the check of Workload {answer.key}: {answer.state}")
 
     def _answered(self, entry: Json, answer: CheckAnswer) -> dict[str, Any]:
-        if entry.get("state") != CheckState.PENDING:
+        if entry.get("state") != CheckState.PENDING or entry.get("name") not in self._checks:
             return _ours(entry)
         stays = answer.state is CheckState.PENDING
         retry = {"requeueAfterSeconds": int(RETRY_AFTER.total_seconds())} if answer.state is CheckState.RETRY else {}
@@ -117,7 +137,7 @@ class AdmissionChecks:
         paid = section(workload, "metadata").get("uid") in booked  # as demand of its own, which budgets hold too
         paid = paid or names_one_of(self._of_multikueue, workload)  # or in another cluster
         if waits and (paid or admitted):  # a check that was added later stops no running work
-            return Candidate(key=key)
+            return Candidate(key=key, named=self._is_named(found))
         if paid:
             return None
         if not waits:
@@ -132,7 +152,12 @@ class AdmissionChecks:
             return None
         names = [text(entry, "name") for entry in found]
         rejects = (words(section(self._checks[n], "metadata"), "annotations").get(REJECT_TOO_LARGE) for n in names)
-        return Candidate(key=key, pods=pods, ready=not waits, rejects="true" in rejects)
+        named = self._is_named(found)
+        return Candidate(key=key, pods=pods, ready=not waits, rejects="true" in rejects, named=named)
+
+    def _is_named(self, found: Iterable[Json]) -> bool:
+        """True if the checks *found* in a Workload are for us alone."""
+        return all(entry.get("name") in self._named for entry in found)
 
     def _entries(self, workload: Json) -> list[Json]:
         """Return the states of our checks in *workload*."""

@@ -1,42 +1,48 @@
 """New GPU work kept out of namespaces and queues while a budget's hold lasts: by a quota of ``requests.<resource>: 0``.
 
 Promises to write only to ResourceQuotas of its own name and label, and to ClusterQueues that it can put back: what one
-was before stands on it, so neither a restart nor a lost store forgets it. ``scopeSelector`` with ``NotIn`` covers pods
+was before stands on it, so neither a restart nor a lost store forgets it. What another installation in the cluster
+holds, by the annotation, is not ours. ``scopeSelector`` with ``NotIn`` covers pods
 without a priority class too (Kubernetes' quota evaluator matches it as a label selector does).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.api import ClusterPart, Json, section, versioned, words
+from receiver.adapters.kubernetes.installations import Installations
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.ports import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Did, HeldPlaces, Receipt, WontWork
 
 CLUSTER_QUEUES = ResourceKind("kueue.x-k8s.io", "clusterqueues", ("v1beta2", "v1beta1"))
 RUNS = "None"  # Kueue's stop policy of a queue that runs, and its default
 HOLD = "Hold"
+HELD_BY = "gpu-autoscaler.io/held-by"  # the key of the installation that holds it
 
 
 class HoldingMeans(ClusterPart):
     """The part of `KubernetesCluster` that `receiver.ports.WorkGate` describes."""
 
     _lists: Lists
+    _installations: Installations
+    _own: str
 
     def held_places(self, *, queues: bool) -> HeldPlaces:
         """See `WorkGate.held_places`. A cluster without Kueue has no queues."""
         quotas = self._lists.every("resourcequotas", api.QUOTAS, options={"label_selector": QUOTA_LABEL})
-        namespaces = sorted(str(section(q, "metadata").get("namespace")) for q in quotas)
+        others = self._others()
+        namespaces = sorted(str(section(q, "metadata").get("namespace")) for q in quotas if _is_ours(q, others))
         every = self._cluster_queues() if queues else ()
-        held = sorted(_name(q) for q in every if STOP_POLICY_ANNOTATION in _annotations(q))
+        held = sorted(_name(q) for q in every if _is_held(q, others))
         return HeldPlaces(namespaces=tuple(namespaces), cluster_queues=tuple(held))
 
     def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
         named = f"ResourceQuota {namespace}/{QUOTA_NAME}"
-        wanted = quota(namespace, resources, passing)
+        wanted = quota(namespace, resources, passing, self._own)
         found = self._quota(namespace)
         if found is not None:
-            if not _is_ours(found):
+            if not _is_ours(found, self._others()):
                 return Receipt(did=Did.DIFFERS, sentence=f"{named} is not ours and is left alone")
             spec = section(found, "spec")
             if {name: spec[name] for name in ("hard", "scopeSelector") if spec.get(name)} == wanted["spec"]:
@@ -50,7 +56,7 @@ class HoldingMeans(ClusterPart):
         found = self._quota(namespace)
         if found is None:
             return Receipt(did=Did.ALREADY, sentence=f"{named} is gone already")
-        if not _is_ours(found):
+        if not _is_ours(found, self._others()):
             return Receipt(did=Did.DIFFERS, sentence=f"{named} is not ours and is left alone")
         self._delete(namespace, found)
         return Receipt(did=Did.DONE, sentence=f"deleted {named}")
@@ -60,25 +66,31 @@ class HoldingMeans(ClusterPart):
         found = self._cluster_queue(queue)
         if found is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no ClusterQueue {queue}")
-        said, ours = section(found, "spec").get("stopPolicy"), STOP_POLICY_ANNOTATION in _annotations(found)
+        said, ours = section(found, "spec").get("stopPolicy"), _is_held(found, self._others())
         stopped = (said or RUNS) != RUNS
         if ours and stopped:
             return Receipt(did=Did.ALREADY, sentence=f"ClusterQueue {queue} is on Hold already")
         if stopped:
             return Receipt(did=Did.DIFFERS, sentence=f"ClusterQueue {queue} is stopped by somebody else ({said})")
         note = {} if ours else {STOP_POLICY_ANNOTATION: str(said or "")}
+        note |= {HELD_BY: self._own} if self._own and not ours else {}
         self._patch(found, note, {"stopPolicy": HOLD})
         return Receipt(did=Did.DONE, sentence=f"put ClusterQueue {queue} on Hold")
 
     def release_queue(self, queue: str) -> Receipt:
         found = self._cluster_queue(queue)
-        if found is None or STOP_POLICY_ANNOTATION not in _annotations(found):
+        if found is None or not _is_held(found, self._others()):
             return Receipt(did=Did.ALREADY, sentence=f"ClusterQueue {queue} is not held by us")
         before, said = _annotations(found)[STOP_POLICY_ANNOTATION], section(found, "spec").get("stopPolicy")
         # A stop policy that was changed since we held the queue stays. An empty note means that it was not set.
-        self._patch(found, {STOP_POLICY_ANNOTATION: None}, {"stopPolicy": before or None} if said == HOLD else {})
+        notes: dict[str, str | None] = dict.fromkeys({STOP_POLICY_ANNOTATION, HELD_BY} & _annotations(found).keys())
+        self._patch(found, notes, {"stopPolicy": before or None} if said == HOLD else {})
         left = f"ClusterQueue {queue} runs again" if said == HOLD else f"ClusterQueue {queue} stays {said or RUNS}"
         return Receipt(did=Did.DONE, sentence=left)
+
+    def _others(self) -> Collection[str]:
+        """The keys of the other installations."""
+        return {each.key for each in self._installations.others().installations} if self._own else ()
 
     def _quota(self, namespace: str) -> Json | None:
         return self._wire.find("resourcequotas", api.QUOTA, namespace, QUOTA_NAME)
@@ -104,8 +116,9 @@ class HoldingMeans(ClusterPart):
         self._lists.patch(CLUSTER_QUEUES, _name(found), {"metadata": metadata, "spec": spec})
 
 
-def quota(namespace: str, resources: Sequence[str], passing: Sequence[str]) -> dict[str, Any]:
-    """Return the ResourceQuota that keeps pods asking for *resources* out of *namespace*."""
+def quota(namespace: str, resources: Sequence[str], passing: Sequence[str], held_by: str = "") -> dict[str, Any]:
+    """Return the ResourceQuota by which the installation *held_by* keeps pods asking for *resources* out of
+    *namespace*."""
     spec: dict[str, Any] = {"hard": {f"requests.{resource}": "0" for resource in sorted(resources)}}
     if passing:
         scope = {"scopeName": "PriorityClass", "operator": "NotIn", "values": sorted(passing)}
@@ -113,13 +126,26 @@ def quota(namespace: str, resources: Sequence[str], passing: Sequence[str]) -> d
     return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
-        "metadata": {"name": QUOTA_NAME, "namespace": namespace, "labels": {QUOTA_LABEL: "true"}},
+        "metadata": {
+            "name": QUOTA_NAME,
+            "namespace": namespace,
+            "labels": {QUOTA_LABEL: "true"},
+            **({"annotations": {HELD_BY: held_by}} if held_by else {}),
+        },
         "spec": spec,
     }
 
 
-def _is_ours(found: Json) -> bool:
-    return QUOTA_LABEL in words(section(found, "metadata"), "labels")
+def _is_ours(found: Json, others: Collection[str]) -> bool:
+    """True for a quota of ours, also of one that we made as another installation than today, and not of *others*."""
+    labelled = QUOTA_LABEL in words(section(found, "metadata"), "labels")
+    return labelled and _annotations(found).get(HELD_BY) not in others
+
+
+def _is_held(found: Json, others: Collection[str]) -> bool:
+    """The same for a ClusterQueue."""
+    noted = _annotations(found)
+    return STOP_POLICY_ANNOTATION in noted and noted.get(HELD_BY) not in others
 
 
 def _name(found: Json) -> str:

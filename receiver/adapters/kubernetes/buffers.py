@@ -7,7 +7,7 @@ Buffers without GPUs, or with another strategy, are left to others.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.affinity import requirement_from
 from receiver.adapters.kubernetes.api import Json, entries, key_of, section, text, versioned, words
+from receiver.adapters.kubernetes.installations import names_pools
 from receiver.adapters.kubernetes.nodes import MOST_BYTES, bounded
 from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.adapters.kubernetes.queues import BY_RESOURCES, MOST_OF_ONE, Reader, announced_pod
@@ -70,10 +71,17 @@ class Translated:
 
 class Buffers:
     """The CapacityBuffers of the cluster. What was read last counts while the API server cannot tell: otherwise idle
-    nodes that a buffer keeps would go."""
+    nodes that a buffer keeps would go. One that names pools, none of which is among our *pools* (names and ids), is
+    left to another installation."""
 
-    def __init__(self, lists: Lists, clock: Clock, read: Reader = BY_RESOURCES) -> None:
-        self._lists, self._clock, self._read = lists, clock, read
+    def __init__(
+        self,
+        lists: Lists,
+        clock: Clock,
+        read: Reader = BY_RESOURCES,
+        pools: Callable[[], Sequence[str]] = lambda: (),
+    ) -> None:
+        self._lists, self._clock, self._read, self._pools = lists, clock, read, pools
         self._last: dict[str, Translated] = {}
         self._found: dict[str, dict[str, Json] | str] = {}  # in this step, by resource; or why it cannot be read
 
@@ -127,6 +135,8 @@ class Buffers:
             and not section(raw, "metadata").get("deletionTimestamp")
             and (section(raw, "spec").get("podTemplateRef") or section(raw, "spec").get("scalableRef"))
         ]
+        pools = self._pools()
+        raws = [raw for raw in raws if names_pools(raw, pools) is not False]
         raws.sort(key=lambda raw: (text(section(raw, "metadata"), "creationTimestamp"), key_of(raw)))
         found = [t for raw in raws if (t := self._translate(raw, seen)) is not None]
         ready = {t.buffer.key: t for t in found if t.buffer.pod is not None}
@@ -167,7 +177,8 @@ class Buffers:
         status = {**named, "replicas": replicas, "provisioningStrategy": strategy, "conditions": [ready]}
         if pod is not None:
             pod = replace(pod, name=f"capacity-buffer-{pod.name}")
-        buffer = Buffer(key=key, pod=pod, replicas=min(replicas or 0, MOST_OF_ONE), problem=problem)
+        ours = names_pools(raw, self._pools()) is True
+        buffer = Buffer(key=key, pod=pod, replicas=min(replicas or 0, MOST_OF_ONE), problem=problem, named=ours)
         return Translated(raw=raw, buffer=buffer, status=status, chunk=chunk)
 
     def _chunk(self, raw: Json, seen: Sequence[SeenPod]) -> Chunk:

@@ -25,6 +25,7 @@ from receiver.adapters.kubernetes.buffers import Buffers
 from receiver.adapters.kubernetes.dra import Dra
 from receiver.adapters.kubernetes.drain import Drain, Keepers
 from receiver.adapters.kubernetes.gangs import Gangs
+from receiver.adapters.kubernetes.installations import Installations, Own
 from receiver.adapters.kubernetes.nodes import node_from
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pods import TERMINATED, Declaration, SeenPod
@@ -32,7 +33,9 @@ from receiver.adapters.kubernetes.provisioning import ProvisioningRequests
 from receiver.adapters.kubernetes.queues import Queues
 from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Lists, Watching
 from receiver.adapters.kubernetes.sightings import Sightings
+from receiver.core.model.installations import ALONE
 from receiver.core.model.pods import KEPT_BY_DEFAULT, Buffer, KeepRule, Pod, PodPhase, named
+from receiver.core.model.policy import Pool
 from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
 from receiver.core.scaling.admission import CheckAnswer
@@ -94,7 +97,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
 
     *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`, *keep_nodes_for* which pods
     keep their nodes, see `Keepers`, *capacity_buffers* and *admission_checks* whether `Buffers` and `AdmissionChecks`
-    are read, *provisioning_classes* which `ProvisioningRequests` are served; *before_write* is called before each
+    are read, *provisioning_classes* which `ProvisioningRequests` are served; *installation* is ours (see
+    `Installations`), *pools* returns the names and ids of our pools; *before_write* is called before each
     write, see `ClusterWire`, and *last_word* again as its bytes leave.
 
     It takes the configuration and not a client of the caller's, because the retries that urllib3 makes by
@@ -113,6 +117,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         capacity_buffers: bool = True,
         admission_checks: bool = True,
         provisioning_classes: Collection[str] = (PROVISIONING_CLASS,),
+        installation: Own | None = None,
+        pools: Callable[[], Sequence[str]] = lambda: (),
         before_write: Callable[[], None] | None = None,
         last_word: Callable[[], None] | None = None,
         write_timeout: float = WRITE_SECONDS,
@@ -130,10 +136,14 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._dra = Dra(self._lists, self._clock)
         self._sightings = Sightings()
         self._keepers = Keepers(self._lists, keep_nodes_for)
-        self._buffers = Buffers(self._lists, self._clock, self._dra.read) if capacity_buffers else None
+        self._installations = Installations(self._wire, self._clock, self._remarks, installation)
+        self._own = installation.key if installation is not None else ""
+        self._buffers = Buffers(self._lists, self._clock, self._dra.read, pools) if capacity_buffers else None
         self._gangs = Gangs(self._lists, self._dra.read)
-        self._checks = AdmissionChecks(self._lists, self._clock, reads=admission_checks, read=self._dra.read)
-        self._requests = ProvisioningRequests(self._lists, self._clock, provisioning_classes, self._dra.read)
+        self._checks = AdmissionChecks(
+            self._lists, self._clock, reads=admission_checks, read=self._dra.read, pools=pools
+        )
+        self._requests = ProvisioningRequests(self._lists, self._clock, provisioning_classes, self._dra.read, pools)
         self._queues = Queues(
             self._lists, self._clock, kueue=kueue_queued, volcano=volcano_podgroups, read=self._dra.read
         )
@@ -216,6 +226,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             candidates=candidates,
             bookings=bookings,
             unread=self._queues.unread,
+            others=self._installations.others() if self._own else ALONE,
         )
 
     def keep_checks_active(self) -> Receipt:
@@ -226,6 +237,9 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
 
     def answer_check(self, answer: CheckAnswer) -> Receipt:
         return self._checks.answer(answer)
+
+    def make_known(self, pools: Sequence[Pool]) -> Receipt:
+        return self._installations.make_known(pools)
 
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
         if self._buffers is None:

@@ -5,7 +5,7 @@ The rules are those of kubernetes/autoscaler, ``cluster-autoscaler/provisioningr
 ``pkg/controller/admissionchecks/provisioning`` (what Kueue reads). What differs is in docs/decisions/0068.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -14,6 +14,7 @@ from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text
 from receiver.adapters.kubernetes.buffers import trimmed
+from receiver.adapters.kubernetes.installations import names_pools
 from receiver.adapters.kubernetes.pods import SeenPod, whole
 from receiver.adapters.kubernetes.queues import (
     BY_RESOURCES,
@@ -47,10 +48,18 @@ def provisioning_classes(*, upstream: bool) -> tuple[str, ...]:
 
 class ProvisioningRequests:
     """The requests of *classes* that have not ended. Those read last count while the API server does not answer:
-    otherwise booked nodes would be removed."""
+    otherwise booked nodes would be removed. One that names pools, none of which is among our *pools* (names and ids),
+    is left to another installation."""
 
-    def __init__(self, lists: Lists, clock: Clock, classes: Collection[str], read: Reader = BY_RESOURCES) -> None:
-        self._lists, self._clock, self._classes, self._read = lists, clock, classes, read
+    def __init__(
+        self,
+        lists: Lists,
+        clock: Clock,
+        classes: Collection[str],
+        read: Reader = BY_RESOURCES,
+        pools: Callable[[], Sequence[str]] = lambda: (),
+    ) -> None:
+        self._lists, self._clock, self._classes, self._read, self._pools = lists, clock, classes, read, pools
         self._requests: dict[str, Json] = {}
         self._templates: dict[str, Json] = {}
 
@@ -115,7 +124,11 @@ class ProvisioningRequests:
     def _serves(self, raw: Json) -> bool:
         ended = condition(section(raw, "status"), *ENDED)
         ours = section(raw, "spec").get("provisioningClassName") in self._classes
-        return ours and not ended and not section(raw, "metadata").get("deletionTimestamp")
+        deleted = section(raw, "metadata").get("deletionTimestamp")
+        return ours and not ended and not deleted and self._names_ours(raw) is not False
+
+    def _names_ours(self, raw: Json) -> bool | None:
+        return names_pools(raw, self._pools(), section(section(raw, "spec"), "parameters"))
 
     def _booking(self, raw: Json, consumers: Sequence[SeenPod]) -> Booking | None:
         """Return what *raw* books: the GPU pods that it announces, less those of *consumers*, which are there."""
@@ -134,7 +147,8 @@ class ProvisioningRequests:
             if error.code == api.NOT_FOUND and self._clock.now() - created < TEMPLATES_COME_WITHIN:
                 return None
             problem = str(error)
-        pods = [replace(pod, gang=key, gang_min=None) for pod in announcement.pods()] if not problem else []
+        announced = [replace(pod, gang=key, gang_min=None) for pod in announcement.pods()] if not problem else []
+        pods = list(announced)
         for consumer in consumers:
             found = self._read(consumer)
             like = (n for n, pod in enumerate(pods) if found is not None and _is_like(found, pod))
@@ -144,11 +158,13 @@ class ProvisioningRequests:
         return Booking(
             key=key,
             pods=tuple(pods),
+            announced=tuple(announced),
             created_at=created,
             provisioned_at=moment(provisioned.get("lastTransitionTime")),
             consumed=not pods and all(pod.node for pod in consumers),
             valid_for=timedelta(seconds=seconds) if seconds else None,
             problem=problem,
+            named=self._names_ours(raw) is True,
         )
 
     def _announced(self, raw: Json) -> Announcement:

@@ -65,6 +65,7 @@ class Cause(StrEnum):
     SOURCE_SILENT = "source_silent", "runbooks/GpuAutoscalerSourceDown.md"
     SOURCE_BACK = "source_back", "runbooks/GpuAutoscalerSourceDown.md"
     RIGHTS_MISSING = "rights_missing", "operations.md#rights-in-the-cluster"
+    INSTALLATION = "installation", "operations.md#two-installations-in-one-cluster"
     RIGHTS_BACK = "rights_back", "operations.md#rights-in-the-cluster"
     BUDGET_WARN = "budget_warn", "runbooks/GpuBudgetWarn.md"
     BUDGET_HOLD = "budget_hold", "runbooks/GpuBudgetHold.md"

@@ -116,6 +116,11 @@ def _repelled(pod: Pod, pool: Pool, offer: Offer | None) -> str | None:
     return None
 
 
+def selects(pod: Pod, pool: Pool, offer: Offer | None = None) -> bool:
+    """True if the node selector and the required affinity of *pod* allow the next node of *pool*."""
+    return _unselected(pod, NextLabels(pool, offer)) is None
+
+
 def preference(pod: Pod, pool: Pool, offer: Offer | None) -> int:
     """The weight that *pod*'s preferred node affinity gives to nodes of *pool* (0 without any)."""
     if not pod.preferred:

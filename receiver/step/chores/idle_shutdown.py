@@ -14,6 +14,7 @@ from receiver.core.model.policy import Policy
 from receiver.core.notices import workload_notices
 from receiver.core.notices.concerns import SILENT_FOR
 from receiver.core.notices.notice import Notice
+from receiver.core.scaling.ownership import shuts_down
 from receiver.ports import Cluster, Did, StepStore, TryLater, WontWork
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Looked, Sources
@@ -37,6 +38,7 @@ def scale_idle_workloads_to_zero(
     if telemetry is None or cluster is None or not is_new_minute(looked.before, now) or not idle.can_tell(looked.facts):
         return
     workloads, told = idle.consenting(looked.pods), store.told(idle.TOPIC)
+    workloads = tuple(w for w in workloads if shuts_down(w.pods, looked.facts, looked.others))
     if not workloads and not told:
         return
     courses = {}

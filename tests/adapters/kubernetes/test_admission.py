@@ -251,3 +251,22 @@ def test_a_workload_that_changed_meanwhile_is_answered_by_the_next_step(httpserv
         with pytest.raises(TryLater) as conflict:
             cluster.answer_check(CheckAnswer(key="ml/train", state=CheckState.READY, message=""))
     assert conflict.value.code == "conflict"
+
+
+NAMES = "gpu-autoscaler.io/pools"
+
+
+def named_by(annotation: str) -> dict[str, Any]:
+    return a_check(annotations={NAMES: annotation})
+
+
+def test_a_check_that_names_a_pool_of_another_is_left_alone(httpserver: HTTPServer) -> None:
+    with serving(httpserver, a_checked(), checks=(named_by("a100"),), pools=lambda: ("l40s",)) as cluster:
+        assert cluster.look().candidates == ()
+        assert cluster.keep_checks_active().did is Did.ALREADY
+        assert cluster.answer_check(CheckAnswer(key="ml/train", state=CheckState.READY, message="")).did is Did.DIFFERS
+
+
+def test_a_check_that_names_a_pool_of_ours_is_for_us_alone(httpserver: HTTPServer) -> None:
+    with serving(httpserver, a_checked(), checks=(named_by("l40s"),), pools=lambda: ("l40s",)) as cluster:
+        assert [c.named for c in cluster.look().candidates] == [True]

@@ -101,7 +101,7 @@ def serving(
     httpserver.expect_request(re.compile("^/apis?/")).respond_with_json(
         {"message": "no"}, status=served.get("else", 404)
     )
-    cluster = a_cluster_at(httpserver.url_for(""), capacity_buffers=True)
+    cluster = a_cluster_at(httpserver.url_for(""), capacity_buffers=True, pools=served.get("pools", lambda: ()))
     try:
         yield cluster
     finally:
@@ -417,3 +417,13 @@ def test_a_selector_is_read_once_for_all_pods(httpserver: HTTPServer, monkeypatc
 def test_what_buffers_refer_to_is_listed_once_for_all_of_them(httpserver: HTTPServer, templates: Any) -> None:
     assert len(seen(httpserver, *(a_buffer(f"b{n}", replicas=1) for n in range(5)), templates=templates)) == 5
     assert [request.path for request, _ in httpserver.log].count(TEMPLATES) == 1
+
+
+@pytest.mark.parametrize(("pools", "named"), [("l40s", [True]), ("a100", [])])
+def test_a_buffer_that_names_pools_is_for_the_installation_that_has_them(
+    pools: str, named: list[bool], httpserver: HTTPServer
+) -> None:
+    buffer = a_buffer()
+    buffer["metadata"]["annotations"] = {"gpu-autoscaler.io/pools": pools}
+    with serving(httpserver, buffer, pools=lambda: ("l40s",)) as cluster:
+        assert [b.named for b in cluster.look().buffers] == named

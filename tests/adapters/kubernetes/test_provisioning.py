@@ -227,3 +227,11 @@ def test_a_request_that_is_gone_is_not_written(httpserver: HTTPServer) -> None:
         cluster.look()
         said = BookingProgress(key="ml/r", stage=BookingStage.FAILED, reason="Why", message="")
         assert cluster.report_booking(said).did is Did.DIFFERS
+
+
+@pytest.mark.parametrize(("pools", "named"), [("l40s", [True]), ("a100", [])])
+def test_a_request_that_names_pools_is_for_the_installation_that_has_them(
+    pools: str, named: list[bool], httpserver: HTTPServer
+) -> None:
+    request = a_request(parameters={"gpu-autoscaler.io/pools": pools})
+    assert [b.named for b in seen(httpserver, request, pools=lambda: ("l40s",))] == named

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from receiver.core.notices.grouping import PageLinks, Seal, compose
 from receiver.core.notices.notice import Notice
-from tests.core.notices import of_configuration, of_many, of_money, of_people, of_pools, of_questions
+from tests.core.notices import of_configuration, of_installations, of_many, of_money, of_people, of_pools, of_questions
 
 GOLDEN = Path(__file__).parent / "golden"
 SEAL = Seal("operator-token-of-thirty-two-chars", "the-random-key-that-the-store-keeps")
@@ -19,6 +19,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     **of_questions.CASES,
     **of_many.CASES,
     **of_configuration.CASES,
+    **of_installations.CASES,
 }
 
 

@@ -43,11 +43,13 @@ def test_a_time_of_day_names_its_zone(name: str) -> None:
     assert all(zone == " UTC" for zone in times)
 
 
-def test_only_what_keeps_work_waiting_wakes_a_person() -> None:
+def test_only_what_keeps_work_waiting_or_may_end_it_wakes_a_person() -> None:
     assert {name for name, case in CASES.items() if case().severity is Severity.FAILURE} == {
         "held_by_an_alert",
         "held_by_the_budget",
         "held_by_the_price",
+        "installation_with_the_same_pool",
+        "installation_with_the_same_pools",
         "not_admitted",
         "out_of_stock_everywhere",
         "prometheus_silent",

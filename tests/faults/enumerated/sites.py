@@ -41,6 +41,7 @@ REQUESTS: dict[str, tuple[str, ...]] = {
     "kubernetes.cluster.KubernetesCluster.record_event": ("cluster.record_event",),
     "kubernetes.drain.Drain._evict": ("cluster.drain",),  # one for each pod
     "kubernetes.drain.NodeMarks._change": tuple(f"cluster.{verb}" for verb in MARKS),
+    "kubernetes.installations.Installations.make_known": ("cluster.make_known",),
     "kubernetes.owners.Owners._modify": ("cluster.scale_to_zero",),
     "kubernetes.provisioning.ProvisioningRequests.report": ("cluster.report_booking",),
     # how the functions above send

@@ -1,0 +1,205 @@
+"""Whose work it is where several installations share a cluster: each answers for what its own pools are meant for.
+
+An installation that is alone answers for everything. Beside others it answers
+
+- what names one of its pools (annotation or parameter ``gpu-autoscaler.io/pools``), and nothing that names another's;
+- what its pools can hold, unless another's can as well: then the one whose key comes first answers;
+- what its pools cannot hold only if the work selects labels of its nodes and of no other installation's;
+- what selects no labels and can be shown to be too large for all of them, if its key comes first.
+
+Everything else it leaves alone: a refusal is final for Kueue, and the other's pools may hold the work. Waiting pods
+that several installations can hold stay demand of each: what is bought for a pod is no answer.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import IntEnum
+
+from receiver.core.model.installations import InstallationLease, OtherInstallations
+from receiver.core.model.model import Facts, PoolState
+from receiver.core.model.pods import Buffer, Pod, owner_of
+from receiver.core.model.policy import Policy, Pool
+from receiver.core.scaling.demand import misfit, refusal, selects
+from receiver.core.scaling.failures import blame
+from receiver.core.scaling.patience import may_wait
+from receiver.core.scaling.rooms import Kind, shape
+from receiver.core.scaling.template import NextLabels
+
+GATE_OPENS_AFTER = timedelta(minutes=1)  # its time has come, and the installation that it belongs to did not open it
+
+
+class Claim(IntEnum):
+    """How well work fits an installation, by the description of its pools."""
+
+    NONE = 0
+    PARTS = 1  # each pod fits an empty node, and all of them together ask for more than its pools may ever have
+    MAYBE = 2  # it depends on labels or devices that the description does not know
+    HERE = 3  # our nodes show that it fits, beyond the description
+    ALL = 4
+
+
+def own_work(facts: Facts, policy: Policy, others: OtherInstallations) -> Facts:
+    """Return *facts* without what is left to *others*: waiting pods that no pool here can hold, and gates, Workloads,
+    CapacityBuffers and ProvisioningRequests (with their pods)."""
+    if not any(each.is_respected(facts.at) for each in others.installations):
+        return facts
+    judge = Ownership(facts, policy, others)
+    bookings = tuple(b for b in facts.bookings if b.named or judge.answers(b.announced or b.pods))
+    mine = {booking.key for booking in bookings}
+    foreign = {booking.key for booking in facts.bookings} - mine
+    gangs: dict[str, list[Pod]] = {}
+    for pod in (*facts.waiting, *facts.deferred):
+        gangs.setdefault(_key(pod), []).append(pod)
+    refused = {key for key, pods in gangs.items() if key not in mine and not judge.may_refuse(pods)}
+    gated = {_key(pod) for pod in facts.deferred}
+    opened = {key for key in gated if judge.answers(gangs[key]) or judge.is_overdue(gangs[key])}
+    return replace(
+        facts,
+        bookings=bookings,
+        waiting=tuple(pod for pod in facts.waiting if _key(pod) not in (refused | foreign)),
+        deferred=tuple(pod for pod in facts.deferred if _key(pod) in opened),
+        candidates=tuple(c for c in facts.candidates if c.named or judge.answers(c.pods)),
+        buffers=tuple(b for b in facts.buffers if b.named or judge.answers(_chunks(b))),
+    )
+
+
+def _key(pod: Pod) -> str:
+    return pod.gang or pod.key
+
+
+def _chunks(buffer: Buffer) -> Sequence[Pod]:
+    return () if buffer.pod is None else (buffer.pod,) * max(1, buffer.replicas)
+
+
+def shuts_down(pods: Sequence[Pod], facts: Facts, others: OtherInstallations) -> bool:
+    """True if an idle workload with *pods* is to be shut down here: alone, or where the first of its pods that has a
+    node is on a node of our pools."""
+    if not any(each.is_respected(facts.at) for each in others.installations):
+        return True
+    bound = sorted((pod for pod in pods if pod.node), key=lambda pod: pod.key)
+    return bool(bound) and bound[0].node in {node.name for state in facts.pools for node in state.nodes}
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """An installation's pools, as one side of a comparison."""
+
+    key: str
+    pools: tuple[Pool, ...]
+    readable: bool = True
+
+    def claim(self, pods: Sequence[Pod]) -> Claim:
+        if not self.readable:
+            return Claim.MAYBE
+        each = [max((_claim(pod, pool) for pool in self.pools), default=Claim.NONE) for pod in _shapes(pods)]
+        least = min(each, default=Claim.NONE)
+        if least is Claim.ALL and not self._has_room(pods):
+            return Claim.PARTS
+        return least
+
+    def _has_room(self, pods: Sequence[Pod]) -> bool:
+        """True unless *pods* ask for more GPUs than the pools that fit them may ever have."""
+        asked: dict[str, int] = {}
+        for pod in pods:
+            for resource, count in pod.requests.items():
+                asked[resource] = asked.get(resource, 0) + count
+        fitting = [pool for pool in self.pools if any(_claim(pod, pool) is Claim.ALL for pod in _shapes(pods))]
+        counted = {resource for pool in fitting for resource in pool.resources}  # shares of GPUs are not
+        most = {r: sum(pool.max_nodes * pool.resources.get(r, 0) for pool in fitting) for r in counted}
+        return all(count <= most.get(resource, count) for resource, count in asked.items())
+
+    def is_selected(self, pod: Pod) -> bool:
+        """True unless the description shows that *pod* selects no node of these pools."""
+        if not self.readable:
+            return True
+        return any(selects(_less_unknown(pod, pool), pool) for pool in self.pools)
+
+
+class Ownership:
+    """Whose the work of one step is. Work of the same shape is judged once."""
+
+    def __init__(self, facts: Facts, policy: Policy, others: OtherInstallations) -> None:
+        self._facts, self._policy = facts, policy
+        self._states: dict[str, PoolState] = {state.pool: state for state in facts.pools}
+        self._us = _Described(others.own, policy.pools)
+        respected = [each for each in others.installations if each.is_respected(facts.at)]
+        self._respected = tuple(map(_described, respected))
+        self._live = tuple(_described(each) for each in respected if each.is_live(facts.at))
+        self._fitting: dict[Kind, bool] = {}
+        self._selecting: dict[Kind, bool] = {}
+
+    def answers(self, pods: Sequence[Pod]) -> bool:
+        """True if this installation answers for work with *pods*: it accepts or refuses it for good. Work without pods
+        has one answer, which the first installation gives."""
+        if not pods:
+            return self._is_first()
+        if not self._fits(pods):
+            return self._is_ours_to_refuse(pods)
+        mine = self._us.claim(pods)
+        mine = Claim.HERE if mine in (Claim.NONE, Claim.MAYBE) else mine
+        # What is too large here is not refused while an installation that is down may hold it.
+        rivals = self._respected if mine is Claim.PARTS else self._live
+        return not any((-rival.claim(pods), rival.key) < (-mine, self._us.key) for rival in rivals)
+
+    def may_refuse(self, pods: Sequence[Pod]) -> bool:
+        """True for pods that a pool here can hold, and for those that may be told that none can."""
+        return self._fits(pods) or self._is_ours_to_refuse(pods)
+
+    def is_overdue(self, pods: Iterable[Pod]) -> bool:
+        """True for gated pods whose time came a moment ago, in the first installation."""
+        due = (pod.created_at + may_wait(pod, self._policy) + GATE_OPENS_AFTER <= self._facts.at for pod in pods)
+        return self._is_first() and all(due)
+
+    def _fits(self, pods: Sequence[Pod]) -> bool:
+        return all(self._of_kind(pod, self._fitting, self._pod_fits) for pod in pods)
+
+    def _is_ours_to_refuse(self, pods: Sequence[Pod]) -> bool:
+        """True for work without room here that is meant for our nodes, or for no one's while we come first."""
+        if all(self._of_kind(pod, self._selecting, self._selects_ours_alone) for pod in pods):
+            return True
+        if any(pod.node_selector or pod.affinity for pod in pods) or not self._is_first():
+            return False
+        return all(other.claim(pods) < Claim.MAYBE for other in self._respected)
+
+    def _is_first(self) -> bool:
+        return all(self._us.key < other.key for other in self._live)
+
+    def _of_kind(self, pod: Pod, known: dict[Kind, bool], judge: Callable[[Pod], bool]) -> bool:
+        kind = (*shape(pod), pod.pool_hint)
+        if kind not in known:
+            with blame(owner=owner_of(pod)):
+                known[kind] = judge(pod)
+        return known[kind]
+
+    def _pod_fits(self, pod: Pod) -> bool:
+        return any(refusal(pod, pool, self._states[pool.id]) is None for pool in self._policy.pools)
+
+    def _selects_ours_alone(self, pod: Pod) -> bool:
+        if not (pod.node_selector or pod.affinity):
+            return False
+        ours = any(selects(pod, pool, self._states[pool.id].offer) for pool in self._policy.pools)
+        return ours and not any(other.is_selected(pod) for other in self._respected)
+
+
+def _described(installation: InstallationLease) -> _Described:
+    return _Described(installation.key, installation.pools, installation.readable)
+
+
+def _shapes(pods: Iterable[Pod]) -> Iterable[Pod]:
+    """One pod of each shape."""
+    return {shape(pod): pod for pod in pods}.values()
+
+
+def _claim(pod: Pod, pool: Pool) -> Claim:
+    if misfit(pod, pool) is None:
+        return Claim.MAYBE if pod.claims else Claim.ALL
+    return Claim.MAYBE if misfit(_less_unknown(pod, pool), pool) is None else Claim.NONE
+
+
+def _less_unknown(pod: Pod, pool: Pool) -> Pod:
+    """*pod* without what it selects by labels that the description of *pool* does not know."""
+    labels = NextLabels(pool, None)
+    terms = tuple(tuple(want for want in term if labels.values(want.key)) for term in pod.affinity)
+    selector = {key: value for key, value in pod.node_selector.items() if labels.values(key)}
+    return replace(pod, node_selector=selector, affinity=terms if all(terms) else ())
