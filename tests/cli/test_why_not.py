@@ -1,9 +1,9 @@
 """Why did it not scale? The answer stands in the first five lines of `explain`, of the pod and of the pool.
 
-Each case is lived through: the real step on a simulated world and a real store, and the commands over HTTP.
+Each case is lived through: the real step on a simulated world, and the commands over HTTP.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.store import SqlStore
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.model.signals import COMPONENT, Matcher, Silence
+from simulator.store import MemoryStore
 from tests.cli.asked import ask, serving
-from tests.faults.stores import a_store
 from tests.step.harness import SIZE, Life, a_job, a_policy, a_world
 from tests.web.builders import Bench
 from tests.web.fakes import FakeClock
@@ -28,16 +27,16 @@ FIRST = 5  # lines that a person reads before looking elsewhere
 class Case:
     """A life that ends with a pod ml/train-0 that waits, and the words that answer why."""
 
-    live: Callable[[SqlStore], Life]
+    live: Callable[[MemoryStore], Life]
     of_the_pod: str
     of_the_pool: str
 
 
-def over_budget(store: SqlStore) -> Life:
+def over_budget(store: MemoryStore) -> Life:
     return lived(store, a_policy(budget=Budget(monthly_usd=Decimal(1))))
 
 
-def silenced(store: SqlStore) -> Life:
+def silenced(store: MemoryStore) -> Life:
     life = Life(world=a_world(), policy=a_policy(), store=store)
     names = (Matcher(name="component", value=COMPONENT), Matcher(name="pool", value="l40s"))
     ends = life.now + timedelta(hours=2)
@@ -45,20 +44,20 @@ def silenced(store: SqlStore) -> Life:
     return waiting(life)
 
 
-def out_of_stock(store: SqlStore) -> Life:
+def out_of_stock(store: MemoryStore) -> Life:
     return lived(store, stock={SIZE: 0})
 
 
-def mislabelled(store: SqlStore) -> Life:
+def mislabelled(store: MemoryStore) -> Life:
     return lived(store, node_selector={"gpu": "a100"})
 
 
-def waiting_for_the_driver(store: SqlStore) -> Life:
+def waiting_for_the_driver(store: MemoryStore) -> Life:
     return lived(store, minutes=2)
 
 
 def lived(
-    store: SqlStore, policy: Policy | None = None, *, minutes: int = 1, node_selector: Any = None, **world: Any
+    store: MemoryStore, policy: Policy | None = None, *, minutes: int = 1, node_selector: Any = None, **world: Any
 ) -> Life:
     life = Life(world=a_world(**world), policy=policy or a_policy(), store=store)
     return waiting(life, minutes=minutes, node_selector=node_selector or {})
@@ -100,17 +99,17 @@ CASES = {
 
 
 @pytest.fixture(scope="module", params=list(CASES))
-def told(request: pytest.FixtureRequest) -> Iterator[tuple[Case, list[str], list[str]]]:
+def told(request: pytest.FixtureRequest) -> tuple[Case, list[str], list[str]]:
     """A case, and what `explain` says of the pod and of the pool."""
     case = CASES[request.param]
-    with a_store() as store:
-        life = case.live(store)
-        bench = Bench(store=store, policy=life.policy, clock=FakeClock(life.now))  # type: ignore[arg-type]  # a real store
-        with serving(bench.parts()) as url:
-            pod = ask(url, "explain", "pod", "ml/train-0", at=life.now)
-            pool = ask(url, "explain", "l40s", at=life.now)
-        assert (pod.exit_code, pool.exit_code) == (0, 0), pod.output + pool.output
-        yield case, pod.stdout.splitlines(), pool.stdout.splitlines()
+    store = MemoryStore()
+    life = case.live(store)
+    bench = Bench(store=store, policy=life.policy, clock=FakeClock(life.now))  # type: ignore[arg-type]  # a whole store
+    with serving(bench.parts()) as url:
+        pod = ask(url, "explain", "pod", "ml/train-0", at=life.now)
+        pool = ask(url, "explain", "l40s", at=life.now)
+    assert (pod.exit_code, pool.exit_code) == (0, 0), pod.output + pool.output
+    return case, pod.stdout.splitlines(), pool.stdout.splitlines()
 
 
 def test_explain_pod_answers_in_its_first_lines(told: tuple[Case, list[str], list[str]]) -> None:

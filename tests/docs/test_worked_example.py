@@ -1,24 +1,22 @@
 """The example of docs/how-it-decides.md, lived: the page shows what this run gives."""
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import pytest
 
 from receiver.core.model.text import dollars
+from simulator.store import MemoryStore
 from tests.docs.pages import section, table, text_of
 from tests.docs.worked import an_hour, rows
-from tests.faults.stores import a_store
 from tests.step.harness import FAST, Life
 
 EXAMPLE = section(text_of("docs/how-it-decides.md"), "A worked example")
 
 
 @pytest.fixture(scope="module")
-def life() -> Iterator[Life]:
+def life() -> Life:
     """The hour of the example."""
-    with a_store() as store:
-        yield an_hour(store)
+    return an_hour(MemoryStore())
 
 
 def clock(moment: datetime | None) -> str:

@@ -7,17 +7,16 @@ import re
 from datetime import timedelta
 from decimal import Decimal
 
-from receiver.adapters.store import SqlStore
 from receiver.core.model.policy import Billing, Budget
+from simulator.store import MemoryStore
 from tests.docs.pages import ROOT
-from tests.faults.stores import a_store
 from tests.step.harness import TICK, Life, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)
 MARKED = re.compile(r"(<!-- lived: an_hour -->\n\n\|.*\n\|.*\n)(?:\|.*\n)*")
 
 
-def an_hour(store: SqlStore) -> Life:
+def an_hour(store: MemoryStore) -> Life:
     """One pod of ten minutes, and the node that is bought for it, from beginning to end."""
     policy = a_policy(budget=Budget(monthly_usd=Decimal(100)), billing=Billing())
     life = Life(world=a_world(), policy=policy, store=store)
@@ -44,8 +43,7 @@ def rows(life: Life) -> list[list[str]]:
 
 def filled(page: str) -> str:
     """Return *page* with the table of its example as it is lived now."""
-    with a_store() as store:
-        lived = rows(an_hour(store))
+    lived = rows(an_hour(MemoryStore()))
     return MARKED.sub(lambda found: found[1] + "".join(f"| {' | '.join(row)} |\n" for row in lived), page)
 
 

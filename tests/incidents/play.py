@@ -1,7 +1,6 @@
 """Incidents as an on-call meets them: played by the real step, and read on the overview and in the messages."""
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -10,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from receiver.adapters.store import SqlStore, open_in_memory
 from receiver.config import ConfigError
 from receiver.config.settings import load_text
 from receiver.core.model.configuration import ConfigurationFile
@@ -20,6 +18,7 @@ from receiver.core.notices.grouping import PageLinks, compose
 from receiver.ports import TryLater
 from receiver.replay.world.objects import WorldPool
 from receiver.web.pages.overview import ShownConcern, concerns, headline, scene_of
+from simulator.store import MemoryStore
 from tests.step.harness import FAST, GPU, SIZE, Life, a_job, a_policy, a_world
 from tests.web.builders import Bench
 from tests.web.fakes import FakeClock, FakeStore
@@ -59,7 +58,7 @@ class Seen:
 def a_life(count: int = 0, *, policy: Mapping[str, Any] | None = None, **world: Any) -> Life:
     """A pool of L40S nodes, *count* of them usable, that have run for a while."""
     pool = WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}, count=count)
-    life = Life(world=a_world(pool, **world), policy=a_policy(**(policy or {})), store=open_in_memory(), rest=MINUTE)
+    life = Life(world=a_world(pool, **world), policy=a_policy(**(policy or {})), store=MemoryStore(), rest=MINUTE)
     life.run(20 * MINUTE if count else MINUTE, tick=MINUTE)
     return life
 
@@ -219,8 +218,7 @@ def _shown(concern: ShownConcern) -> str:
 def text_of(name: str) -> str:
     """Return what is kept of an incident: what happened, the screen, and the messages since, oldest first."""
     life = INCIDENTS[name].play()
-    with closing(cast("SqlStore", life.store)):
-        found = seen(life)
+    found = seen(life)
     return (
         "\n\n".join([f"# {INCIDENTS[name].title}", f"## Screen\n{found.screen}", "## Messages", *found.messages]) + "\n"
     )

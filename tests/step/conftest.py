@@ -6,7 +6,14 @@ import pytest
 
 from receiver.adapters.store import SqlStore
 from receiver.ports import Store
+from simulator.store import MemoryStore
 from tests.faults.stores import a_store, empty
+
+
+@pytest.fixture
+def store() -> Store:
+    """A store without rows in memory: the tests of its contract hold it to what the real one does."""
+    return MemoryStore()
 
 
 @pytest.fixture(scope="session")
@@ -16,8 +23,8 @@ def _of_all_lives() -> Iterator[SqlStore]:
 
 
 @pytest.fixture
-def store(_of_all_lives: SqlStore) -> Store:
-    """A real store in a file without rows, where waiting for the disk would prove nothing; it remembers no other
-    life."""
+def sql_store(_of_all_lives: SqlStore) -> SqlStore:
+    """A real store without rows, in a file where waiting for the disk would prove nothing: for restarts, and wherever
+    else the database is the subject."""
     empty(_of_all_lives)
     return SqlStore(_of_all_lives._database)

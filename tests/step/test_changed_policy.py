@@ -1,7 +1,6 @@
 """A policy that changes between two steps does what a restart with it does: the store is the step's only memory."""
 
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,13 +8,13 @@ from typing import Any
 import pytest
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
-from receiver.adapters.store import open_in_memory
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.policy import Policy
 from receiver.ports import Store
 from receiver.replay.world.objects import WorldPool
 from receiver.reports.picture import kept_picture
 from receiver.step.reconcile import step
+from simulator.store import MemoryStore
 from tests.step.harness import GPU, SIZE, Life, a_job, a_policy, a_world, until_cordoned
 
 SECOND = timedelta(seconds=1)
@@ -59,25 +58,25 @@ def told(before: Callable[[Life], None], change: Change, *, restarted: bool, mod
     """Everything that is written outside and stored when the policy changes after *before*."""
     pools = (WorldPool(id=pool, size=SIZE, resources={GPU: 1}) for pool in (OWN.id, OTHER.id, "new-id"))
     world = a_world(*pools)
-    with closing(open_in_memory()) as store:
-        life = Life(world=world, policy=TWO, store=store)
-        before(life)
-        earlier = (len(life.cloud.writes), len(life.cluster.writes))
-        if restarted:
-            earlier = (0, 0)
-            life = Life(world=world, policy=change(TWO), store=store)
-        else:
-            life.policy = change(life.policy)
-        if mode == "observe":
-            observing(life)
-        for number in range(6):
-            life.submit(a_job(f"later-{number}"))
-            life.step()
-            life.pass_time(30 * SECOND)
-        writes = [*life.cloud.writes[earlier[0] :], *life.cluster.writes[earlier[1] :]]
-        decided = [(d.decision.pool, d.decision.target, d.decision.deciding.rule) for d in store.decisions(limit=100)]
-        ended = [(a.action.pool, a.action.kind, a.outcome and a.outcome.kind) for a in store.actions(limit=100)]
-        return [[verb for verb, _ in writes if verb != "record_event"], decided, ended, list(life.notices())]
+    store = MemoryStore()
+    life = Life(world=world, policy=TWO, store=store)
+    before(life)
+    earlier = (len(life.cloud.writes), len(life.cluster.writes))
+    if restarted:
+        earlier = (0, 0)
+        life = Life(world=world, policy=change(TWO), store=store)
+    else:
+        life.policy = change(life.policy)
+    if mode == "observe":
+        observing(life)
+    for number in range(6):
+        life.submit(a_job(f"later-{number}"))
+        life.step()
+        life.pass_time(30 * SECOND)
+    writes = [*life.cloud.writes[earlier[0] :], *life.cluster.writes[earlier[1] :]]
+    decided = [(d.decision.pool, d.decision.target, d.decision.deciding.rule) for d in store.decisions(limit=100)]
+    ended = [(a.action.pool, a.action.kind, a.outcome and a.outcome.kind) for a in store.actions(limit=100)]
+    return [[verb for verb, _ in writes if verb != "record_event"], decided, ended, list(life.notices())]
 
 
 @pytest.mark.parametrize(

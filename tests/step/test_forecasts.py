@@ -1,13 +1,11 @@
 """One forecast for every budget: overview, API, metrics, command line and report give the same amounts."""
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from receiver.adapters.store import open_in_memory
 from receiver.core.model.charges import Charge
 from receiver.core.model.policy import Budget
 from receiver.core.money.budget import Forecast, month_of
@@ -16,6 +14,7 @@ from receiver.ports import Store
 from receiver.reports.document import ReportDocument
 from receiver.reports.monthly import report_of
 from receiver.step import gather
+from simulator.store import MemoryStore
 from tests.step.harness import PRICE, SIZE, START, Life, a_job, a_policy, a_world
 
 HOUR = timedelta(hours=1)
@@ -48,12 +47,11 @@ def in_the_report(life: Life, team: str | None = None) -> dict[tuple[str, str], 
 
 
 @pytest.fixture(scope="module")
-def life() -> Iterator[Life]:
+def life() -> Life:
     """Thirty hours of a ledger that began on the 20th; a team's node of that time, and a node that was there before.
     The tests leave it as it is."""
     pool = a_policy().pools[0]
-    store = open_in_memory()
-    found = Life(world=a_world(), policy=a_policy(), store=store)
+    found = Life(world=a_world(), policy=a_policy(), store=MemoryStore())
     found.policy = a_policy(type(pool)(**{**_fields(pool), "budget_usd": Decimal(2000)}), budget=BUDGET)
     before = Charge(
         code=f"kube-node-{SIZE}", label="gone", frm=START - 10 * HOUR, to=START - 3 * HOUR, hours=Decimal(7)
@@ -63,8 +61,7 @@ def life() -> Iterator[Life]:
     found.run(29 * HOUR, tick=timedelta(minutes=10))
     found.run(HOUR, tick=timedelta(minutes=5))
     found.step()
-    yield found
-    store.close()
+    return found
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """A lost or new store in mid-month: nothing is bought until the month's spend is known again."""
 
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -9,7 +7,6 @@ from typing import Literal
 
 import pytest
 
-from receiver.adapters.store import open_in_memory
 from receiver.core.model.charges import Charge
 from receiver.core.model.policy import Budget, ChargePrice, Scope, Stated
 from receiver.core.money.budget import BudgetStage, month_of
@@ -17,6 +14,7 @@ from receiver.ports import Charges, Store, TryLater, WontWork
 from receiver.replay.world.objects import Behaviour, WorldPool
 from receiver.reports.monthly import costs_of
 from receiver.step.reconcile import step
+from simulator.store import MemoryStore
 from tests.step.harness import GPU, PRICE, SIZE, START, Life, Wrapped, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)
@@ -48,10 +46,9 @@ def a_life_with_a_past(store: Store, budget: Budget | None = BUDGET, behaviour: 
 
 
 @pytest.fixture
-def empty_store() -> Iterator[Store]:
+def empty_store() -> Store:
     """A store that knows nothing, in place of one that was lost."""
-    with closing(open_in_memory()) as store:
-        yield store
+    return MemoryStore()
 
 
 @pytest.mark.parametrize("rounding", ["ceil", "floor_min_one"])

@@ -3,17 +3,17 @@
 from datetime import timedelta
 from decimal import Decimal
 
-from receiver.adapters.store import SqlStore
 from receiver.core.model.policy import Billing
 from receiver.core.money.budget import month_of
 from receiver.core.report.lines import PaidFor
+from receiver.ports import Store
 from receiver.reports.monthly import report_of
 from tests.step.harness import PRICE, Life, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)
 
 
-def test_a_report_of_lived_hours_has_what_was_bought_who_held_it_and_how_long_it_waited(store: SqlStore) -> None:
+def test_a_report_of_lived_hours_has_what_was_bought_who_held_it_and_how_long_it_waited(store: Store) -> None:
     life = Life(world=a_world(), policy=a_policy(billing=Billing()), store=store, rest=2 * MINUTE)
     life.submit(a_job("train", team="vision"), a_job("tune", team="search", duration=30 * MINUTE))
     life.run(timedelta(minutes=100), tick=timedelta(seconds=30))

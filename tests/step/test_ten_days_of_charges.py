@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -11,7 +11,6 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.civo.cloud import CivoCloud
-from receiver.adapters.store import SqlStore, open_in_memory
 from receiver.core.model.charges import Charge, Charged, Comparison, DifferenceCause
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.money.budget import month_of
@@ -20,6 +19,7 @@ from receiver.replay.world.objects import VM, Behaviour, WorldPool
 from receiver.step.gather import Looked, Sources, gather
 from receiver.step.parts import Parts
 from simulator.civo_shapes import charge_json
+from simulator.store import MemoryStore
 from simulator.world import World
 from tests.adapters.civo.answers import CLUSTER, KEY
 from tests.step.harness import FAST, GPU, PRICE, SIZE, a_policy, a_world
@@ -48,7 +48,7 @@ class Month:
 
     world: World
     policy: Policy
-    store: SqlStore = field(default_factory=open_in_memory)
+    store: MemoryStore = field(default_factory=MemoryStore)
     dice: random.Random = field(default_factory=lambda: random.Random(11))
     ends: dict[str, datetime] = field(default_factory=dict)
     pools: dict[str, str] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Month:
 
 
 @pytest.fixture(scope="module")
-def rounded_up() -> Iterator[tuple[Month, Comparison, Looked]]:
+def rounded_up() -> tuple[Month, Comparison, Looked]:
     """The month as Civo's billing page says that hours are rounded, which is how the ledger rounds them."""
     pools = (
         WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}),
@@ -115,8 +115,7 @@ def rounded_up() -> Iterator[tuple[Month, Comparison, Looked]]:
     month = Month(World(config, BEGIN), a_policy(first, second, budget=Budget(monthly_usd=Decimal(100_000))))
     last = month.live()
     assert last.facts.charges is not None
-    yield month, last.facts.charges, last
-    month.store.close()
+    return month, last.facts.charges, last
 
 
 @pytest.fixture(scope="module")

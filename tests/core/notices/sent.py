@@ -9,9 +9,9 @@ from typing import Any
 import responses
 
 from receiver.adapters.messages import Outbox
-from receiver.adapters.store import open_in_memory
 from receiver.core.notices.notice import Notice
 from receiver.core.notices.routing import Format, Route
+from simulator.store import MemoryStore
 from tests.adapters.messages.destinations import NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
 from tests.core.notices.cases import CASES, PAGES
 
@@ -26,11 +26,10 @@ def sent(notice: Notice, destination: str, api: str, wanted: Format | None = Non
     """Deliver *notice* to *destination*, whose address is *api*; return the one document that it gets."""
     with responses.RequestsMock() as wire:
         wire.post(api, json={"ok": True, "result": {}}) if api == TELEGRAM_API else wire.post(api, body="ok")
-        store = open_in_memory()
+        store = MemoryStore()
         store.say(notice, NOW)
         routes: Mapping[str, Route] = {"chat": Route(format=wanted)}
         Outbox(store, [f"chat={destination}"], FixedClock(NOW), links=LINKS, routes=routes).deliver_due(NOW)
-        store.close()
         (call,) = wire.calls
     found: dict[str, Any] = json.loads(call.request.body or "")
     for attachment in found.get("attachments", ()):

@@ -1,7 +1,6 @@
 """Stories of a count at Civo that lags behind what was done: a removal that it does not show yet, or a growth."""
 
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 
@@ -9,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from receiver.adapters.store import open_in_memory
 from receiver.core.model.model import Stage
 from receiver.ports import CloudPool, Store
 from receiver.replay.world.objects import Behaviour
+from simulator.store import MemoryStore
 from tests.step.harness import START, Life, a_job, a_policy, a_world
 from tests.step.stories.bench import (
     HOUR,
@@ -72,25 +71,25 @@ def test_growth_of_one_after_a_removal_buys_one_once_the_count_has_fallen(store:
 def test_no_count_is_put_while_one_is_still_to_fall(late: int, turns: list[tuple[int, int, int]]) -> None:
     """Jobs come and go, idle nodes go at their hour, and Civo lowers its count so many minutes late: each PUT comes
     after the fall, is above the count, and in the end as many nodes live as are counted."""
-    with closing(open_in_memory()) as store:
-        life = Life(world=a_world(behaviour=Behaviour(decrement=late * MINUTE)), policy=a_policy(), store=store)
-        life.rest, puts, resize = MINUTE, [], life.world.resize
+    store = MemoryStore()
+    life = Life(world=a_world(behaviour=Behaviour(decrement=late * MINUTE)), policy=a_policy(), store=store)
+    life.rest, puts, resize = MINUTE, [], life.world.resize
 
-        def put(pool_id: str, count: int) -> None:
-            found = life.world.pools[pool_id]
-            puts.append((found.late_decrements, count - found.required))
-            resize(pool_id, count)
+    def put(pool_id: str, count: int) -> None:
+        found = life.world.pools[pool_id]
+        puts.append((found.late_decrements, count - found.required))
+        resize(pool_id, count)
 
-        life.world.resize = put
-        for number, (jobs, minutes, pause) in enumerate(turns):
-            for job in range(jobs):
-                life.submit(a_job(f"j{number}-{job}", submit_at=life.now, duration=minutes * MINUTE))
-            life.run(pause * MINUTE, tick=MINUTE)
-        life.run(2 * HOUR, tick=MINUTE)
-        assert all(due == 0 and more > 0 for due, more in puts), puts
-        assert life.required() == len(living(life))
-        assert life.world.kills == []
-        assert not [n for n in told(life) if n.topic.startswith("removals:")]
+    life.world.resize = put
+    for number, (jobs, minutes, pause) in enumerate(turns):
+        for job in range(jobs):
+            life.submit(a_job(f"j{number}-{job}", submit_at=life.now, duration=minutes * MINUTE))
+        life.run(pause * MINUTE, tick=MINUTE)
+    life.run(2 * HOUR, tick=MINUTE)
+    assert all(due == 0 and more > 0 for due, more in puts), puts
+    assert life.required() == len(living(life))
+    assert life.world.kills == []
+    assert not [n for n in told(life) if n.topic.startswith("removals:")]
 
 
 def test_a_stop_of_removals_ends_when_the_count_falls_after_all(store: Store) -> None:
