@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from receiver.adapters.store.figures import A_MINUTE, PROMISES, living_turns
-from receiver.core.explain.samples import Doing, NodeTurn, PoolMinutes, PoolSample, minute_of
+from receiver.adapters.store.figures import A_MINUTE, AN_HOUR, HELD_MILLISECONDS, PROMISES, hour_of, living_turns
+from receiver.core.explain.samples import Doing, HeldHours, NodeTurn, PoolMinutes, PoolSample, minute_of
 from simulator.store.forms import kept
 from simulator.store.part import StorePart
 
@@ -56,6 +56,12 @@ class Figures(StorePart):
                     idle=sums.idle + (sample.idle or 0),
                 )
         return found
+
+    def held(self, since: datetime, until: datetime) -> HeldHours:
+        self._reads()
+        hours = {hour_of(since + n * AN_HOUR) for n in range(round((until - since) / AN_HOUR))}
+        found = [self._totals[key] for key in ((HELD_MILLISECONDS, hour) for hour in hours) if key in self._totals]
+        return HeldHours(gpu_hours=sum(found) / 3_600_000, known=len(found) / len(hours) if hours else 0.0)
 
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[NodeTurn]:
         self._reads()

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from receiver.adapters.store.figures import HELD_MILLISECONDS, hour_of
 from receiver.adapters.store.usage import ACCOUNTED, ACCOUNTED_SINCE, ADDED, KEPT_FROM
 from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.usage import Accounted, Accounting, GpuHolding, Unwatched, Usage, WorkloadLife
@@ -56,6 +57,7 @@ class UsageStore(StorePart):
         self._accounted = self._month = None
         for used in usage:
             _merge(self._usage, _usage_key(used), used, highest=("peak_engine", "peak_memory"))
+        self._add(HELD_MILLISECONDS, hour_of(at), by=round(1000 * sum(used.held for used in usage)))
         for unseen in unwatched:
             _merge(self._unwatched, (unseen.month, unseen.instance), unseen)
         for life in lives:

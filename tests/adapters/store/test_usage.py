@@ -164,8 +164,14 @@ def test_what_was_held_is_summed_by_the_hour_in_which_it_was_accounted_for(store
     assert store.held(began, began + timedelta(hours=4)) == HeldHours(gpu_hours=3 * 0.75, known=0.75)
     assert store.held(began, began + timedelta(hours=2)) == HeldHours(gpu_hours=2 * 0.75, known=1.0)
     assert store.held(began + timedelta(days=1), began + timedelta(days=2)) == HeldHours()
-    store.prune(began + timedelta(days=100))
-    assert store.held(began, began + timedelta(hours=4)) == HeldHours()
+
+
+@pytest.mark.database("the store in memory prunes nothing")
+def test_what_was_held_is_forgotten_with_the_samples(store: SqlStore) -> None:
+    assert store.account(Accounting(usage=(usage(held=1800.0),)), None, NOW)
+    assert store.held(NOW, after(hours=1)) == HeldHours(gpu_hours=0.5, known=1.0)
+    store.prune(after(days=100))
+    assert store.held(NOW, after(hours=1)) == HeldHours()
 
 
 def test_the_seed_of_a_month_can_be_read_when_the_month_is_over(store: SqlStore) -> None:
