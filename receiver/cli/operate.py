@@ -1,12 +1,15 @@
 """Commands by which people intervene: `override`, `questions` and `answer`, and `budget`."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
 import click
 
+from receiver.adapters.http.own_api import RefusedError, ServerAnswer, ServerApi
 from receiver.cli.client import (
+    UNUSABLE,
     acting_token,
     as_json,
     option_who,
@@ -21,7 +24,7 @@ from receiver.core.model.overrides import EVERY_POOL, Answer
 from receiver.core.model.text import dollars, span
 from receiver.ports import Clock
 from receiver.reports.formats import assumed
-from receiver.reports.screen import OLD, aligned, clock_time, since
+from receiver.reports.screen import OLD, aligned, clock_time, printable, since
 from receiver.web.api.documents import BudgetChangeDocument, BudgetDocument, OverrideDocument, QuestionDocument
 
 WHY = click.option("--why", required=True, help="The reason, shown to everyone.")
@@ -197,6 +200,7 @@ _whose = options(
     click.option("--account", is_flag=True, help="The whole account's budget."),
     click.option("--team", metavar="NAME", help="A team's budget."),
     click.option("--pool", metavar="NAME", shell_complete=pool_names, help="A pool's budget."),
+    click.option("--yes", is_flag=True, help="Do not ask, even if growth stops and nodes are cordoned."),
 )
 
 
@@ -229,18 +233,47 @@ def show_budgets(clock: Clock, as_json: bool) -> None:
 @_whose
 def set_budget(amount: str, **given: Any) -> None:
     """Set this month's budget to USD; later months stay as configured."""
-    body = {**_asked(given), "monthly_usd": amount}
-    with server(as_json=given["as_json"]) as api:
-        _show_change(api.post("budget", body=body, token=acting_token()).document, given["as_json"])
+    body, token = {**_asked(given), "monthly_usd": amount}, acting_token()
+
+    def send(api: ServerApi, *, confirmed: bool) -> ServerAnswer:
+        # An older server does not know the field.
+        return api.post("budget", body={**body, **({"confirm": True} if confirmed else {})}, token=token)
+
+    _change(send, given)
 
 
 @budget.command()
 @_whose
 def reset(**given: Any) -> None:
     """Restore the configured budget."""
-    query = _asked(given)
+    query, token = _asked(given), acting_token()
+
+    def send(api: ServerApi, *, confirmed: bool) -> ServerAnswer:
+        return api.delete("budget", query={**query, **({"confirm": "true"} if confirmed else {})}, token=token)
+
+    _change(send, given)
+
+
+def _change(send: Callable[..., ServerAnswer], given: dict[str, Any]) -> None:
+    """Change a budget, and ask the person at a terminal first if the server says that this stops something."""
     with server(as_json=given["as_json"]) as api:
-        _show_change(api.delete("budget", query=query, token=acting_token()).document, given["as_json"])
+        try:
+            answer = send(api, confirmed=False)
+        except RefusedError as refused:
+            if refused.document.get("field") != "confirm":
+                raise
+            if not given["yes"]:
+                if not at_a_terminal():
+                    raise
+                if not click.confirm(printable(f"{refused.document['error']}. Continue?"), err=True):
+                    click.echo("nothing was changed", err=True)
+                    sys.exit(UNUSABLE)
+            answer = send(api, confirmed=True)
+        _show_change(answer.document, given["as_json"])
+
+
+def at_a_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def _show_change(document: Any, as_json: bool) -> None:

@@ -41,7 +41,7 @@ _REFUSALS: dict[int, tuple[str, dict[str, Any]]] = {
     401: ("no token, or a wrong one", _CHALLENGE),
     403: ("a browser sent it from another site", {}),
     404: ("there is no such thing", {}),
-    409: ("it was answered otherwise, or is over", {}),
+    409: ("it was answered otherwise, is over, or must be confirmed", {}),
     413: ("the body is too large", {}),
     429: ("many different wrong tokens came from this address within a minute", _RETRY),
     503: ("the store does not answer now", _RETRY),
@@ -95,6 +95,7 @@ _RESET = (
     ("name", {**TEXT, "description": "of the pool or team"}),
     ("who", {**WORDS, "description": "the person"}),
     ("why", {**WORDS, "description": "the reason"}),
+    ("confirm", _words(("true", "false"), "take an amount that stops growth or cordons nodes")),
 )
 _BY = ("by", _words(list(By), "team by default"))
 _TEAM = ("team", {**TEXT, "description": "all teams by default"})
@@ -156,9 +157,9 @@ REQUESTS = (
     Request("questions/{question_id}", "answer", "Answer one", api.QuestionDocument, (400, 404, 409, 413),
             body=api.AnswerAsked, **_POST),
     Request("budget", "budget", "This month's money", api.BudgetDocument, **_STEPS),
-    Request("budget", "setBudget", "Set this month's allowance", api.BudgetChangeDocument, (400, 413),
+    Request("budget", "setBudget", "Set this month's allowance", api.BudgetChangeDocument, (400, 409, 413),
             body=api.BudgetAsked, **_POST),
-    Request("budget", "resetBudget", "Go back to the configured allowance", api.BudgetChangeDocument, (400,),
+    Request("budget", "resetBudget", "Go back to the configured allowance", api.BudgetChangeDocument, (400, 409),
             query=_RESET, needs=("scope", "who", "why"), **_DELETE),
     Request("/api/v1/openapi.json", "openapi", "This document", {"type": "object"}),
 )  # fmt: skip

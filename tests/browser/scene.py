@@ -103,7 +103,8 @@ def _budget(stack: LiveStack, scope: str, name: str, ratio: Decimal) -> None:
     found = next(s for s in scopes if (s["scope"], s["name"]) == (scope, name))
     usd = Decimal(found["spent_usd"]) / ratio
     body = {"scope": scope, "name": name, "monthly_usd": f"{usd:.2f}", "who": "ada", "why": "Less money this month"}
-    stack.post("receiver", "/api/v1/budget", {k: v for k, v in body.items() if v}, OPERATOR_TOKEN)
+    sent = {"confirm": True, **{k: v for k, v in body.items() if v}}
+    stack.post("receiver", "/api/v1/budget", sent, OPERATOR_TOKEN)
 
 
 def _shown(stack: LiveStack) -> bool:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from unittest.mock import patch
 
+import pytest
 from click.testing import CliRunner, Result
 
 from receiver.cli.main import main
@@ -12,10 +13,12 @@ from tests.web.builders import NOW, OPERATOR, a_picture
 from tests.web.fakes import FakeClock, FakeStore
 
 
-def budget(url: str | None, *arguments: str, token: str = OPERATOR, later: timedelta = timedelta(0)) -> Result:
+def budget(
+    url: str | None, *arguments: str, token: str = OPERATOR, later: timedelta = timedelta(0), typed: str = ""
+) -> Result:
     """Run the command as a person would, with the clock at NOW."""
     runner = CliRunner(env={"GPU_AUTOSCALER_URL": url, "GPU_AUTOSCALER_OPERATOR_TOKEN": token})
-    return runner.invoke(main, ["budget", *arguments], obj=FakeClock(NOW + later))
+    return runner.invoke(main, ["budget", *arguments], obj=FakeClock(NOW + later), input=typed)
 
 
 def test_every_budget_is_shown_with_its_forecast_and_who_set_it(url: str) -> None:
@@ -62,6 +65,33 @@ def test_a_budget_is_set_and_reset(url: str, store: FakeStore) -> None:
     done = budget(url, "reset", "--team", "research", "--who", "ada", "--why", "done")
     assert done.stdout == "budget of the team research: as configured again; by ada: done\n"
     assert [(c.scope, c.name) for c, _ in store.budget_changes] == [(Scope.TEAM, "research")] * 2
+
+
+BELOW = ("set", "600", "--who", "ada", "--why", "a typo")
+SAID = "This is below the $3,120.44 spent: no pool grows and all nodes are cordoned"
+
+
+@pytest.mark.parametrize(("typed", "kept", "status"), [("y\n", 1, 0), ("n\n", 0, 2), ("\n", 0, 2)])
+def test_at_a_terminal_an_amount_below_the_spend_is_asked_about(
+    url: str, store: FakeStore, typed: str, kept: int, status: int
+) -> None:
+    with patch("receiver.cli.operate.at_a_terminal", return_value=True):
+        done = budget(url, *BELOW, typed=typed)
+    assert (done.exit_code, len(store.budget_changes)) == (status, kept)
+    assert f"{SAID}. Continue? [y/N]:" in done.stderr
+    assert ("nothing was changed" in done.stderr) is not bool(kept)
+
+
+def test_without_a_terminal_it_is_refused_and_yes_is_named(url: str, store: FakeStore) -> None:
+    done = budget(url, *BELOW)
+    assert (done.exit_code, done.stdout, store.budget_changes) == (2, "", [])
+    assert done.stderr.startswith(f"{SAID}\nwhat to do: add --yes")
+
+
+def test_yes_sets_it_without_a_question(url: str, store: FakeStore) -> None:
+    done = budget(url, *BELOW, "--yes")
+    assert done.stdout == "budget of the cluster: $600.00 in 2026-03; by ada: a typo\n"
+    assert len(store.budget_changes) == 1
 
 
 def test_two_budgets_at_once_are_a_wrong_command_line(url: str) -> None:

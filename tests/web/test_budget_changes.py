@@ -1,5 +1,6 @@
 """POST and DELETE /api/v1/budget: who may set an allowance, what is kept of it, and how a wrong one is refused."""
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -7,17 +8,23 @@ import pytest
 
 from receiver.core.model.policy import BudgetChange, Policy, Scope
 from receiver.ports import TryLater
-from tests.web.builders import L40S, NOW, OPERATOR, TOKEN, Bench, a_policy
+from tests.web.builders import L40S, NOW, OPERATOR, TOKEN, Bench, a_picture, a_policy
 from tests.web.fakes import FakeStore
 
 PATH = "/api/v1/budget"
+PASSING = "priority classes in budget.passing_priority_classes"
 RAISE = {"scope": "cluster", "monthly_usd": "6000", "who": "ada", "why": "a deadline"}
+
+
+def a_store(**more: Any) -> FakeStore:
+    """A store with a picture in which the cluster has spent $3,120.44 and the team research $80.50."""
+    return FakeStore(picture=(a_picture(**more), NOW))
 
 
 def post(store: FakeStore | None = None, token: str = OPERATOR, policy: Policy | None = None, **said: Any) -> Any:
     """Set an allowance; a field of None is left out."""
     body = {key: value for key, value in {**RAISE, **said}.items() if value is not None}
-    bench = Bench(store=store or FakeStore(), policy=policy or a_policy())
+    bench = Bench(store=store or a_store(), policy=policy or a_policy())
     return bench.client().post(PATH, json=body, headers={"Authorization": f"Bearer {token}"})
 
 
@@ -36,7 +43,7 @@ def test_an_allowance_is_kept_for_this_month_told_and_acted_upon_at_once() -> No
     )
     assert notice.title == "The cluster budget of 2026-03 was set to $6,000.00"
     assert notice.body.startswith("Why: ada: a deadline.\nNext: takes effect in the next step, for 2026-03 only")
-    assert store.log == ["change_budget", "wake"]
+    assert store.log == ["snapshot", "change_budget", "wake"]
     assert (answer.status_code, answer.json["monthly_usd"], answer.json["who"]) == (200, "6000", "ada")
 
 
@@ -58,6 +65,78 @@ def test_delete_goes_back_to_the_configured_allowance() -> None:
     assert (change.scope, change.name, change.monthly_usd) == (Scope.TEAM, "research", None)
     assert notice.title == "The budget of team research is back to the configured amount"
     assert (answer.status_code, answer.json["monthly_usd"]) == (200, None)
+
+
+def test_an_amount_below_the_spend_must_be_confirmed_and_changes_nothing_before() -> None:
+    store = a_store()
+    answer = post(store, monthly_usd="600")
+    assert (answer.status_code, answer.json["field"]) == (409, "confirm")
+    assert answer.json["error"] == "This is below the $3,120.44 spent: no pool grows and all nodes are cordoned"
+    assert answer.json["remedy"] == 'add --yes, in JSON "confirm": true'
+    assert store.budget_changes == []
+
+
+def test_a_confirmed_amount_is_kept_and_its_message_says_what_it_stops() -> None:
+    store = a_store()
+    assert post(store, monthly_usd="600", confirm=True).status_code == 200
+    [(change, notice)] = store.budget_changes
+    assert change.monthly_usd == Decimal(600)
+    said = "in the next step no pool grows and all nodes are cordoned, because the amount is below the $3,120.44 spent"
+    assert f"\nNext: {said}, for 2026-03 only; from the next month on the configured amount applies." in notice.body
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (
+            {"monthly_usd": "3800"},
+            f"This is at its hold line (80%) by the $3,120.44 spent: no pool grows, except for {PASSING}",
+        ),
+        ({"monthly_usd": "0"}, "This is below the $3,120.44 spent: no pool grows and all nodes are cordoned"),
+        (
+            {"scope": "team", "name": "research", "monthly_usd": "80.50"},
+            "This is not above the $80.50 spent: no nodes are bought for the team",
+        ),
+    ],
+)
+def test_what_must_be_confirmed_is_said_for_each_line_and_scope(said: dict[str, Any], error: str) -> None:
+    answer = post(**said)
+    assert (answer.status_code, answer.json["error"]) == (409, error)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"monthly_usd": "4000"},  # warns
+        {"scope": "team", "name": "research", "monthly_usd": "90"},  # the team's is at hold already
+        {"scope": "team", "name": "speech", "monthly_usd": "1"},  # nothing is known of its spend
+    ],
+)
+def test_an_amount_that_stops_nothing_more_needs_no_confirmation(said: dict[str, Any]) -> None:
+    assert post(**said).status_code == 200
+
+
+def test_in_observe_mode_no_node_is_cordoned() -> None:
+    store = a_store(mode="observe")
+    assert post(store, monthly_usd="600").json["error"] == "This is below the $3,120.44 spent: no pool grows"
+
+
+def test_a_reset_to_an_amount_below_the_spend_must_be_confirmed_too() -> None:
+    policy = a_policy()
+    assert policy.budget is not None
+    policy = replace(policy, budget=replace(policy.budget, monthly_usd=Decimal(1000)))
+    store = a_store()
+    client = Bench(store=store, policy=policy).client()
+    query = {"scope": "cluster", "who": "ada", "why": "over"}
+    for confirm, status in ((None, 409), ("false", 409), ("perhaps", 400), ("true", 200)):
+        more = {} if confirm is None else {"confirm": confirm}
+        answer: Any = client.delete(
+            PATH, query_string={**query, **more}, headers={"Authorization": f"Bearer {OPERATOR}"}
+        )
+        assert answer.status_code == status
+        assert len(store.budget_changes) == (status == 200)
+        if status == 409:
+            assert answer.json["error"].startswith("The configured $1,000.00 is below the $3,120.44 spent: no pool")
 
 
 @pytest.mark.parametrize("token", ["", TOKEN, "guess"], ids=["none", "the webhook's", "a wrong one"])
@@ -90,6 +169,7 @@ def test_a_server_without_an_operators_token_takes_no_change() -> None:
         ({"who": " "}, "who", "who is missing"),
         ({"why": None}, "why", "why is missing"),
         ({"until": "tomorrow"}, "until", "unknown field"),
+        ({"confirm": "yes"}, "confirm", "confirm is neither true nor false"),
     ],
 )
 def test_a_change_that_cannot_be_meant_is_refused_and_names_the_field(

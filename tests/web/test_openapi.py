@@ -25,6 +25,7 @@ from tests.faults.stores import a_store
 from tests.reports.test_formats import document as everything_happened
 from tests.step.harness import Life, a_job, a_policy, a_world
 from tests.web.builders import L40S, NOW, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
+from tests.web.builders import a_policy as a_web_policy
 from tests.web.fakes import FakeClock, FakeHealth
 from tests.web.test_acting import kept
 from tests.web.test_what_if import YAML, a_last_step
@@ -36,6 +37,7 @@ QUESTION = "/api/v1/questions/open"
 APPROVE = {"answer": "approve", "who": "ada"}
 WITHOUT_STORE = ("/metrics", "/healthz", "/api/v1/what-if", "/api/v1/nodes/{name}/what-if")
 RESET = "/api/v1/budget?scope=cluster&who=ada&why=over"
+RESET_BELOW = "/api/v1/budget?scope=team&name=research&who=ada&why=over"  # to less than the team has spent
 
 # What each request of the document is asked with, so that it succeeds.
 WELL: dict[tuple[str, str], tuple[str, Any]] = {
@@ -88,6 +90,8 @@ BADLY: dict[tuple[str, str, int], tuple[str, Any]] = {
     ("post", "/api/v1/questions/{question_id}", 413): (QUESTION, {**APPROVE, "why": "x" * 20_000}),
     ("post", "/api/v1/budget", 400): ("/api/v1/budget", {**BUDGET, "monthly_usd": "much"}),
     ("post", "/api/v1/budget", 413): ("/api/v1/budget", {**BUDGET, "why": "x" * 20_000}),
+    ("post", "/api/v1/budget", 409): ("/api/v1/budget", {**BUDGET, "monthly_usd": "1"}),
+    ("delete", "/api/v1/budget", 409): (RESET_BELOW, None),
     ("delete", "/api/v1/budget", 400): ("/api/v1/budget?scope=cluster", None),
     ("post", "/api/v1/what-if", 400): ("/api/v1/what-if", "pools: []"),
     ("post", "/api/v1/what-if", 413): ("/api/v1/what-if", "#" * 300_000),
@@ -137,7 +141,14 @@ def a_bench(**more: Any) -> Bench:
     asked = {"pool": L40S, "asked_at": NOW, "due_at": NOW, "wait_ends": NOW + timedelta(minutes=10)}
     ends = {"open": NOW + timedelta(hours=1), "over": NOW}
     store.kept_questions = {q: a_question("i-1", id=q, expires_at=at, **asked) for q, at in ends.items()}
-    given = {"store": store, "reading": ReadAccess.TOKEN, "reader_token": READER, "last_step": a_last_step()}
+    policy = replace(a_web_policy(), budget=Budget(monthly_usd=Decimal(5000), teams={"research": Decimal(50)}))
+    given = {
+        "store": store,
+        "policy": policy,
+        "reading": ReadAccess.TOKEN,
+        "reader_token": READER,
+        "last_step": a_last_step(),
+    }
     return Bench(**{**given, **more})
 
 

@@ -1,14 +1,15 @@
 """Messages about money: budgets, nodes closed at a stop, new work kept out, Civo's charges, the monthly report."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.model.charges import EXPLAINED, WORTH_TELLING
 from receiver.core.model.model import Facts
-from receiver.core.model.policy import BudgetChange, Policy, Pool, Scope
+from receiver.core.model.policy import Budget, BudgetChange, Policy, Pool, Scope
 from receiver.core.model.text import dollars, listed, percent, some, span
-from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, Intent, Key, option_of
+from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, Intent, Key, option_of, stage_of
 from receiver.core.notices import wording
 from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.report.lines import PaidFor, Subtotal
@@ -50,9 +51,40 @@ def budget_lines(
             yield _budget_line(view, topic, now, refuses=view.key in refusing, closes=closes)
 
 
-def budget_changed(change: BudgetChange, title: str) -> Notice:
-    """The notice of an amount that an operator set or reset; *title* is what people call the budget."""
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """What a new amount stops that goes on now: where the amount lies, as a predicate, and the effect."""
+
+    because: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.because}: {self.effect}"
+
+
+def stops(
+    scope: Scope, monthly: Decimal, spent: Decimal, before: BudgetStage | None, budget: Budget, *, closes: bool
+) -> Stops | None:
+    """What *monthly* USD stop in the budget of *scope* with *spent* USD in the stage *before*, None if nothing. An
+    amount that leaves the budget at its stop counts always. *closes*: nodes are cordoned at the stop."""
+    grows = {Scope.POOL: "the pool does not grow", Scope.TEAM: "no nodes are bought for the team"}
+    effect, stage = grows.get(scope, "no pool grows"), stage_of(spent, budget, monthly)
+    if stage is BudgetStage.STOP:
+        nodes = {Scope.POOL: " and its nodes are cordoned", Scope.TEAM: ""}.get(scope, " and all nodes are cordoned")
+        where = "below" if monthly < spent else "not above" if monthly == spent else "at its stop line by"
+        return Stops(f"{where} the {dollars(spent)} spent", effect + (nodes if closes else ""))
+    if stage is BudgetStage.HOLD and before not in (BudgetStage.HOLD, BudgetStage.STOP):
+        effect += ", except for priority classes in budget.passing_priority_classes"
+        return Stops(f"at its hold line ({budget.hold_at:.0%}) by the {dollars(spent)} spent", effect)
+    return None
+
+
+def budget_changed(change: BudgetChange, title: str, stopped: Stops | None = None) -> Notice:
+    """The notice of an amount that an operator set or reset; *title* is what people call the budget, *stopped* what the
+    amount stops."""
     said, after, reset = f"The {title} is back to the configured amount", "takes effect in the next step", ""
+    if stopped is not None:
+        after = f"in the next step {stopped.effect}, because the amount is {stopped.because}"
     if change.monthly_usd is not None:
         said = f"The {title} of {change.month} was set to {dollars(change.monthly_usd)}"
         after += f", for {change.month} only; from the next month on the configured amount applies"

@@ -28,13 +28,13 @@ from receiver.core.model.overrides import (
 )
 from receiver.core.model.overrides import override_of as override_of_answer
 from receiver.core.model.policy import BudgetChange, Policy, Pool, Scope
-from receiver.core.model.text import lasting
-from receiver.core.money.budget import month_of, title_of
-from receiver.core.notices.money_notices import budget_changed
+from receiver.core.model.text import dollars, lasting
+from receiver.core.money.budget import BudgetStage, month_of, title_of
+from receiver.core.notices.money_notices import Stops, budget_changed, stops
 from receiver.core.notices.people_notices import answered, was_ended, was_set
 from receiver.ports import StoredOverride, WebStore
 from receiver.reports.picture import kept_picture
-from receiver.web.api.documents import BudgetChangeDocument, OverrideDocument, QuestionDocument
+from receiver.web.api.documents import BudgetChangeDocument, OverrideDocument, QuestionDocument, mode_of
 from receiver.web.api.request_parts import (
     MAX_LIMIT,
     choice_asked,
@@ -324,10 +324,15 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
 def add_budget_changes(routes: Blueprint, parts: WebParts) -> None:
     """Add the routes that change an allowance to *routes*."""
 
-    def keep(said: Mapping[str, Any], usd: Decimal | None) -> Response:
+    def keep(said: Mapping[str, Any], usd: Decimal | None, *, confirmed: bool) -> Response:
         change = _budget_change(said, usd, parts.policy, parts.clock.now())
         shown = parts.pool_name(change.name) if change.name else ""
-        parts.store.change_budget(change, budget_changed(change, title_of(change.scope, shown)))
+        monthly = _configured(change, parts.policy) if usd is None else usd
+        stopped = None if monthly is None else _stopped(change, shown, monthly, parts)
+        if stopped is not None and not confirmed:
+            amount = "This" if usd is not None or monthly is None else f"The configured {dollars(monthly)}"
+            raise Problem(409, f"{amount} is {stopped}", 'add --yes, in JSON "confirm": true', field="confirm")
+        parts.store.change_budget(change, budget_changed(change, title_of(change.scope, shown), stopped))
         parts.wake()
         log.info("budget changed", scope=change.scope.value, name=change.name, usd=str(change.monthly_usd))
         return jsonify(BudgetChangeDocument.of(change, name=shown))
@@ -336,13 +341,43 @@ def add_budget_changes(routes: Blueprint, parts: WebParts) -> None:
     def set_budget() -> Response:
         require_operator(parts)
         example = '{"scope": "cluster", "monthly_usd": "6000", "who": "", "why": ""}'
-        said = read_object(request, ("scope", "name", "monthly_usd", "who", "why"), example)
-        return keep(said, _amount(said.get("monthly_usd")))
+        said = read_object(request, ("scope", "name", "monthly_usd", "who", "why", "confirm"), example)
+        confirmed = said.get("confirm", False)
+        if not isinstance(confirmed, bool):
+            raise invalid("confirm", "confirm is neither true nor false", "write true or false, without quotes")
+        return keep(said, _amount(said.get("monthly_usd")), confirmed=confirmed)
 
     @routes.delete("/budget")
     def reset_budget() -> Response:
         require_operator(parts)
-        return keep(request.args, None)
+        confirmed = request.args.get("confirm", "false")
+        if confirmed not in ("true", "false"):
+            raise invalid("confirm", "confirm is neither true nor false", "write true, or leave it out")
+        return keep(request.args, None, confirmed=confirmed == "true")
+
+
+def _configured(change: BudgetChange, policy: Policy) -> Decimal | None:
+    """Return the configured allowance of the budget that *change* resets, None without one."""
+    budget, pool = policy.budget, policy.pool(change.name)
+    if budget is None:
+        return None
+    return {
+        Scope.ACCOUNT: budget.account_usd,
+        Scope.CLUSTER: budget.monthly_usd,
+        Scope.POOL: pool.budget_usd if pool is not None else None,
+        Scope.TEAM: budget.teams.get(change.name),
+    }[change.scope]
+
+
+def _stopped(change: BudgetChange, shown: str, monthly: Decimal, parts: WebParts) -> Stops | None:
+    """Return what *monthly* USD would stop by the spend that the last step saw. *shown* is the name that people see."""
+    picture, _ = kept_picture(parts.store)
+    seen = [b for b in picture.budgets if (b.scope, b.name) == (change.scope, shown) and b.month == change.month]
+    if not seen or seen[0].spent_usd is None or parts.policy.budget is None:
+        return None
+    before = BudgetStage(seen[0].stage) if seen[0].stage is not None else None
+    closes = mode_of(picture, parts) == "act"
+    return stops(change.scope, monthly, seen[0].spent_usd, before, parts.policy.budget, closes=closes)
 
 
 def _amount(said: Any) -> Decimal:

@@ -297,7 +297,7 @@ class BudgetDocument(ScopedBudget):
 class BudgetAsked(Asked):
     """An allowance for the current month."""
 
-    sometimes = ("name",)
+    sometimes = ("name", "confirm")
     scope: Annotated[str, word(Scope)]
     monthly_usd: Annotated[
         str | float,
@@ -313,6 +313,7 @@ class BudgetAsked(Asked):
     who: Person
     why: Reason
     name: Annotated[str | None, says("the pool's name or id, or the team; none for cluster and account")]
+    confirm: Annotated[bool, says("take an amount that stops growth or cordons nodes")]
 
 
 class BudgetChangeDocument(Published):
