@@ -28,9 +28,18 @@ def with_changes(text: str, changes: str) -> str:
     return str(yaml.dump(document, Dumper=_DUMPER, sort_keys=False, allow_unicode=True))
 
 
+def _at_the_longest_name(into: Any, path: Sequence[str]) -> Sequence[str]:
+    """*path* with what stands in *into* as its first part: names of pools and teams may have dots in them."""
+    items = [item for item in into if isinstance(item, dict)] if isinstance(into, list) else []
+    names = {item.get(key) for item in items for key in NAMES} if isinstance(into, list) else set(into)
+    ways = (".".join(path[:length]) for length in range(len(path), 1, -1))
+    name = next((way for way in ways if way in names), None)
+    return path if name is None else (name, *path[name.count(".") + 1 :])
+
+
 def _put(into: Any, path: Sequence[str], value: Any, at: str) -> Iterator[Mistake]:
     """Put *value* at *path* of the mapping or list *into*; yield a mistake where there is no such place."""
-    name, *rest = path
+    name, *rest = _at_the_longest_name(into, path)
     if isinstance(into, list):
         items = [item for item in into if isinstance(item, dict)]
         found: Any = next((item for item in items if name in (item.get(key) for key in NAMES)), None)

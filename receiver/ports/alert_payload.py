@@ -106,17 +106,6 @@ def _check_status(status: object, field: str) -> None:
         raise BadPayload(f"must be firing or resolved, not {_quoted(status)}", field=field)
 
 
-def _items(document: Mapping[str, Any]) -> list[Any]:
-    items = document.get("alerts")
-    if items is None:
-        raise BadPayload("is missing", field="alerts")
-    if not isinstance(items, list):
-        raise BadPayload(f"must be a list, not {_kind(items)}", field="alerts")
-    if not items:
-        raise BadPayload("is empty; Alertmanager never sends a message without alerts", field="alerts")
-    return items
-
-
 def _alert(item: object, field: str, received_at: datetime, warnings: list[str]) -> Alert:
     if not isinstance(item, dict):
         raise BadPayload(f"must be an object, not {_kind(item)}", field=field)

@@ -363,6 +363,8 @@ def _judged(
     blind = [p.name for p in policy.pools if p.id in seen and _is_blind(p, seen[p.id], reported.get(p.id, 0.0), now)]
     detail = f"no activity reported for {'pool' if len(blind) == 1 else 'pools'} {', '.join(blind)}" if blind else ""
     states[Source.DCGM] = SourceState(source=Source.DCGM, up=not blind, at=now, detail=detail)
+    if not states[Source.PROMETHEUS].configured:  # it is read through Prometheus alone
+        states[Source.DCGM] = replace(states[Source.PROMETHEUS], source=Source.DCGM)
     for source, state in states.items():
         old = before.sources.get(source) if before is not None else None
         states[source] = replace(state, since=old.since if old is not None and old.up == state.up else now)

@@ -14,10 +14,11 @@ from tests.core.builders import NOW
 
 TEXT = """\
 mode: act
-budget: {monthly_usd: 5000, teams: {vision: 100}}
+budget: {monthly_usd: 5000, teams: {vision: 100, ml.research: 5}}
 pools:
   - {name: l40s, civo_pool_id: id-1, max_nodes: 4, resources: {nvidia.com/gpu: 1}}
   - {name: a100, civo_pool_id: id-2, max_nodes: 2, windows: [{name: night, max_nodes: 1}]}
+  - {name: l40s.x8, civo_pool_id: id-3, max_nodes: 1}
 """
 
 
@@ -32,12 +33,15 @@ def changed(changes: str) -> dict[str, object]:
         ("mode: observe", ("mode",), "observe"),
         ("objective: cost", ("objective",), "cost"),
         ("budget.monthly_usd: 9", ("budget", "monthly_usd"), "9"),
-        ("budget: {teams: {audio: 50}}", ("budget", "teams"), {"vision": "100", "audio": "50"}),
+        ("budget: {teams: {audio: 50}}", ("budget", "teams"), {"vision": "100", "ml.research": "5", "audio": "50"}),
         ("limits.max_gpus: 9", ("limits", "max_gpus"), "9"),
         ("pools.l40s.max_nodes: 6", ("pools", 0, "max_nodes"), "6"),
         ("pools.id-2.max_nodes: 6", ("pools", 1, "max_nodes"), "6"),
         ("pools: {l40s: {resources: {nvidia.com/gpu: 8}}}", ("pools", 0, "resources"), {"nvidia.com/gpu": "8"}),
         ("pools.a100.windows.night.max_nodes: 0", ("pools", 1, "windows", 0, "max_nodes"), "0"),
+        ("pools.l40s.x8.max_nodes: 6", ("pools", 2, "max_nodes"), "6"),
+        ("pools.l40s.resources.nvidia.com/gpu: 2", ("pools", 0, "resources"), {"nvidia.com/gpu": "2"}),
+        ("budget.teams.ml.research: 7", ("budget", "teams", "ml.research"), "7"),
         ("pools.a100.windows: []", ("pools", 1, "windows"), []),
     ],
 )
@@ -57,7 +61,7 @@ def test_every_change_of_what_is_not_there_is_a_mistake() -> None:
         with_changes(TEXT, "pools.l40.max_nodes: 1\npools.b200.max_nodes: 1\nmode.of.life: 1")
     assert [str(mistake) for mistake in error.value.mistakes] == [
         "pools.l40.max_nodes: nothing here is named l40; did you mean l40s?",
-        "pools.b200.max_nodes: nothing here is named b200; use one of: l40s, a100",
+        "pools.b200.max_nodes: nothing here is named b200; use one of: l40s, a100, l40s.x8",
         "mode.of.life: names no key; name a key such as pools.l40s.max_nodes",
     ]
 

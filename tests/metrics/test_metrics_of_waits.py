@@ -25,7 +25,7 @@ def _causes(reason: str, direction: str = "grow") -> dict[str, float]:
     ("reason", "cause"),
     [
         ("gpu_count_exceeded: Civo did not resize the pool", "stock"),
-        ("out_of_capacity 6 times in a row: Civo did not resize the pool", "stock"),
+        ("out_of_capacity: 6 times in a row: Civo did not resize the pool", "stock"),
         ("quota_limit_reached: Civo did not resize the pool", "quota"),
         ("http_500: Civo did not resize the pool (quota_limit_reached)", "other"),
         ("", "other"),

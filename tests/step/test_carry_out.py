@@ -268,7 +268,7 @@ def test_growth_is_given_up_after_so_many_failures_in_a_row(code: str, most: int
     progress = failing(error, replace(GROWTH, attempts=most))
     assert progress.outcome is not None
     assert progress.outcome.kind is OutcomeKind.FAILED
-    assert progress.outcome.detail == f"{code} {most + 1} times in a row: no"
+    assert progress.outcome.detail == f"{code}: {most + 1} times in a row: no"
     assert progress.action.unanswered_at == (None if code == RESCALING else NOW)  # the last one may still arrive too
     assert progress.hung is (code == "timeout")
     assert progress.again_at == NOW + timedelta(milliseconds=100)  # another pool may do better

@@ -4,9 +4,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from receiver.core.model.model import Source
 from receiver.core.model.policy import Billing, Packing
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Store
 from receiver.replay.world.objects import PodSpec, WorldPool
+from receiver.step.gather import gather
+from receiver.step.parts import Parts
 from tests.step.harness import GPU, Life, a_policy, a_world
 from tests.step.stories.bench import BIG_SIZE, HOUR, MINUTE, POOL, SECOND, bound, living
 
@@ -40,6 +43,13 @@ def work(life: Life, node: int, used: float, gpus: int = 1, **given: Any) -> Pod
 def firing(life: Life) -> set[str]:
     """Which alerts speak of the pool now."""
     return {a.labels["alertname"] for a in life.alarms.look().alerts if a.labels.get("pool") == POOL}
+
+
+def test_without_a_prometheus_the_activity_of_gpus_is_no_configured_source(store: Store) -> None:
+    life = a_life(store, 0)
+    seen = gather(replace(life.sources, telemetry=None), life.policy, life.now, Parts())
+    dcgm = seen.facts.sources[Source.DCGM]
+    assert (dcgm.up, dcgm.configured) == (False, False)
 
 
 def test_low_with_every_node_busy_holds_for_hours_and_the_decision_lists_the_pods(store: Store) -> None:

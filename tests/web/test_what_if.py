@@ -395,7 +395,8 @@ def test_a_node_that_a_disruption_budget_kept_names_it_and_when_it_is_tried_agai
     idle = a_node("n1", created_at=NOW - HOUR / 2, idle_since=NOW - HOUR / 2)
     bench = a_bench(facts(a_state(idle), a_state(pool="spare-id"), spend=MONEY))
     removal = a_removal("n1", stage=VictimStage.SPARED)
-    victim = replace(removal.victims[0], why=f"{held}; then its next paid hour began", since=NOW - 5 * MINUTE)
+    why = f"{held}; then its next paid hour began"
+    victim = replace(removal.victims[0], why=why, waited_for=held, since=NOW - 5 * MINUTE)
     withdrawn = Outcome(kind=OutcomeKind.WITHDRAWN, at=NOW - 5 * MINUTE, detail=held)
     bench.store.kept_actions.append(StoredAction(action=replace(removal, victims=(victim,)), outcome=withdrawn))
     found = node(bench, "n1")

@@ -121,11 +121,13 @@ class Guides:
         }
 
     def target(self, here: str, link: str) -> tuple[str, str] | None:
-        """Return the page and the anchor (with ``#``) to which *link* leads on the page *here*; None outside docs/.
-        A page that does not exist is returned too, so that a mistake shows."""
+        """Return the page and the anchor (with ``#``) to which *link* leads on the page *here*; None outside docs/, and
+        for a file that is no page. A page that does not exist is returned too, so that a mistake shows."""
         path, mark, anchor = link.partition("#")
         there = posixpath.normpath(posixpath.join(posixpath.dirname(here), path))
-        return None if there.startswith("..") else (self.find("" if there == "." else there) or there, mark + anchor)
+        if there.startswith("..") or posixpath.splitext(there)[1] not in ("", ".", ".md"):
+            return None
+        return self.find("" if there == "." else there) or there, mark + anchor
 
     def page(self, name: str) -> GuidePage:
         """Return the page *name*, rendered when it is asked for the first time."""

@@ -52,7 +52,7 @@ NO_QUOTA = (
     "quota_limit_reached: Civo rejected the request to resize pool l40s-id to 3 nodes: quota_limit_reached (instance"
     " quota 32 of 32): ask Civo to raise the account's quota, or free what uses it up"
 )
-NO_ANSWER = "timeout 6 times in a row: Civo did not answer within 10 s"
+NO_ANSWER = "timeout: 6 times in a row: Civo did not answer within 10 s"
 LATER = Backoff(failures=3, until=NOW + 17 * MINUTE, reason="refused")
 FOR_A_DAY = Backoff(
     failures=1, until=NOW + timedelta(hours=24), reason="after we removed l40s-2 Civo built another node"

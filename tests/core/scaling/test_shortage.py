@@ -32,7 +32,7 @@ def ended(
     [
         (ended(a_growth(3)), {"l40s-id": 3}),
         (ended(a_growth(3), detail="quota_limit_reached: no"), {"l40s-id": 3}),
-        (ended(a_growth(3), detail="http_500 6 times in a row: no"), {}),
+        (ended(a_growth(3), detail="http_500: 6 times in a row: no"), {}),
         (ended(a_growth(3), OutcomeKind.WITHDRAWN), {}),
         (ended(a_growth(3, attempts=1)), {}),  # an earlier try may have arrived
         (ended(a_growth(3, opened_at=NOW - 9 * SECOND), at=NOW), {}),  # a crash
