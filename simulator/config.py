@@ -36,11 +36,13 @@ class KubernetesFace:
     how a watch from too old a version is refused, as an ERROR event in a 200 stream or as HTTP 410; *daemonsets* puts
     the GPU operator's pods on every node; *dra* is the version of resource.k8s.io that is served where a pool has its
     GPUs served by a DRA driver; *installed* are the APIs of CRDs that are there from the start, such as
-    ``kueue.x-k8s.io/v1beta2``; *kueue* runs a minimal Kueue on its objects."""
+    ``kueue.x-k8s.io/v1beta2``; *policies* are ValidatingAdmissionPolicies that are bound; *kueue* runs a minimal Kueue
+    on its objects."""
 
     token: str | None = None
     version: str = "v1.32.5+k3s1"
     rules: tuple[Mapping[str, tuple[str, ...]], ...] | None = None
+    policies: tuple[Mapping[str, Any], ...] = ()
     denied: tuple[str, ...] = ()
     expired: Literal["event", "status"] = "event"
     daemonsets: bool = True

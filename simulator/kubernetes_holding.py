@@ -6,6 +6,7 @@ from typing import Any
 from flask import Blueprint, Response, abort, request
 
 from receiver.replay.world.objects import Denied
+from simulator.kubernetes_admission import admit
 from simulator.kubernetes_rights import need
 from simulator.kubernetes_writes import body_of, patch_of
 from simulator.live import Live
@@ -33,6 +34,7 @@ def add_holding(face: Blueprint, live: Live, answer_list: AnswerList) -> None:
     @face.post("/api/v1/namespaces/<namespace>/resourcequotas")
     def create_quota(namespace: str) -> tuple[JSON, int]:
         need(live, "create", "resourcequotas")
+        admit(None, body_of())
         with live.moved() as world:
             return live.quotas.create(namespace, body_of(), world.now), 201
 

@@ -4,18 +4,18 @@ import hmac
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Response, jsonify, request
+from flask import Response, g, jsonify, request
 
 from receiver.replay.world.objects import Denied
 from simulator.kubernetes_objects import status_json
 from simulator.live import Live
 
 OPEN_PATHS = frozenset({"/version", "/healthz", "/livez", "/readyz"})
-USER = "system:serviceaccount:gpu-autoscaler:gpu-autoscaler"
 
 
 def authorize(live: Live) -> tuple[Response, int] | None:
     """Answer 401 to a caller without the token, where one is configured."""
+    g.live = live
     token = live.config.kubernetes.token
     if token is None or request.path in OPEN_PATHS:
         return None
@@ -36,7 +36,7 @@ def need(live: Live, verb: str, resource: str) -> None:
     if _why_not(live, verb, group, plain, (request.view_args or {}).get("name") or ""):
         where = f' in API group "{group}"'
         raise Denied(
-            "Forbidden", 403, f'{resource} is forbidden: User "{USER}" cannot {verb} resource "{plain}"{where}'
+            "Forbidden", 403, f'{resource} is forbidden: User "{live.user}" cannot {verb} resource "{plain}"{where}'
         )
 
 

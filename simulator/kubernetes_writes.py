@@ -7,6 +7,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from receiver.core.model.policy import Taint
 from receiver.replay.world.objects import Denied, WorldNode, WorldPod
+from simulator.kubernetes_admission import admit
 from simulator.kubernetes_apply import APPLY, applied
 from simulator.kubernetes_events import CORE_API, NEW_API, find, in_words_of, post
 from simulator.kubernetes_objects import node_json, pod_json, status_json
@@ -56,6 +57,7 @@ def patch_of(before: JSON) -> JSON:
         if wanted is not None and wanted != before["metadata"].get(field):
             problem = "the object has been modified; please apply your changes to the latest version and try again"
             raise Denied("Conflict", 409, f"Operation cannot be fulfilled on {before['metadata']['name']!r}: {problem}")
+    admit(before, after)
     return after
 
 
@@ -207,6 +209,7 @@ def _add_evictions(face: Blueprint, live: Live) -> None:
 def _add_events(face: Blueprint, live: Live) -> None:
     def create(namespace: str, api: str) -> tuple[JSON, int]:
         need(live, "create", "events")
+        admit(None, body_of())
         with live.moved():
             return in_words_of(api, post(live, namespace, api, body_of())), 201
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from receiver.replay.world.objects import Denied, Job, PodSpec, WorldNode, WorldPod
 from simulator.clocks import Clock, ManualClock
 from simulator.config import Config
+from simulator.kubernetes_admission import USER, Policy
 from simulator.kubernetes_custom import CustomResources
 from simulator.kubernetes_quotas import Quotas
 from simulator.kueue_admission import Kueue
@@ -43,6 +44,8 @@ class Live:
         self.stalls: dict[tuple[str, int], float] = {}  # what the engine does (ratio) by node and GPU
         self.leaks: dict[tuple[str, int], tuple[datetime, float]] = {}  # since when, and MiB an hour, by node and GPU
         self.partial: dict[str, dict[str, object]] = {}  # what the cluster's answer says instead, by pool and field
+        self.user = USER  # who asks
+        self.policies = {p["metadata"]["name"]: Policy(p) for p in config.kubernetes.policies}
         self.rules: Sequence[Mapping[str, Sequence[str]]] | None = config.kubernetes.rules
         self.denied: set[str] = set(config.kubernetes.denied)
         self.custom = CustomResources(self.world.keep, self.world.claims)

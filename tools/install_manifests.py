@@ -39,6 +39,7 @@ FILES = {
     "ha": ("createNamespace=true,ha.enabled=true", SERVER, "Three replicas on PostgreSQL, observing."),
     "vm": ("createNamespace=true,runsOn=vm", SERVER, "What an autoscaler outside of the cluster needs in it."),
     "act-rights": ("mode=act", r"templates/act-rights\.yaml", "Only the rights to make changes."),
+    "fence": ("mode=act", r"templates/fence/.+", "Bounds on the rights to make changes; Kubernetes 1.30 or newer."),
     "kube-prometheus-stack": ("dashboards.enabled=false", MONITORING, "Monitoring with the Prometheus Operator."),
     "plain-prometheus": ("monitoring=plain", MONITORING, "Monitoring with a Prometheus without the operator."),
 }

@@ -57,7 +57,7 @@ UNTOLD = (
 )
 UNWATCHED = "without it, they are listed at every step, and a waiting pod does not start a step immediately"
 LEASES = "coordination.k8s.io"  # listed, and not watched
-GATED = "some pod has the scheduling gate gpu-autoscaler.io/may-wait"
+GATED = "some pod has the scheduling gate gpu-autoscaler.io/may-wait (rights.mayWait of the chart)"
 CHECKED = "an AdmissionCheck of Kueue may name the autoscaler"
 BOOKS = "ProvisioningRequests book nodes"
 KEEPS_ROOM = "CapacityBuffers keep room free"

@@ -27,7 +27,7 @@ LISTED = re.compile(r'\._wire\.every\("\w+", api\.(\w+)')
 KEPT = re.compile(r"_lists\.every\(\s*\"\w+\",\s*api\.(\w+)")  # listed, and then watched
 PATH = re.compile(r"/apis?(?:/([a-z0-9.]+))?/v\d(?:/namespaces/{namespace})?/(\w+)(/{name})?(/\w+)?")
 BY_KIND = frozenset({"CUSTOM", "CUSTOM_ONE", "CUSTOM_STATUS"})
-RBAC = rendered("mode=act", r"templates/rbac\.yaml")
+RBAC = rendered("mode=act,rights.mayWait=true", r"templates/rbac\.yaml")
 VERB = re.compile(r"^  - (get|list|watch|create|update|patch|delete|deletecollection)\b(.*)$", re.MULTILINE)
 
 

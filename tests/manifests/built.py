@@ -30,6 +30,7 @@ BY_HAND = ("alertmanager/secret.yaml", "volume/shell.yaml")
 BUILT = sorted(
     {str(f.parent.relative_to(ROOT)) for top in ("k8s", "dashboards") for f in (ROOT / top).rglob("kustomization.yaml")}
 )  # what the oldest and a new kubectl build, by test_schemas.py
+SINCE = {"ValidatingAdmissionPolicy": "1.30", "ValidatingAdmissionPolicyBinding": "1.30"}
 KUBERNETES = tuple(f"1.{minor}" for minor in range(28, 37))
 
 
@@ -100,6 +101,11 @@ def _schema(kind: str, api: str, version: str) -> jsonschema.Draft202012Validato
     schema = json.loads((folder / f"{kind.lower()}-{group}.json").read_text(encoding="utf-8"))
     registry = referencing.Resource.from_contents(schema) @ _definitions(folder)
     return jsonschema.Draft202012Validator(schema, registry=registry)
+
+
+def is_served(found: JSON, version: str) -> bool:
+    """False for a kind that Kubernetes has only after *version*."""
+    return version in KUBERNETES[KUBERNETES.index(SINCE.get(found["kind"], KUBERNETES[0])) :]
 
 
 def mistakes(found: JSON, version: str) -> str:

@@ -13,7 +13,7 @@ import yaml
 from receiver.config import load_text
 from receiver.config.live import NEEDS_RESTART
 from tests.lint import load_yaml, none_of
-from tests.manifests.built import KUBERNETES, ROOT, custom_mistakes, is_custom, mistakes, read, the
+from tests.manifests.built import KUBERNETES, ROOT, custom_mistakes, is_custom, is_served, mistakes, read, the
 from tests.rules.files import ALERTS, run
 from tools.install_manifests import CHART, EXAMPLE, NotRendered, helm
 
@@ -35,6 +35,7 @@ SETS = {
         "storage.storageClass=fast",
         "dcgm.scrape=false",
         "actRights=true",
+        "rights.mayWait=true",
         "doctor.rights=false",
         "alertmanagerConfig=false",
         "extraEnv[0].name=GPU_AUTOSCALER_TEAM_NOTIFY_URLS",
@@ -94,10 +95,29 @@ def rules(*values: str) -> dict[str, JSON]:
 def test_what_a_set_of_values_makes_fits_every_version_of_kubernetes_and_the_crds(name: str) -> None:
     objects = made(*SETS[name])
     assert len(objects) > 5
-    none_of(
-        f"{version}: {m}" for version in KUBERNETES for o in objects if not is_custom(o) and (m := mistakes(o, version))
-    )
+    served = ((version, o) for version in KUBERNETES for o in objects if not is_custom(o) and is_served(o, version))
+    none_of(f"{version}: {wrong}" for version, o in served if (wrong := mistakes(o, version)))
     none_of(wrong for o in objects if is_custom(o) for wrong in custom_mistakes(o))
+
+
+def test_rights_to_act_come_with_their_fence_where_kubernetes_has_policies() -> None:
+    def fenced(version: str, *values: str) -> bool:
+        said = helm("--values", EXAMPLE, "--kube-version", version, *(part for v in values for part in ("--set", v)))
+        return "ValidatingAdmissionPolicy" in said
+
+    assert [fenced(version, "mode=act") for version in ("1.28.0", "1.29.5", "1.30.0", "1.36.1")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert not fenced("1.36.0")
+    assert fenced("1.36.0", "actRights=true")
+
+
+def test_the_right_to_patch_pods_is_refused_where_nothing_can_fence_it() -> None:
+    with pytest.raises(NotRendered, match=r"rights\.mayWait needs ValidatingAdmissionPolicy"):
+        helm("--values", EXAMPLE, "--kube-version", "1.29.0", "--set", "mode=act,rights.mayWait=true")
 
 
 def test_the_values_of_the_tests_and_defaults_name_every_value_that_the_schema_has() -> None:

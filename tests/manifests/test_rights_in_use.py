@@ -22,21 +22,24 @@ from simulator.server import Simulator
 from tests.core.builders import HOURLY
 from tests.faults.stores import a_store
 from tests.lint import none_of
-from tests.manifests.built import installed
+from tests.manifests.built import installed, read
 from tests.manifests.uses import EVERYBODYS, USES, Right, Stage, Use
 from tests.simulator.builders import GPU_POOL, START, config
 from tests.step.harness import PRICE, SIZE, Life, a_job
+from tools.install_manifests import EXAMPLE, helm
 
 Rules = list[dict[str, Any]]
 Staged = Callable[[Rules], Any]
 
 BETWEEN = timedelta(minutes=3)  # between steps: what they ask of the cluster is the same as every ten seconds
 
+MAY_WAIT = "mode=act,rights.mayWait=true"
 ROLES: dict[str, Rules] = {
     found["metadata"]["name"].removeprefix("gpu-autoscaler-"): found["rules"]
-    for found in installed("act")
+    for found in read(helm("--values", EXAMPLE, "--set", MAY_WAIT))
     if found["kind"] in ("ClusterRole", "Role")
 }
+FENCE = tuple(found for found in installed("fence") if found["kind"] == "ValidatingAdmissionPolicy")
 EVERY = [*ROLES["look"], *ROLES["act"], *ROLES["own"]]
 
 
@@ -62,7 +65,7 @@ def staged(tmp_path: Path) -> Staged:
 
     @contextmanager
     def begin(rules: Rules) -> Iterator[Stage]:
-        given = config(kubernetes={"rules": rules, "daemonsets": False})
+        given = config(kubernetes={"rules": rules, "policies": FENCE, "daemonsets": False})
         with Simulator(given, clock=ManualClock(START)) as sim:
             sim.live.turn(timedelta(minutes=3))
             path = sim.kubeconfig(tmp_path / "kubeconfig")
@@ -151,6 +154,11 @@ def test_acting_without_a_right_that_a_removal_needs_buys_nothing_and_says_which
         assert counts(life.world) == (1, 1)
         said = [n.notice.title + n.notice.body for n in store.notices_due(life.now + timedelta(days=1), limit=1000)]
         assert any("do not grow" in text and str(missing or "patch nodes") in text for text in said)
+
+
+def test_patching_pods_is_granted_only_where_it_is_asked_for() -> None:
+    [given] = [o["rules"] for o in installed("act") if o["metadata"]["name"] == "gpu-autoscaler-act" and "rules" in o]
+    assert {*rights(ROLES["act"])} - {*rights(given)} == {("", "pods", "patch")}
 
 
 def test_no_right_is_given_that_nothing_here_uses_and_none_twice() -> None:

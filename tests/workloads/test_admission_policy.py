@@ -11,9 +11,9 @@ import pytest
 from receiver.config import load_text
 from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from receiver.doctor.smoke import Trial, manifest
+from simulator.kubernetes_admission import Policy
 from tests.doctor.builders import installation
 from tests.lint import load_yaml, none_of
-from tests.workloads.cel import Policy
 from tests.workloads.files import CONFIGURATION, objects, of_kind, pods
 
 JSON = dict[str, Any]
