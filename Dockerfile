@@ -28,6 +28,9 @@ RUN ["python3", "-m", "pip", "--python", "/build/bin/python", "wheel", \
      "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", "/wheel", "."]
 RUN ["python3", "-m", "pip", "--python", "/opt/gpu-autoscaler/bin/python", "install", "--no-compile", \
      "--no-deps", "--no-index", "--find-links", "/wheel", "civo-gpu-autoscaler"]
+# What the image is made of: a bill of materials (CycloneDX) and the licences of its packages.
+COPY tools/image/sbom.py tools/image/
+RUN ["/opt/gpu-autoscaler/bin/python", "tools/image/sbom.py", "/opt/gpu-autoscaler/share"]
 # Nothing can be compiled later, on a read-only root file system; nothing changes there, so nobody compares times.
 # Nobody imports the asynchronous half of the Kubernetes client.
 RUN ["python3", "-m", "compileall", "-q", "-j", "0", "-x", "/kubernetes/aio/", \
