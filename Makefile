@@ -66,7 +66,7 @@ conformance: venv binaries ## the real program's scenarios against a cluster (CL
 	@$(VENV)/python -m conformance $(if $(filter list,$(ONLY)),--list,$(if $(ONLY),--only "$(ONLY)")) \
 		$(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(CIVO),--civo $(CIVO)) $(if $(KUBELET),--kubelet $(KUBELET)) \
 		$(if $(PROMETHEUS_URL),--prometheus $(PROMETHEUS_URL)) $(if $(ALERTMANAGER_URL),--alertmanager $(ALERTMANAGER_URL)) \
-		$(if $(JUNIT),--junit $(JUNIT)) $(if $(MAY_SPEND),--may-spend $(MAY_SPEND)) $(if $(PATIENCE),--patience $(PATIENCE))
+		$(if $(BESIDE),--beside) $(if $(JUNIT),--junit $(JUNIT)) $(if $(MAY_SPEND),--may-spend $(MAY_SPEND)) $(if $(PATIENCE),--patience $(PATIENCE))
 
 site: venv ## write the documentation as a static site with search into .build/site
 	@$(VENV)/python -m tools.documentation_site

@@ -15,10 +15,10 @@ from kubernetes.config import ConfigException
 
 from conformance.cluster import NotOursError
 from conformance.kubernetes_api import ApiRefused
-from conformance.report import line, summary, table, write_junit
+from conformance.report import estimate, line, summary, table, write_junit
 from conformance.rights import named
-from conformance.scenario import Result, UnavailableError
-from conformance.scenarios import chosen
+from conformance.scenario import Result, Scenario, UnavailableError
+from conformance.scenarios import chosen, split
 from conformance.stage import Place
 from conformance.suite import Ceiling, play
 from demo.stack import until_signalled
@@ -49,14 +49,17 @@ def _ceiling(civo: str, cluster: str, may_spend: Decimal | None) -> Ceiling:
 @click.option("--kubelet", type=click.Choice(["stub", "kwok"]), default="stub", show_default=True)
 @click.option("--prometheus", help="A Prometheus with the shipped rules; one is started otherwise.")
 @click.option("--alertmanager", help="Its Alertmanager; one is started otherwise.")
-@click.option("--only", "only", multiple=True, metavar="NAME", help="A scenario; may be repeated.")
+@click.option("--only", "only", multiple=True, metavar="NAMES", help="Scenarios, with commas; may be repeated.")
 @click.option("--junit", type=click.Path(path_type=Path), help="Write the results there as JUnit XML.")
 @click.option("--table", "table_file", type=click.Path(path_type=Path), help="Write the table there too.")
 @click.option("--may-spend", type=Decimal, metavar="USD", help="With --civo real: what may be spent at Civo.")
 @click.option("--patience", type=float, default=1.0, help="How many times as long as usual anything may take.")
+@click.option("--beside", is_flag=True, help="Play although an autoscaler is at work in the cluster.")
+@click.option("--traceback", is_flag=True, help="Show where the suite broke.")
 @click.option("--list", "listed", is_flag=True, help="Name the scenarios and end.")
 def main(listed: bool, only: tuple[str, ...], junit: Path | None, table_file: Path | None, **where: Any) -> None:
-    """Play the product's scenarios against a cluster. See docs/conformance in the documentation."""
+    """Play the product's scenarios against a cluster. See conformance/README.md: what it touches, and which rights it
+    needs."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     if listed:
         for each in chosen():
@@ -69,11 +72,22 @@ def main(listed: bool, only: tuple[str, ...], junit: Path | None, table_file: Pa
 
 def _run(only: tuple[str, ...], junit: Path | None, table_file: Path | None, **where: Any) -> int:
     ceiling, results = _ceiling(where["civo"], where["cluster"], where["may_spend"]), list[Result]()
+    try:
+        scenarios = chosen(split(only))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+    def place_of(number: int) -> str:
+        return f"{number} of {len(scenarios)}"
+
+    def begin(scenario: Scenario) -> None:
+        click.echo(f"{place_of(len(results) + 1)}: {scenario.name} ...", err=True)
 
     def tell(result: Result) -> None:
         results.append(result)
-        click.echo(line(result))
+        click.echo(line(result, place_of(len(results)), traceback=where["traceback"]))
 
+    click.echo(estimate([scenario.name for scenario in scenarios]))
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         place = Place(
             folder=Path(folder),
@@ -86,14 +100,12 @@ def _run(only: tuple[str, ...], junit: Path | None, table_file: Path | None, **w
             patience=where["patience"],
         )
         try:
-            play(chosen(only), place, ceiling, tell)
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
+            play(scenarios, place, ceiling, tell, begin, beside=where["beside"])
         except (UnavailableError, NotOursError, ApiRefused, ConfigException, urllib3.exceptions.HTTPError) as error:
             raise click.ClickException(f"the cluster cannot be used: {error}") from None
         finally:
             _publish(results, junit, table_file)
-    return int(any(r.verdict == "failed" for r in results))
+    return int(any(r.verdict in ("failed", "error") for r in results))
 
 
 def _publish(results: list[Result], junit: Path | None, table_file: Path | None) -> None:

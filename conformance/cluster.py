@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from conformance.kubernetes_api import JSON, Api, ApiRefused, gone_is_fine
+from conformance.kubernetes_api import JSON, Api, ApiRefused, gone_is_fine, part
 from conformance.plan import GPU, MARK, MARKED, NAMESPACE, POOL_LABEL, TOLERATION
 
 CORE = f"/api/v1/namespaces/{NAMESPACE}"
@@ -14,6 +14,7 @@ JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
 CLAIM_TEMPLATES = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaimtemplates"
+OWN_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"  # of the product of each scenario
 SLICES, CLASSES = "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1/deviceclasses"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 ENDS_WITHIN = 60.0  # seconds
@@ -53,7 +54,7 @@ class Cluster:
     def clear(self) -> None:
         """Delete what the scenarios create in the namespace, and wait until the pods are gone. Raises NotOursError."""
         self._own_namespace()
-        for path in (JOBS, DEPLOYMENTS, BUDGETS, CLAIM_TEMPLATES):
+        for path in (JOBS, DEPLOYMENTS, BUDGETS, CLAIM_TEMPLATES, OWN_LEASES):
             for one in self._all(path):
                 self.api.delete(f"{path}/{one['metadata']['name']}")
         deadline = time.monotonic() + ENDS_WITHIN
@@ -155,7 +156,7 @@ class Cluster:
         return sorted(
             name
             for name, pod in self.pods().items()
-            if pod["status"].get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
+            if part(pod, "status").get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
         )
 
     def unschedulable(self) -> list[str]:
@@ -163,8 +164,8 @@ class Cluster:
         return sorted(
             name
             for name, pod in self.pods().items()
-            for condition in pod["status"].get("conditions") or ()
-            if condition.get("reason") == "Unschedulable" and condition["status"] == "False"
+            for condition in part(pod, "status").get("conditions") or ()
+            if condition.get("reason") == "Unschedulable" and condition.get("status") == "False"
         )
 
     # --- nodes ---
@@ -176,11 +177,11 @@ class Cluster:
 
     def usable(self) -> list[str]:
         """Return the names of the pool's nodes whose GPUs can be allocated."""
-        return sorted(n for n, node in self.nodes().items() if int(node["status"]["allocatable"].get(GPU, 0)))
+        return sorted(n for n, node in self.nodes().items() if _gpus_of(node))
 
     def cordoned(self) -> list[str]:
         """Return the names of the pool's nodes that are closed to new pods."""
-        return sorted(n for n, node in self.nodes().items() if node["spec"].get("unschedulable"))
+        return sorted(n for n, node in self.nodes().items() if part(node, "spec").get("unschedulable"))
 
     def cordon(self, name: str) -> None:
         """Cordon one of the pool's nodes, as kubectl does. Raises NotOursError."""
@@ -198,15 +199,19 @@ class Cluster:
 
     def gpu_pods_on(self, instance: str) -> list[str]:
         """Return namespace and name of the GPU pods that a node of *instance* still holds."""
-        names = [n for n, node in self.nodes().items() if node["spec"].get("providerID") == f"civo://{instance}"]
+        names = [n for n, node in self.nodes().items() if part(node, "spec").get("providerID") == f"civo://{instance}"]
         pods = [p for n in names for p in self.api.items("/api/v1/pods", fieldSelector=f"spec.nodeName={n}")]
         return [
             f"{p['metadata']['namespace']}/{p['metadata']['name']}"
             for p in pods
-            if p["status"].get("phase") not in ("Succeeded", "Failed")
+            if part(p, "status").get("phase") not in ("Succeeded", "Failed")
             and not p["metadata"].get("deletionTimestamp")
             and _holds_a_gpu(p)
         ]
+
+
+def _gpus_of(node: JSON) -> int:
+    return int(part(part(node, "status"), "allocatable").get(GPU) or 0)
 
 
 def _holds_a_gpu(pod: JSON) -> bool:

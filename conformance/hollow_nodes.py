@@ -12,7 +12,7 @@ from typing import Literal
 
 from urllib3.exceptions import HTTPError
 
-from conformance.kubernetes_api import JSON, Api, ApiRefused, gone_is_fine
+from conformance.kubernetes_api import JSON, Api, ApiRefused, gone_is_fine, part
 from conformance.plan import MARK, RUNS_FOR
 from receiver.adapters.clock import SystemClock
 from receiver.replay.world.claims import CLASS, SLICE
@@ -155,18 +155,19 @@ class HollowNodes:
         if not alive:
             return
         for pod in self._api.items("/api/v1/pods"):
-            if pod["spec"].get("nodeName") in alive:
+            if part(pod, "spec").get("nodeName") in alive:
                 gone_is_fine(lambda pod=pod: self._run_pod(pod, now))  # type: ignore[misc]  # bound at once
 
     def _run_pod(self, pod: JSON, now: datetime) -> None:
-        phase = pod["status"].get("phase")
+        status = part(pod, "status")
+        phase = status.get("phase") or "Pending"
         if pod["metadata"].get("deletionTimestamp"):
             self._api.delete(_path(pod), at_once=True)
         elif phase == "Pending":
             self._say(pod, "Running", {"running": {"startedAt": stamp(now)}}, startTime=stamp(now))
         elif phase == "Running":
             seconds = (pod["metadata"].get("annotations") or {}).get(RUNS_FOR)
-            started = datetime.fromisoformat(pod["status"]["startTime"])
+            started = datetime.fromisoformat(status["startTime"]) if status.get("startTime") else now
             if seconds is not None and now - started >= timedelta(seconds=float(seconds)):
                 ended = {"exitCode": 0, "reason": "Completed", "startedAt": stamp(started), "finishedAt": stamp(now)}
                 self._say(pod, "Succeeded", {"terminated": ended})

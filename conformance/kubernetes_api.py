@@ -9,6 +9,8 @@ from urllib.parse import urlencode
 import urllib3
 from kubernetes import config
 
+from conformance.plan import NAMESPACE
+
 JSON = dict[str, Any]
 TIMEOUT = urllib3.Timeout(connect=5, read=30)
 PATCHES = {"merge": "application/merge-patch+json", "strategic": "application/strategic-merge-patch+json"}
@@ -101,6 +103,12 @@ class Api:
         self._client.close()
 
 
+def part(obj: Mapping[str, Any], name: str) -> JSON:
+    """Return ``status``, ``spec`` or the like of an object; empty where it has none yet: a real API server creates an
+    object first, and its kubelet or controller writes the status in another call."""
+    return dict(obj.get(name) or {})
+
+
 def gone_is_fine(call: Callable[[], object]) -> bool:
     """Make a call; False where its object is not there."""
     try:
@@ -113,12 +121,13 @@ def gone_is_fine(call: Callable[[], object]) -> bool:
 
 
 def kubeconfig_for(host: str, token: str) -> JSON:
-    """Return the content of a kubeconfig for a client with a bearer *token*."""
+    """Return the content of a kubeconfig for a client with a bearer *token*, at home in the scenarios' namespace."""
+    context = {"cluster": "conformance", "user": "conformance", "namespace": NAMESPACE}
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "conformance",
         "clusters": [{"name": "conformance", "cluster": {"server": host}}],
         "users": [{"name": "conformance", "user": {"token": token}}],
-        "contexts": [{"name": "conformance", "context": {"cluster": "conformance", "user": "conformance"}}],
+        "contexts": [{"name": "conformance", "context": context}],
     }

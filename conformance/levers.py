@@ -17,6 +17,8 @@ HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"}
 )
 AT_ONCE = 65536  # bytes
+WATCH = re.compile(r"[?&]watch=(1|[tT]rue)")
+ALL_PODS = re.compile(r"/api/v1/pods(\?|$)")
 LONGEST_WATCH = 3600.0  # seconds
 Happens = Literal["lost", "late", "expired", "then"]
 
@@ -50,7 +52,8 @@ class _Armed:
 class Lever:
     """Listens on loopback and passes every call on to *upstream* (a URL), until told otherwise.
 
-    *pool* trusts the source's certificate; *seen* is told of each call before it is passed on.
+    *pool* trusts the source's certificate; *seen* is told of each call before it is passed on. Of lists and watches of
+    all pods, those that it *hides* are left out.
     """
 
     def __init__(
@@ -58,10 +61,11 @@ class Lever:
         upstream: str,
         pool: urllib3.PoolManager | None = None,
         seen: Callable[[Call], None] | None = None,
+        hides: Callable[[dict[str, Any]], bool] | None = None,
     ) -> None:
         self.upstream = upstream.rstrip("/")
         self.calls: list[Call] = []
-        self.seen = seen
+        self.seen, self._hides = seen, hides
         self._pool = pool or urllib3.PoolManager(maxsize=32)
         self._armed: list[_Armed] = []
         self._lock = threading.Lock()
@@ -92,7 +96,7 @@ class Lever:
 
     def expire(self, times: int = 1) -> None:
         """Answer the next *times* watches that their version is too old (410 Gone)."""
-        self._arm(_Armed("expired", "GET", r"[?&]watch=(1|[tT]rue)", times))
+        self._arm(_Armed("expired", "GET", WATCH.pattern, times))
 
     def after(self, method: str, path: str, then: Callable[[Call], None]) -> None:
         """Call *then* when the next matching call has taken effect, before it is answered."""
@@ -178,6 +182,13 @@ class Lever:
         with self._lock:
             (self._answers.add if still else self._answers.discard)(answer)
 
+    def sieve(self, call: Call) -> Callable[[bytes], bytes] | None:
+        """Return what leaves out the hidden objects of an answer to *call* (of a line of it, where it is a watch); None
+        where nothing is hidden."""
+        if self._hides is None or call.method != "GET" or not ALL_PODS.match(call.path):
+            return None
+        return _Sieve(self._hides)
+
     def forward(self, call: Call, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
         """Send *call* on and return the answer, unread. Raises urllib3's HTTPError."""
         answer = self._pool.request(
@@ -193,6 +204,23 @@ class Lever:
         )
         call.status = answer.status
         return answer
+
+
+class _Sieve:
+    def __init__(self, hides: Callable[[dict[str, Any]], bool]) -> None:
+        self._hides = hides
+
+    def __call__(self, content: bytes) -> bytes:
+        try:
+            found = json.loads(content)
+        except ValueError:
+            return content
+        if isinstance(found, dict) and isinstance(found.get("items"), list):
+            kept = [one for one in found["items"] if not self._hides(one)]
+            return content if len(kept) == len(found["items"]) else json.dumps({**found, "items": kept}).encode()
+        shown = found.get("object") if isinstance(found, dict) else None
+        changes = isinstance(found, dict) and found.get("type") in ("ADDED", "MODIFIED", "DELETED")
+        return b"" if changes and isinstance(shown, dict) and self._hides(shown) else content
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -239,6 +267,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if armed is not None:
                 content = answer.read()
+                content = sieve(content) if (sieve := lever.sieve(call)) is not None else content
                 if armed.then is not None:
                     armed.then(call)
                 lever.wait(armed.seconds)
@@ -247,7 +276,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._head(answer, len(content))
                 self.wfile.write(content)
             else:
-                self._stream(answer, lambda: lever.cuts == cuts)
+                self._stream(answer, lambda: lever.cuts == cuts, lever.sieve(call))
             self.close_connection = lever.cuts != cuts
         except urllib3.exceptions.HTTPError:
             return
@@ -266,14 +295,46 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(length))
         self.end_headers()
 
-    def _stream(self, answer: urllib3.BaseHTTPResponse, whole: Callable[[], bool]) -> None:
-        """Pass the answer on as it comes: a watch has no end. One that was not left *whole* does not end well."""
+    def _stream(
+        self, answer: urllib3.BaseHTTPResponse, whole: Callable[[], bool], sieve: Callable[[bytes], bytes] | None
+    ) -> None:
+        """Pass the answer on as it comes: a watch has no end. One that was not left *whole* does not end well. With a
+        *sieve*, line by line."""
+        if sieve is not None:
+            self._sifted(answer, whole, sieve)
+            return
         length = "0" if answer.status in (204, 304) else answer.headers.get("Content-Length")
         self._head(answer, int(length) if length is not None else None)
         while came := answer.read1(AT_ONCE, decode_content=False):
             self.wfile.write(came if length is not None else b"%x\r\n%s\r\n" % (len(came), came))
             self.wfile.flush()
         if length is None and whole():
+            self.wfile.write(b"0\r\n\r\n")
+
+    def _sifted(
+        self, answer: urllib3.BaseHTTPResponse, whole: Callable[[], bool], sieve: Callable[[bytes], bytes]
+    ) -> None:
+        self._head(answer, None)
+        if not WATCH.search(self.path):  # a list may have any number of lines
+            if kept := sieve(answer.read()):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(kept), kept))
+            if whole():
+                self.wfile.write(b"0\r\n\r\n")
+            return
+        rest = b""
+
+        def pass_on(line: bytes) -> None:
+            if kept := sieve(line):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(kept), kept))
+                self.wfile.flush()
+
+        while came := answer.read1(AT_ONCE, decode_content=False):
+            *lines, rest = (rest + came).split(b"\n")
+            for line in lines:
+                pass_on(line + b"\n")
+        if rest:
+            pass_on(rest)
+        if whole():
             self.wfile.write(b"0\r\n\r\n")
 
     def _answer_expired(self) -> None:

@@ -18,7 +18,7 @@ import yaml
 from urllib3.exceptions import HTTPError
 
 from conformance.cluster import Cluster
-from conformance.kubernetes_api import JSON, ApiRefused
+from conformance.kubernetes_api import JSON, ApiRefused, part
 from conformance.product import WEBHOOK_TOKEN
 from demo.configs import ROOT, alertmanager_config, plain_environment, prometheus_config, rule_files
 from demo.plan import Places, StackPlan
@@ -120,13 +120,13 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def _condition(obj: JSON, kind: str) -> JSON:
-    return next((c for c in obj["status"].get("conditions") or () if c["type"] == kind), {})
+    return next((c for c in part(obj, "status").get("conditions") or () if c.get("type") == kind), {})
 
 
 def _node(node: JSON) -> WorldNode:
-    metadata, spec = node["metadata"], node["spec"]
+    metadata, spec = node["metadata"], part(node, "spec")
     taints = [Taint(key=t["key"], value=t.get("value", ""), effect=t["effect"]) for t in spec.get("taints") or ()]
-    amounts = node["status"].get("allocatable") or {}
+    amounts = part(part(node, "status"), "allocatable")
     return WorldNode(
         name=metadata["name"],
         instance=spec.get("providerID", "").removeprefix("civo://"),
@@ -144,15 +144,15 @@ def _node(node: JSON) -> WorldNode:
 
 def _pod(pod: JSON) -> WorldPod:
     """Raises Denied where *pod* cannot be read."""
-    metadata, status, scheduled = pod["metadata"], pod["status"], _condition(pod, "PodScheduled")
+    metadata, status, scheduled = pod["metadata"], part(pod, "status"), _condition(pod, "PodScheduled")
     spec = pod_spec(pod)
     fields = {name: getattr(spec, name) for name in spec.__dataclass_fields__}
     return WorldPod(
         **fields,
         uid=metadata["uid"],
         created_at=datetime.fromisoformat(metadata["creationTimestamp"]),
-        phase=status.get("phase", "Pending"),
-        scheduled=scheduled["status"] == "True" if scheduled else None,
+        phase=status.get("phase") or "Pending",
+        scheduled=scheduled.get("status") == "True" if scheduled else None,
         scheduled_since=_moment(scheduled.get("lastTransitionTime")),
         reason=scheduled.get("reason") or "",
         started_at=_moment(status.get("startTime")),
@@ -168,8 +168,8 @@ class Monitoring:
         folder.mkdir(parents=True, exist_ok=True)
         self._states = StateMetrics(cluster)
         ports = {"simulator": self._states.port, "receiver": product_port}
-        for part in ("prometheus", "alertmanager-1"):
-            ports[part] = free_port(tuple(ports.values()))
+        for server in ("prometheus", "alertmanager-1"):
+            ports[server] = free_port(tuple(ports.values()))
         places, plan = Places(folder=folder, ports=ports), StackPlan(pools=(), heartbeat_group_interval="5s")
         _write(places, plan)
         self.prometheus_url, self.alertmanager_url = places.url("prometheus"), places.url("alertmanager-1")

@@ -27,7 +27,7 @@ def one_busy_one_idle(stage: Stage) -> tuple[str, str]:
     both = stage.have_nodes(2)
     stage.cluster.pod("train")
     stage.until(lambda: stage.cluster.running() == ["train"], "a pod that runs")
-    busy = str(stage.cluster.pods()["train"]["spec"]["nodeName"])
+    busy = stage.node_of("train")
     return busy, next(node for node in both if node != busy)
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from conformance.stage import Stage
 
 Figures = Mapping[str, float | int | str]
-Verdict = Literal["passed", "failed", "skipped"]
+Verdict = Literal["passed", "failed", "error", "skipped"]
 
 
 class UnmetError(Exception):
@@ -51,7 +51,8 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How a scenario ended. *seen* is what was seen, or why it failed or was skipped; *log* what helps to find out."""
+    """How a scenario ended: *failed* is the product's fault, *error* the suite's or the cluster's. *seen* is what was
+    seen, or why it failed or was skipped; *log* what helps to find out, *traceback* where the suite itself broke."""
 
     name: str
     expected: str
@@ -60,6 +61,7 @@ class Result:
     seconds: float
     figures: Figures = field(default_factory=dict)
     log: str = ""
+    traceback: str = ""
 
 
 SCENARIOS: list[Scenario] = []  # of the modules that were imported

@@ -18,10 +18,10 @@ import yaml
 from conformance.civo import Civo, of_environment, of_simulator, simulated
 from conformance.cluster import Cluster
 from conformance.hollow_nodes import HollowNodes, Kubelet
-from conformance.kubernetes_api import Api, ApiRefused, kubeconfig_for
+from conformance.kubernetes_api import JSON, Api, ApiRefused, kubeconfig_for, part
 from conformance.levers import Call, Lever
 from conformance.monitoring import Beating, Monitoring
-from conformance.plan import GPU, LABELS, TAINT
+from conformance.plan import GPU, LABELS, NAMESPACE, TAINT
 from conformance.product import Product
 from conformance.scenario import Scenario, UnavailableError, UnmetError
 from demo.configs import merged
@@ -48,6 +48,12 @@ class Place:
     alertmanager: str | None = None
     patience: float = 1.0  # times the usual time that anything may take
     token: str = "no-token-is-checked"  # noqa: S105 (the simulator checks none)
+
+
+def is_work_of_others(pod: JSON) -> bool:
+    """True for a pod of another namespace that waits for a node: the product serves the scenarios' alone. Pods that
+    have a node are shown, because they may keep one."""
+    return part(pod, "metadata").get("namespace") != NAMESPACE and not part(pod, "spec").get("nodeName")
 
 
 class Stage:
@@ -100,14 +106,18 @@ class Stage:
         if self.simulator is None:
             self._ends.callback(self._empty_pool)
         self.civo_lever = self._lever(self.civo.account.url, None, self._note_civo_call)
-        self.kubernetes_lever = self._lever(api.host, api.anonymous_pool())
+        self.kubernetes_lever = self._lever(api.host, api.anonymous_pool(), hides=is_work_of_others)
         self._ends.callback(self._done.set)
         threading.Thread(target=self._watch_civo, daemon=True).start()
 
     def _lever(
-        self, upstream: str, pool: urllib3.PoolManager | None = None, seen: Callable[[Call], None] | None = None
+        self,
+        upstream: str,
+        pool: urllib3.PoolManager | None = None,
+        seen: Callable[[Call], None] | None = None,
+        hides: Callable[[JSON], bool] | None = None,
     ) -> Lever:
-        lever = Lever(upstream, pool, seen)
+        lever = Lever(upstream, pool, seen, hides)
         self._ends.callback(lever.close)
         return lever
 
@@ -221,11 +231,15 @@ class Stage:
             return bool(check())
         except NOT_ANSWERING:
             return False
+        except ApiRefused as refused:  # an API server that starts or is busy
+            if refused.status < 500 and refused.status != 429:
+                raise
+            return False
 
     def state(self) -> str:
         """Return in a line how things stand."""
         with suppress(*NOT_ANSWERING, ApiRefused):
-            pods = dict(Counter(p["status"].get("phase", "") for p in self.cluster.pods().values()))
+            pods = dict(Counter(part(p, "status").get("phase", "") for p in self.cluster.pods().values()))
             pool = self.product.pool() if hasattr(self, "product") else {}
             said = {k: pool.get(k) for k in ("required", "ready", "building", "held_by", "because")}
             counts = f"Civo has {self.civo.required()} required, {len(self.civo.instances())} instances"
@@ -242,8 +256,18 @@ class Stage:
         return self.cluster.usable()
 
     def instance_of(self, node: str) -> str:
-        """Return the id of the instance of *node*."""
-        return str(self.cluster.nodes()[node]["spec"]["providerID"]).removeprefix("civo://")
+        """Return the id of the instance of *node*. Raises UnmetError where there is no such Node."""
+        found = self.cluster.nodes().get(node)
+        if found is None:
+            raise UnmetError(f"node {node} has no Node object; {self.state()}")
+        return str(part(found, "spec").get("providerID") or "").removeprefix("civo://")
+
+    def node_of(self, pod: str) -> str:
+        """Return the node of *pod*. Raises UnmetError where it has none."""
+        found = part(self.cluster.pods().get(pod, {}), "spec").get("nodeName")
+        if not found:
+            raise UnmetError(f"pod {pod} is on no node; {self.state()}")
+        return str(found)
 
     def resizes(self) -> list[int]:
         """Return the counts that the product asked Civo for, in order."""

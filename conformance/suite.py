@@ -7,11 +7,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
 
-from conformance.cluster import Cluster
-from conformance.kubernetes_api import Api
-from conformance.rights import BASE, HOLLOW, OWN_ACCOUNT, create_account, delete_account, missing, named
+from conformance.cluster import Cluster, NotOursError
+from conformance.kubernetes_api import Api, ApiRefused
+from conformance.rights import BASE, HOLLOW, OWN_ACCOUNT, create_account, delete_account, missing, named, others_here
 from conformance.scenario import Result, Scenario, UnavailableError, UnmetError
-from conformance.stage import Place, Stage
+from conformance.stage import NOT_ANSWERING, Place, Stage
+from demo.processes import NotStarted
+from receiver.adapters.clock import SystemClock
 
 
 class Ceiling:
@@ -33,28 +35,45 @@ class Ceiling:
             self._left -= nodes * self._price
 
 
-def play(scenarios: Sequence[Scenario], place: Place, ceiling: Ceiling, tell: Callable[[Result], None]) -> list[Result]:
-    """Play *scenarios* and return their results, each told as it ends. Raises ApiRefused, HTTPError and NotOursError
-    where the cluster cannot be used at all; whatever ends it, the cluster is cleaned."""
+def play(
+    scenarios: Sequence[Scenario],
+    place: Place,
+    ceiling: Ceiling,
+    tell: Callable[[Result], None],
+    begin: Callable[[Scenario], None] = lambda _: None,
+    *,
+    beside: bool = False,
+) -> list[Result]:
+    """Play *scenarios* and return their results; *begin* is called before each is played, *tell* with its result.
+
+    Raises ApiRefused, HTTPError, NotOursError and UnavailableError where the cluster cannot be used at all, the last
+    one also where the product is at work there, unless *beside*. Whatever ends it, the cluster is cleaned.
+    """
     results: list[Result] = []
     with ExitStack() as ends:
         api = None
         if place.kubeconfig is not None:
             api = Api(place.kubeconfig)
             ends.callback(api.close)
-            place = _moved_in(api, place, ends)
+            place = _moved_in(api, place, ends, beside=beside)
         for scenario in scenarios:
+            begin(scenario)
             why = _why_not(api, place, scenario) or ceiling.holds_back(scenario)
             results.append(_skipped(scenario, why) if why else _played(scenario, place, ceiling))
             tell(results[-1])
     return results
 
 
-def _moved_in(api: Api, place: Place, ends: ExitStack) -> Place:
+def _moved_in(api: Api, place: Place, ends: ExitStack, *, beside: bool) -> Place:
     """Create namespace and account in a cluster that stays; both go at the end."""
     lacking = missing(api, BASE)
     if lacking:
         raise UnavailableError(f"the kubeconfig's user lacks rights: {named(lacking)}")
+    if not beside and (others := others_here(api, SystemClock().now())):
+        raise UnavailableError(
+            f"the autoscaler is at work there: {', '.join(others)}. It would see the pods of the scenarios, and the"
+            " scenarios' autoscaler its nodes. To play beside it all the same: --beside (BESIDE=1)"
+        )
     cluster = Cluster(api, pool="")
     cluster.begin()
     ends.callback(cluster.end)
@@ -75,6 +94,17 @@ def _why_not(api: Api | None, place: Place, scenario: Scenario) -> str:
         return ""
     lacking = missing(api, (*scenario.rights, *(() if place.real_civo else HOLLOW)))
     return f"the kubeconfig's user lacks rights: {named(lacking)}" if lacking else ""
+
+
+def _plainly(error: Exception) -> str:
+    """What an exception of the suite says, and of what."""
+    if isinstance(error, NOT_ANSWERING):
+        return f"a server that the suite uses did not answer: {error}"
+    if isinstance(error, ApiRefused):
+        return f"the API server refused the suite: {error}"
+    if isinstance(error, NotOursError | TimeoutError):
+        return str(error)
+    return f"a mistake of the suite, not of the autoscaler: {type(error).__name__}: {error}"
 
 
 def _skipped(scenario: Scenario, why: str) -> Result:
@@ -110,9 +140,10 @@ def _played(scenario: Scenario, place: Place, ceiling: Ceiling) -> Result:
         return _skipped(scenario, str(why))
     except UnmetError as error:
         return result("failed", str(error))
+    except NotStarted as error:
+        return result("failed", f"the autoscaler did not start: {error}")
     except Exception as error:  # noqa: BLE001 (whatever ends it: the others are played)
-        log = f"{log}\n{traceback.format_exc(limit=-3)}"
-        return result("failed", f"{type(error).__name__}: {error}")
+        return replace(result("error", _plainly(error)), traceback=traceback.format_exc(limit=-3))
     finally:
         ceiling.spent(len(stage.bought))
     return result("passed", seen.said)

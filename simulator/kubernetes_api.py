@@ -56,7 +56,7 @@ def kubernetes_face(live: Live) -> Blueprint:
     add_owners(face, live)
     add_created(face, live)
     add_holding(face, live, answer_list)
-    add_leases(face, live)
+    add_leases(face, live, answer_list)
     add_dra(face, live, answer_list)
     return face
 

@@ -1,8 +1,9 @@
-"""Leases over the Kubernetes API: created, or applied by their holder; listed and deleted as custom objects are."""
+"""Leases over the Kubernetes API: created, or applied by their holder. The rest is as for custom objects."""
 
+from collections.abc import Callable
 from typing import Any
 
-from flask import Blueprint, request
+from flask import Blueprint, Response, request
 
 from receiver.replay.world.objects import Denied
 from simulator.kubernetes_apply import APPLY
@@ -11,12 +12,19 @@ from simulator.kubernetes_writes import body_of, patch_of
 from simulator.live import Live
 
 JSON = dict[str, Any]
+AnswerList = Callable[..., Response]
 GROUP = "coordination.k8s.io"
 ALL = f"/apis/{GROUP}/v1/namespaces/<namespace>/leases"
 
 
-def add_leases(face: Blueprint, live: Live) -> None:
-    """Add the routes to *face*."""
+def add_leases(face: Blueprint, live: Live, answer_list: AnswerList) -> None:
+    """Add the routes to *face*; *answer_list* answers lists and watches as for every other kind."""
+
+    @face.get(ALL)
+    def list_leases(namespace: str) -> Response:
+        found = live.custom.objects(GROUP, "leases")
+        api, noted = f"{GROUP}/v1", f"leases.{GROUP}"
+        return answer_list(live, "leases", "Lease", api, namespace, lambda _: found, lambda o: o, noted_as=noted)
 
     @face.post(ALL)
     def create_lease(namespace: str) -> tuple[JSON, int]:

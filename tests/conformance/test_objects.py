@@ -14,7 +14,7 @@ from tests.lint import none_of
 from tests.manifests.built import mistakes
 
 VERSIONS = ("1.34", "1.37")
-BESIDE = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Namespace"}
+BESIDE = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Namespace"}
 
 
 def test_every_object_is_valid_and_marked() -> None:

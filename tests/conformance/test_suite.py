@@ -39,9 +39,10 @@ def test_what_is_not_met_fails_with_what_was_seen_and_the_rest_is_played(tmp_pat
         raise UnavailableError("needs a tool")
 
     found = played(tmp_path, a_scenario(unmet), a_scenario(mistaken), a_scenario(unavailable))
-    assert [r.verdict for r in found] == ["failed", "failed", "skipped"]
+    assert [r.verdict for r in found] == ["failed", "error", "skipped"]
     assert found[0].seen.startswith("what never happens: not within 0.1 s; Civo has 0 required, 0 instances; pods {}")
-    assert (found[1].seen, "in mistaken" in found[1].log) == ("LookupError: a mistake", True)
+    assert found[1].seen == "a mistake of the suite, not of the autoscaler: LookupError: a mistake"
+    assert ("in mistaken" in found[1].traceback, found[1].log) == (True, "")
     assert found[2].seen == "needs a tool"
 
 
