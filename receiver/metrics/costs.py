@@ -7,9 +7,10 @@ from prometheus_client.core import Metric
 
 from receiver.core.model.policy import Policy, Scope
 from receiver.core.money.accounting import EVERY
-from receiver.core.money.attribution import By, Line, Part, key_of, lines
+from receiver.core.money.attribution import By, Line, Part
 from receiver.core.money.budget import BudgetStage, month_of
 from receiver.core.report.always_on import always_on
+from receiver.core.report.lines import teller
 from receiver.metrics.families import Row, gauge, single
 from receiver.ports import ReadStore
 from receiver.reports.monthly import costs_of
@@ -46,10 +47,7 @@ def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[M
     """Yield this month's costs so far, with series of the dearest, running or ended; the rest is ``(other)``."""
     month = month_of(now, policy.timezone)
     attributed = costs_of(store, policy, month, now)
-
-    def told_by(by: By) -> Sequence[Line]:
-        return lines(attributed, lambda share: key_of(share, by, policy))
-
+    told_by = teller(attributed, policy)  # with the cents of the report
     kinds = [((line.part.value, line.key), line.usd) for line in told_by(By.GPU_KIND)]
     yield gauge("cost_usd", "This month's cost in USD, by what became of it.", kinds, "part", "gpu_kind")
     text = "From when on it is known who held GPUs this month, Unix time."

@@ -86,19 +86,29 @@ def cost_lines(found: Iterable[CostPiece]) -> tuple[CostLine, ...]:
 
 def told_by(attributed: Attributed, by: By, policy: Policy) -> tuple[Told, ...]:
     """Return *attributed* by one dimension, the most expensive first, with the same cents as the report's lines."""
+    return teller(attributed, policy)(by)
+
+
+def teller(attributed: Attributed, policy: Policy) -> Callable[[By], tuple[Told, ...]]:
+    """Return `told_by` of *attributed* for any dimension: the lines are made and rounded once."""
     found = [(share, piece) for share in attributed.shares for piece in _pieces_of(share, policy)]
-    filed = {piece.whose: (share.part, key_of(share, by, policy)) for share, piece in found}
-    usd: defaultdict[tuple[Part, str], Decimal] = defaultdict(Decimal)
-    idle: defaultdict[tuple[Part, str], Decimal] = defaultdict(lambda: Decimal("0.00"))
-    for line in cost_lines(piece for _, piece in found):
-        usd[filed[line.whose]] += line.usd
-        if line.whose.paid_for is PaidFor.IDLE:
-            idle[filed[line.whose]] += line.usd
-    told = (
-        replace(line, usd=usd[line.part, line.key], idle_usd=idle[line.part, line.key])
-        for line in attributed_lines(attributed, lambda share: key_of(share, by, policy))
-    )
-    return tuple(sorted(told, key=lambda line: (-line.usd, line.part, line.key)))
+    made = cost_lines(piece for _, piece in found)
+
+    def told(by: By) -> tuple[Told, ...]:
+        filed = {piece.whose: (share.part, key_of(share, by, policy)) for share, piece in found}
+        usd: defaultdict[tuple[Part, str], Decimal] = defaultdict(Decimal)
+        idle: defaultdict[tuple[Part, str], Decimal] = defaultdict(lambda: Decimal("0.00"))
+        for line in made:
+            usd[filed[line.whose]] += line.usd
+            if line.whose.paid_for is PaidFor.IDLE:
+                idle[filed[line.whose]] += line.usd
+        lines = (
+            replace(line, usd=usd[line.part, line.key], idle_usd=idle[line.part, line.key])
+            for line in attributed_lines(attributed, lambda share: key_of(share, by, policy))
+        )
+        return tuple(sorted(lines, key=lambda line: (-line.usd, line.part, line.key)))
+
+    return told
 
 
 def _team(whose: Whose) -> tuple[Part, str]:
