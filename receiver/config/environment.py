@@ -214,10 +214,13 @@ def _tokens(reading: EnvironmentReading) -> tuple[list[str], str, str]:
             reading.wrong(f"GPU_AUTOSCALER_{name}_TOKEN", harm, "set another long random word")
     for name, tokens in (("WEBHOOK", webhook), ("OPERATOR", operator.split()), ("READER", reader.split())):
         if any(len(token) < SHORTEST_TOKEN for token in tokens):
-            reading.warnings.append(
-                f"GPU_AUTOSCALER_{name}_TOKEN: is shorter than {SHORTEST_TOKEN} characters and can be guessed"
-            )
+            reading.warnings.append(short_token(name))
     return webhook, operator, reader
+
+
+def short_token(name: str) -> str:
+    """The warning of a token that is too short; *name* is WEBHOOK, OPERATOR or READER."""
+    return f"GPU_AUTOSCALER_{name}_TOKEN: is shorter than {SHORTEST_TOKEN} characters and can be guessed"
 
 
 def _database(reading: EnvironmentReading) -> str:

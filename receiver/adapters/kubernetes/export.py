@@ -14,6 +14,7 @@ from typing import Any
 
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text, words
+from receiver.adapters.kubernetes.nodes import NotUnderstoodError
 from receiver.adapters.kubernetes.pods import SeenPod, latest, whole
 from receiver.core.model.devices import CLAIMS
 from receiver.core.model.shares import is_share
@@ -177,7 +178,7 @@ class _Export:
         self.wrong(where, "resourceClaims", problem, "leave it out with --skip-bad")
 
     def _not_understood(self, where: str, error: TryLater) -> None:
-        self.wrong(where, "resources", str(error).partition(": ")[2] or str(error), AGAIN)
+        self.wrong(where, "resources", error.what if isinstance(error, NotUnderstoodError) else str(error), AGAIN)
 
 
 def _held_until(seen: SeenPod) -> datetime | None:

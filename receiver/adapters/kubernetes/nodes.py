@@ -108,12 +108,20 @@ def named(value: object) -> str:
     return plain.encode()[:LONGEST_NAME].decode(errors="ignore")
 
 
+class NotUnderstoodError(TryLater):
+    """An answer that is not what Kubernetes gives; *what* is the part of it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"Kubernetes' answer is not understood: {what}", code="malformed")
+        self.what = what
+
+
 def _units(name: str, value: object) -> int:
     try:
         return int(bounded(value, MOST_UNITS))
     except (ValueError, ArithmeticError):
         said = cut(repr(value), SHOWN)
-        raise TryLater(f"Kubernetes' answer is not understood: {name} is {said}", code="malformed") from None
+        raise NotUnderstoodError(f"{name} is {said}") from None
 
 
 @lru_cache(maxsize=4096)  # the pods of a cluster ask for few different amounts
