@@ -9,7 +9,7 @@ image's build stage. It fails for a package that names no licence.
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
@@ -49,7 +49,7 @@ class Package:
         return f"https://pypi.org/project/{self.normal}/{self.version}/"
 
 
-def packages(found: Iterator[Distribution] | Sequence[Distribution]) -> list[Package]:
+def packages(found: Iterable[Distribution]) -> list[Package]:
     """Return the packages of *found* by name. Raises ValueError for those that name no licence."""
     read = sorted((_package(one) for one in found), key=lambda package: package.normal)
     nameless = [package.name for package in read if not package.licence]
@@ -59,7 +59,7 @@ def packages(found: Iterator[Distribution] | Sequence[Distribution]) -> list[Pac
 
 
 def _package(found: Distribution) -> Package:
-    told = found.metadata
+    told: Any = found.metadata  # an email.message.Message, as its stubs do not say
     expression = told.get("License-Expression") or ""
     short = " ".join((told.get("License") or "").split())
     classes = [c.rpartition(" :: ")[2] for c in told.get_all("Classifier", []) if c.startswith("License ::")]

@@ -163,7 +163,8 @@ def test_nothing_is_read_before_the_time_that_civo_named_is_over(
     httpserver: HTTPServer, cloud: CivoCloud, status: int, wait: str, read: str
 ) -> None:
     httpserver.expect_request(CLUSTER_PATH).respond_with_data("", status=status, headers={"Retry-After": wait})
-    for again in (cloud.look, cloud.look, lambda: READS[read](cloud)):
+    asks: tuple[Callable[[], object], ...] = (cloud.look, cloud.look, lambda: READS[read](cloud))
+    for again in asks:
         with pytest.raises(TryLater, match="get the cluster") as caught:
             again()
         assert caught.value.code == f"http_{status}"
@@ -184,7 +185,8 @@ def test_a_write_is_sent_while_reads_wait(httpserver: HTTPServer, cloud: CivoClo
 def test_a_write_that_is_one_request_too_many_makes_reads_wait(httpserver: HTTPServer, cloud: CivoCloud) -> None:
     path = f"{POOL_PATH}/instances/i-1"
     httpserver.expect_request(path).respond_with_data("", status=429, headers={"Retry-After": "120"})
-    for ask in (lambda: cloud.retire(POOL, "i-1"), cloud.look):
+    asks: tuple[Callable[[], object], ...] = (lambda: cloud.retire(POOL, "i-1"), cloud.look)
+    for ask in asks:
         with pytest.raises(TryLater, match="delete instance"):
             ask()
     assert len(httpserver.log) == 1

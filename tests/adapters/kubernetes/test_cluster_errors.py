@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,8 @@ def test_nothing_is_read_before_the_time_that_the_server_named_is_over(
 ) -> None:
     answer = {"kind": "Status", "message": "the server is busy"}
     httpserver.expect_request(NODES).respond_with_json(answer, status=status, headers={"Retry-After": wait})
-    for ask in (cluster.look, cluster.look, cluster.missing_rights, lambda: cluster.held_places(queues=False)):
+    held = partial(cluster.held_places, queues=False)
+    for ask in (cluster.look, cluster.look, cluster.missing_rights, held):
         with pytest.raises(TryLater, match="the server is busy") as caught:
             ask()
         assert caught.value.delay is not None
