@@ -18,6 +18,7 @@ from benchmarks import (
     policy,
     reaction,
     replay,
+    rest,
     restarts,
     scale,
     settings,
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Callable[[Say], dict[str, Any]]] = {
     "imports": imports.run,
     "memory": memory.run,
     "overload": overload.run,
+    "rest": rest.run,
     "startup": startup.run,
     "scale": scale.run,
     "policy": policy.run,
@@ -50,7 +52,7 @@ BENCHMARKS: dict[str, Callable[[Say], dict[str, Any]]] = {
     "settings": partial(settings.run, SEED),
 }
 USUAL = ("reaction-5s", "reaction-alert-1s")  # the others of their kind take an hour
-ON_REQUEST = ("replay", "overload", *(c.name for c in reaction.COURSES if c.name not in USUAL), "settings")
+ON_REQUEST = ("replay", "overload", "rest", *(c.name for c in reaction.COURSES if c.name not in USUAL), "settings")
 
 
 def say(text: str) -> None:

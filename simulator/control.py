@@ -105,6 +105,10 @@ def _add_log(face: Blueprint, log: RequestLog) -> None:
         ]
         return jsonify(found)
 
+    @face.get("/_calls")
+    def count_calls() -> Response:
+        return jsonify(log.calls())
+
     @face.delete("/_requests")
     def clear_requests() -> Response:
         log.clear()

@@ -4,7 +4,7 @@ import json
 import socket
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from io import BytesIO
@@ -36,12 +36,23 @@ def face_of(path: str) -> str:
 
 
 class RequestLog:
-    """Every call of Civo's face and every writing call of the Kubernetes face, in order of their arrival."""
+    """Every call of Civo's face and every writing call of the Kubernetes face, in order of arrival, and the number of
+    calls of each face."""
 
     def __init__(self) -> None:
         self._entries: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._lock = threading.Lock()
         self._next = 1
+        self._calls: Counter[str] = Counter()
+
+    def count(self, face: str) -> None:
+        with self._lock:
+            self._calls[face] += 1
+
+    def calls(self) -> dict[str, int]:
+        """Return the number of calls since the start, by face; a watch is one."""
+        with self._lock:
+            return dict(self._calls)
 
     def begin(self, **entry: Any) -> dict[str, Any]:
         """Note a call that came in."""
@@ -79,6 +90,7 @@ class Gate:
         body = request.get_data()
         environ["wsgi.input"] = BytesIO(body)  # a fault may answer without the app, and the log needs the body too
         environ["CONTENT_LENGTH"] = str(len(body))
+        self._log.count(face)
         entry = self._noted(face, request, body)
         fault = self._faults.take(face, request.method, request.full_path.rstrip("?"))
         if fault is not None:

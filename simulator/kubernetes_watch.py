@@ -13,6 +13,7 @@ from simulator.live import Live
 
 JSON = dict[str, Any]
 LONGEST_SECONDS = 1800.0  # the API server's own lower bound where the client names no timeout
+BOOKMARKS_EVERY_SECONDS = 60.0  # as the API server's watch cache sends them
 PATIENCE_SECONDS = 30.0  # changes wake a watch; this bounds a wait without any
 
 
@@ -39,7 +40,8 @@ def stream(live: Live, watch: Watch, present: list[JSON]) -> Iterator[str]:
     version = watch.since
     for obj in present:
         yield _line("ADDED", obj)
-    deadline = time.monotonic() + (watch.seconds or LONGEST_SECONDS)
+    began = marked = time.monotonic()
+    deadline = began + (watch.seconds or LONGEST_SECONDS)
     while not live.stopping.is_set():
         if live.watches == "hang":  # half open: not even its end is reported
             live.wait_beyond(live.world.version, PATIENCE_SECONDS)
@@ -57,13 +59,21 @@ def stream(live: Live, watch: Watch, present: list[JSON]) -> Iterator[str]:
             yield _line("ERROR", status_json(refused.status, refused.code, refused.reason))
             return
         yield from lines
-        left = deadline - time.monotonic()
+        now = time.monotonic()
+        if watch.bookmarks and now - marked >= BOOKMARKS_EVERY_SECONDS:
+            marked = now
+            yield _bookmark(watch, version)
+        left = deadline - now
         if left <= 0:
             break
         live.wait_beyond(version, min(left, PATIENCE_SECONDS))
     if watch.bookmarks:
-        mark = {"apiVersion": watch.api, "kind": watch.kind, "metadata": {"resourceVersion": str(version)}}
-        yield _line("BOOKMARK", mark)
+        yield _bookmark(watch, version)
+
+
+def _bookmark(watch: Watch, version: int) -> str:
+    mark = {"apiVersion": watch.api, "kind": watch.kind, "metadata": {"resourceVersion": str(version)}}
+    return _line("BOOKMARK", mark)
 
 
 def _told(watch: Watch, change: WorldChange) -> str | None:

@@ -56,7 +56,7 @@ class Watched:
 
 @pytest.fixture
 def watched(sim: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    monkeypatch.setattr("receiver.adapters.kubernetes.api.HANGS_AFTER", 0.2)
+    monkeypatch.setattr("receiver.adapters.kubernetes.reflector.HANGS_AFTER_SECONDS", 0.2)
     monkeypatch.setattr("receiver.adapters.kubernetes.reflector.LONGEST_BACKOFF_SECONDS", 0.05)
     before = set(threading.enumerate())  # those of other tests in this process may not have ended yet
     cluster = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60))

@@ -27,7 +27,6 @@ FORBIDDEN = "http_403"
 GONE = "http_410"
 CONFLICT = "conflict"
 TOO_MANY = "http_429"
-HANGS_AFTER = 10  # seconds after which a watch that should have ended is taken for dead
 HIDE_FROM = 8  # characters; a shorter word is no credential
 WORDS = 300  # characters of Kubernetes' own explanation that a message may carry
 
@@ -150,14 +149,15 @@ class ClusterWire:
         parts: Sequence[str],
         opened: Callable[[Any], None],
         seconds: int,
+        silence: float,
         **options: Any,
     ) -> Iterator[Json]:
         """Yield the events of a watch as they come, with their objects as JSON, until the server ends it. *opened*
-        is given the response as soon as its head is there. The server ends it after *seconds*; one that does not is
-        given up ten seconds later. Raises as `ask` does, with ``http_410`` for a version that is forgotten."""
+        is given the response as soon as its head is there. The server ends it after *seconds*. Raises as `ask` does,
+        with ``http_410`` for a version that is forgotten, and ``timeout`` when nothing comes for *silence* seconds."""
 
         def asked(_preload_content: bool, **given: Any) -> Any:  # undocumented: a docstring would name a model
-            response = self._send("watch", path, parts, given, (self._timeouts[0], seconds + HANGS_AFTER))
+            response = self._send("watch", path, parts, given, (self._timeouts[0], silence))
             opened(response)
             return response
 

@@ -4,6 +4,7 @@ Promises never to evict a pod that holds a GPU unless its owner consented, or a 
 and never to delete anything but by eviction, and a ResourceQuota of our own.
 """
 
+import socket
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 import yaml
 from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
+from urllib3.connection import HTTPConnection
 
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import WRITE_SECONDS, Remarks, quick_retry, user_agent
@@ -70,7 +72,17 @@ def credentials(kubeconfig: str | None) -> client.Configuration:
         where = f"KUBECONFIG {kubeconfig}" if kubeconfig else "the pod's service account"
         remedy = "set KUBECONFIG to a readable file, or run inside the cluster with a mounted token"
         raise WontWork(f"no Kubernetes credentials from {where}: {error}; {remedy}", code="no_credentials") from error
+    configuration.socket_options = _noticing_dead_peers()
     return configuration
+
+
+def _noticing_dead_peers() -> list[tuple[int, int, int]]:
+    """Options of urllib3's connections (tcp(7)): a silent one is probed after 15 s, and dead after three probes of 5 s.
+    macOS has another name for the first."""
+    idle = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", None))
+    timing = ((idle, 15), (getattr(socket, "TCP_KEEPINTVL", None), 5), (getattr(socket, "TCP_KEEPCNT", None), 3))
+    probes = [(socket.IPPROTO_TCP, option, value) for option, value in timing if option is not None]
+    return [*HTTPConnection.default_socket_options, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *probes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +169,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._client.close()
 
     def watch(self, watching: Watching, window: int = WINDOW_SECONDS) -> None:
-        """Keep what `look` and `held_places` read current by watches of *window* seconds each; the first read starts
+        """Keep what `look` and `held_places` read current by watches of *window* seconds at most; the first read starts
         them. Pods that need a node wake the loop. What a removal rests on is still read from the API server."""
         self._lists.watch(watching, window)
 

@@ -1,8 +1,9 @@
 """Lists of the API server, kept current by a watch, so that a step at rest lists nothing.
 
-A reflector lists once and then watches from that list's version. Its cache counts as fresh while the watch stands and
-the API server has sent an event or a bookmark within STALE_AFTER_SECONDS. A cache that is not fresh is never used: the
-next read lists again, and fails as a list fails. A list every RELIST_AFTER_SECONDS bounds what a lost event can do.
+A reflector lists once and then watches from that list's version, for minutes. Its cache counts as fresh while the watch
+stands and the API server has sent an event or a bookmark lately. After a silence the connection may be dead: a watch of
+a few seconds follows, which ends with a bookmark. A cache that is not fresh is never used: the next read lists again,
+and fails as a list fails. A list every RELIST_AFTER_SECONDS bounds what a lost event can do.
 """
 
 import os
@@ -25,8 +26,13 @@ from receiver.ports import Clock, TryLater, WontWork
 
 log = structlog.get_logger("receiver")
 
-WINDOW_SECONDS = 20  # the length of one watch: the API server sends a bookmark shortly before it ends
-STALE_AFTER_SECONDS = 30.0  # without an event or a bookmark; a window and its bookmark are shorter than this
+WINDOW_SECONDS = 600  # the longest watch; each takes at least half of it, so that they do not end together
+PROBE_SECONDS = 5  # the length of a watch after a silence: the API server sends a bookmark shortly before it ends
+# How long nothing may come before that. The API server sends a bookmark every minute (`defaultBookmarkFrequency` of its
+# watch cache), which is often enough for all but what each growth rests on.
+QUIET_SECONDS = 65.0
+QUIET_SECONDS_OF_PODS = 20.0  # and nodes
+HANGS_AFTER_SECONDS = 5.0  # a probe that should have ended so long ago is dead
 RELIST_AFTER_SECONDS = 600.0
 WRITE_SEEN_SECONDS = 1.0  # the longest wait for a write of ours to come back as an event
 SHORTEST_WATCH_SECONDS = 5.0  # a watch that ends sooner has failed
@@ -57,6 +63,10 @@ def backoff(failures: int, chance: Callable[[], float] = random.random) -> float
     return min(LONGEST_BACKOFF_SECONDS, 2.0 ** min(failures - 1, 10)) * (1 - chance() / 2)
 
 
+def _length(longest: int, chance: Callable[[], float] = random.random) -> int:
+    return max(1, round(longest * (1 - chance() / 2)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Kept(Generic[T]):
     version: str
@@ -78,12 +88,14 @@ class Reflector(threading.Thread, Generic[T]):
         watching: Watching,
         wanted: Wanted | None = None,
         window: int = WINDOW_SECONDS,
+        quiet: float = QUIET_SECONDS,
         seconds: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__(name=f"watch of {resource}", daemon=True)
         self.resource = resource
         self._wire, self._path, self._parts, self._options, self._view = wire, path, parts, options, view
         self._watching, self._wanted, self._window, self._seconds = watching, wanted, window, seconds
+        self._quiet, self._probe = quiet, min(PROBE_SECONDS, window)
         self._reading = threading.Lock()  # one list at a time
         self._changed = threading.Condition()  # guards all that follows
         self._kept: dict[str, _Kept[T]] = {}
@@ -186,7 +198,8 @@ class Reflector(threading.Thread, Generic[T]):
 
     def _is_fresh(self) -> bool:
         now = self._seconds()
-        recent = now - self._heard_at <= STALE_AFTER_SECONDS and now - self._listed_at <= RELIST_AFTER_SECONDS
+        heard = now - self._heard_at <= self._quiet + self._probe + HANGS_AFTER_SECONDS
+        recent = heard and now - self._listed_at <= RELIST_AFTER_SECONDS
         return self._stands and recent
 
     def _forget(self) -> None:
@@ -197,12 +210,15 @@ class Reflector(threading.Thread, Generic[T]):
             _hang_up(self._response)
 
     def _follow(self, version: str, epoch: int) -> float | None:
-        """Watch from *version* to the end of the window; return the seconds to wait before the next watch."""
+        """Watch from *version* until the server ends it, or until nothing came for a while; return the seconds to wait
+        before the next watch."""
         began = self._seconds()
+        with self._changed:
+            probes = began - self._heard_at >= self._quiet
         error: Exception = TryLater(f"the watch of {self.resource} ended at once")
         try:
-            self._watch(version, epoch)
-            if self._seconds() - began >= min(SHORTEST_WATCH_SECONDS, self._window / 2):
+            self._watch(version, epoch, probes)
+            if self._seconds() - began >= min(SHORTEST_WATCH_SECONDS, self._window / 2) or not self._watching.leads():
                 self._failures, self._hurries = 0, True
                 return 0.0
         except (TryLater, WontWork) as raised:
@@ -211,7 +227,7 @@ class Reflector(threading.Thread, Generic[T]):
             log.exception("watch failed", resource=self.resource)
             error = raised
         with self._changed:
-            if epoch != self._epoch or self._ending:
+            if epoch != self._epoch or self._ending or (not probes and _is_silence(error)):
                 return 0.0
             self._stands = False
             lost = isinstance(error, TryLater) and error.code in (api.GONE, "malformed")
@@ -225,7 +241,7 @@ class Reflector(threading.Thread, Generic[T]):
             self._watching.wake()
         return None if lost else pause
 
-    def _watch(self, version: str, epoch: int) -> None:
+    def _watch(self, version: str, epoch: int, probes: bool) -> None:
         def opened(response: Any) -> None:
             with self._changed:
                 self._response = response
@@ -239,7 +255,9 @@ class Reflector(threading.Thread, Generic[T]):
                 log.info("watched again", resource=self.resource)
 
         options = {**self._options, "resource_version": version, "allow_watch_bookmarks": True}
-        events = self._wire.watch(self.resource, self._path, self._parts, opened, self._window, **options)
+        window = self._probe if probes else _length(self._window)
+        silence = window + HANGS_AFTER_SECONDS if probes else self._quiet
+        events = self._wire.watch(self.resource, self._path, self._parts, opened, window, silence, **options)
         try:
             for event in events:
                 if not self._apply(event, epoch):
@@ -272,7 +290,7 @@ class Reflector(threading.Thread, Generic[T]):
             self._changed.notify_all()
         if wakes:
             self._watching.wake()
-        return True
+        return kind in CHANGES or self._watching.leads()
 
     def _failed(self, error: Exception) -> float:
         self._watching.fell()
@@ -284,6 +302,11 @@ class Reflector(threading.Thread, Generic[T]):
         asked = error.delay.total_seconds() if isinstance(error, TryLater) and error.delay else 0.0
         self._hurries = self._hurries and not asked
         return max(asked, backoff(self._failures))
+
+
+def _is_silence(error: Exception) -> bool:
+    """True where nothing came for as long as was waited for."""
+    return isinstance(error, TryLater) and error.code == "timeout"
 
 
 def _version_of(raw: Json) -> str:
@@ -360,7 +383,10 @@ class Lists:
         reflector = self._reflectors.get(key)
         if reflector is None:
             watching = self._watching if wanted else Watching(leads=self._watching.leads, wake=lambda: None)
-            reflector = Reflector(resource, self._wire, path, parts, options, view, watching, wanted, self._window)
+            quiet = min(QUIET_SECONDS_OF_PODS if path in (api.PODS, api.NODES) else QUIET_SECONDS, self._window)
+            reflector = Reflector(
+                resource, self._wire, path, parts, options, view, watching, wanted, self._window, quiet
+            )
             self._reflectors[key] = reflector
         try:
             return reflector.objects()

@@ -14,6 +14,7 @@ from receiver.adapters.kubernetes.reflector import LONGEST_BACKOFF_SECONDS, Refl
 from receiver.ports import TryLater, WontWork
 from tests.e2e.waiting import until
 
+QUIET = 0.1
 STALE_AFTER = 0.3
 SLACK = 0.4  # seconds for the threads of a busy machine
 GONE = TryLater("too old", code="http_410")
@@ -42,6 +43,7 @@ class AServer:
         self.history: list[tuple[int, dict[str, Any]]] = []
         self.lists = 0
         self.watched: list[int] = []
+        self.windows: list[float] = []
         self.away: Exception | None = None
         self.refuses: Exception | None = None
         self.plans: list[Callable[[int], Iterator[dict[str, Any]]]] = []
@@ -96,18 +98,32 @@ class AServer:
             return [view(raw) for raw in self.objects.values()], str(self.version)
 
     def watch(
-        self, resource: str, path: str, parts: Any, opened: Any, seconds: float, resource_version: str, **_: Any
+        self,
+        resource: str,
+        path: str,
+        parts: Any,
+        opened: Any,
+        seconds: float,
+        silence: float,
+        resource_version: str,
+        **_: Any,
     ) -> Iterator[dict[str, Any]]:
         self.watched.append(int(resource_version))
+        self.windows.append(seconds)
         if self.refuses is not None:
             raise self.refuses
         opened(None)
         plan = self.plans.pop(0) if self.plans else self.otherwise
-        ends = time.monotonic() + seconds
+        ends = heard = time.monotonic()
+        ends += seconds
         for event in plan(int(resource_version)):
-            if self.closing.is_set() or time.monotonic() > ends:
+            now = time.monotonic()
+            if self.closing.is_set() or now > ends:
                 break
+            if now - heard > silence:
+                raise TryLater("it did not answer in time", code="timeout")
             if event:
+                heard = now
                 yield event
 
     def works(self, version: int) -> Iterator[dict[str, Any]]:
@@ -145,7 +161,7 @@ class Scene:
         )
         wire: Any = self.server
         wanted, seconds = (lambda before, after: after[1] == 99), (lambda: time.monotonic() + self.later)
-        self.reflector = Reflector("things", wire, "", (), {}, value_of, watching, wanted, 5, seconds)
+        self.reflector = Reflector("things", wire, "", (), {}, value_of, watching, wanted, 5, QUIET, seconds)
 
     def read(self) -> dict[str, int]:
         return dict(self.reflector.objects())
@@ -165,7 +181,8 @@ class Scene:
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    monkeypatch.setattr(module, "STALE_AFTER_SECONDS", STALE_AFTER)
+    monkeypatch.setattr(module, "PROBE_SECONDS", QUIET)
+    monkeypatch.setattr(module, "HANGS_AFTER_SECONDS", QUIET)
     monkeypatch.setattr(module, "LONGEST_BACKOFF_SECONDS", 0.02)
     found = Scene()
     with capture_logs():
@@ -225,6 +242,30 @@ def test_a_silent_watch_makes_the_cache_stale_and_the_next_read_lists(scene: Sce
     scene.server.put("one", 1)  # which the watch does not tell
     scene.later = STALE_AFTER
     assert scene.read() == {"one": 1}
+
+
+def test_after_a_silence_a_short_watch_asks_for_a_bookmark_and_nothing_is_listed(scene: Scene) -> None:
+    scene.server.plans = [silent]  # then the watch works
+    scene.read()
+    until(lambda: len(scene.server.watched) >= 2, "the next watch")
+    until(scene.serves_from_cache, "a fresh cache")
+    assert (scene.server.lists, "fell" in scene.calls) == (1, False)
+    assert scene.server.windows[0] >= 2 > QUIET == scene.server.windows[1]
+
+
+def test_a_silent_short_watch_means_a_dead_connection(scene: Scene) -> None:
+    scene.server.plans = [silent, silent]
+    scene.read()
+    until(lambda: "fell" in scene.calls, "the end of the watch")
+    assert scene.server.windows[1] == QUIET
+
+
+def test_a_watch_ends_with_its_next_bookmark_where_the_lead_is_lost(scene: Scene) -> None:
+    scene.read()
+    until(lambda: "stands" in scene.calls, "a watch")
+    scene.leads = False
+    until(lambda: "idle" in scene.calls, "an idle watch")
+    assert "fell" not in scene.calls
 
 
 def test_a_stale_cache_fails_as_a_list_fails_and_is_never_empty(scene: Scene) -> None:
@@ -312,17 +353,15 @@ def test_without_the_lead_nothing_is_watched_or_kept(scene: Scene) -> None:
     scene.server.put("one", 1)
     scene.read()
     scene.leads = False
-    scene.server.closing.set()  # the window ends
     until(lambda: "idle" in scene.calls, "an idle watch")
     assert scene.reflector.age is None
-    scene.server.closing.clear()
     scene.leads = True
     assert scene.read() == {"one": 1}
     until(scene.serves_from_cache, "a fresh cache")
 
 
 def test_an_old_list_is_not_trusted_for_ever(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STALE_AFTER_SECONDS", 2 * module.RELIST_AFTER_SECONDS)
+    monkeypatch.setattr(module, "HANGS_AFTER_SECONDS", 2 * module.RELIST_AFTER_SECONDS)
     scene.read()
     until(scene.serves_from_cache, "a fresh cache")
     scene.later = module.RELIST_AFTER_SECONDS
