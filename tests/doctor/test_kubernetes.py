@@ -1,5 +1,6 @@
 """Kubernetes as the doctor sees it: each fault is planted into a healthy cluster, found, named and given its remedy."""
 
+import json
 import re
 from dataclasses import replace
 from datetime import timedelta
@@ -350,6 +351,27 @@ def test_an_autoscaler_that_does_not_tell_its_pools_is_warned_of(start: Starter,
     sim = well_kept(start)
     run_image(sim, "karpenter-0", "public.ecr.aws/karpenter/controller:1.0")
     assert (only(told(sim)).check, only(told(sim)).verdict) == ("kubernetes.other_autoscaler", "warn")
+
+
+@pytest.mark.parametrize(
+    ("pool", "cluster_name", "verdict", "said"),
+    [
+        (GPU_POOL, "theirs", "fail", "research/theirs manages l40s too"),
+        ("pool-other", "theirs", "pass", "beside this one: research/theirs (other); no pool is in two of them"),
+    ],
+)
+def test_another_installation_fails_if_it_has_a_pool_of_ours(
+    start: Starter, told: Told, pool: str, cluster_name: str, verdict: str, said: str
+) -> None:
+    sim = well_kept(start)
+    pools = json.dumps({"pools": [{"id": pool, "name": "other"}]})
+    noted = {"gpu-autoscaler.io/pools": pools, "gpu-autoscaler.io/cluster-name": cluster_name}
+    labels = {"gpu-autoscaler.io/installation": "true"}
+    metadata = {"namespace": "research", "name": "theirs", "labels": labels, "annotations": noted}
+    spec = {"renewTime": "2999-01-01T00:00:00Z", "leaseDurationSeconds": 180}
+    put(sim, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
+    (found,) = [f for f in AREA.look(told(sim)) if f.check == "kubernetes.installations"]
+    assert (found.verdict, found.said) == (verdict, said)
 
 
 def test_what_surrounds_us_is_missed_where_it_is_not_there(start: Starter, told: Told) -> None:

@@ -166,14 +166,16 @@ class Ownership:
         return all(self._us.key < other.key for other in self._live)
 
     def _of_kind(self, pod: Pod, known: dict[Kind, bool], judge: Callable[[Pod], bool]) -> bool:
-        kind = (*shape(pod), pod.pool_hint)
+        kind = (*shape(pod), bool(pod.not_bought))
         if kind not in known:
             with blame(owner=owner_of(pod)):
                 known[kind] = judge(pod)
         return known[kind]
 
     def _pod_fits(self, pod: Pod) -> bool:
-        return any(refusal(pod, pool, self._states[pool.id]) is None for pool in self._policy.pools)
+        return not pod.not_bought and any(
+            refusal(pod, pool, self._states[pool.id]) is None for pool in self._policy.pools
+        )
 
     def _selects_ours_alone(self, pod: Pod) -> bool:
         if not (pod.node_selector or pod.affinity):
@@ -193,7 +195,7 @@ def _shapes(pods: Iterable[Pod]) -> Iterable[Pod]:
 
 def _claim(pod: Pod, pool: Pool) -> Claim:
     if misfit(pod, pool) is None:
-        return Claim.MAYBE if pod.claims else Claim.ALL
+        return Claim.MAYBE if pod.claims or pod.not_bought else Claim.ALL
     return Claim.MAYBE if misfit(_less_unknown(pod, pool), pool) is None else Claim.NONE
 
 

@@ -35,6 +35,7 @@ NOT_WAITING = (
     "it has finished, or it was deleted",
     "it requests no GPU, or one by a ResourceClaim that does not exist yet",
     "it was created after the last step",
+    "no pool here can hold it, and another installation in the cluster may",
     "there is no pod of this name in this cluster",
 )
 

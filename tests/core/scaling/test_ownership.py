@@ -198,3 +198,12 @@ def test_an_idle_workload_is_shut_down_where_its_first_pod_runs() -> None:
     assert not shuts_down((there,), known, beside(THEIRS))
     assert not shuts_down((here, there), known, beside(THEIRS))
     assert shuts_down((there,), known, ALONE)
+
+
+def test_a_pod_whose_claims_no_pool_here_has_is_told_by_the_installation_that_it_selects() -> None:
+    def claiming(**changes: Any) -> Pod:
+        return a_pod(requests={}, claims=("1 device",), not_bought="no device is a GPU of a pool", **changes)
+
+    assert not left(beside(THEIRS), claiming()).waiting
+    assert left(beside(THEIRS), claiming(node_selector={"gpu": "l40s"})).waiting
+    assert left(ALONE, claiming()).waiting

@@ -81,6 +81,8 @@ def test_two_that_manage_the_same_pool_say_so_once_and_go_on(tmp_path: Path) -> 
             due = [n.notice for n in life.store.notices_due(life.now + 60 * MINUTE, limit=100)]
             (told,) = [n for n in due if n.cause == "installation" and n.severity is Severity.FAILURE]
             assert told.title.startswith("Two installations manage pool l40s")
+            shown, _ = life.store.snapshot() or ({}, None)
+            assert [c["level"] for c in shown["concerns"] if c["kind"] == "installation"] == ["bad"]
             assert life.steps[-1].facts.at > life.steps[0].facts.at
 
 
