@@ -4,7 +4,7 @@ and the page are made from it. Amounts of USD are exact, GPU-hours rounded to a 
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
@@ -22,7 +22,7 @@ from pydantic import (
 
 from receiver.core.model.policy import Scope
 from receiver.core.money.budget import BudgetStage, burn
-from receiver.core.money.cost import CENT, amount, stated
+from receiver.core.money.cost import amount, in_cents, stated
 from receiver.core.report.lines import PaidFor
 from receiver.core.report.pool_changes import PoolWay
 from receiver.core.report.report import Report, Stood
@@ -124,7 +124,7 @@ Ratio = Annotated[float, extra(minimum=0)]
 Positive = Annotated[float, extra(minimum=0)]
 Usd = Annotated[Decimal, PlainSerializer(stated, return_type=str), _AMOUNT]  # as text: a float cannot hold cents
 Price = Annotated[Decimal, PlainSerializer(amount, return_type=str), _AMOUNT]  # with all of its digits
-Cents = Annotated[Usd, AfterValidator(lambda usd: usd.quantize(CENT, rounding=ROUND_HALF_EVEN))]
+Cents = Annotated[Usd, AfterValidator(in_cents)]
 Month = Annotated[str, extra(pattern="^[0-9]{4}-(0[1-9]|1[0-2])$")]
 Moment = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str), _DATE_TIME]  # of a picture: +00:00
 Instant = Annotated[datetime, PlainSerializer(utc, return_type=str), _DATE_TIME]  # everywhere else: Z

@@ -49,14 +49,17 @@ def number(value: Any) -> Decimal | None:
 
 
 def dollars(value: Any, otherwise: str = "unknown") -> str:
-    """*value* USD for people: ``$1,234.50``, ``-$5.00``; below $1 with as many digits as matter (``$0.0004``)."""
+    """*value* USD for people: ``$1,234.50``, ``-$5.00``; below $0.10 with as many digits as matter (``$0.0004``)."""
     found = number(value)
     if found is None:
         return otherwise
-    digits = 2 if abs(found) >= 1 else min(6, max(4, -found.adjusted()))
-    rounded = found.quantize(Decimal(1).scaleb(-digits))
+    digits = 2 if abs(found) >= DIME else min(6, max(4, -found.adjusted()))
+    rounded = found.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)  # as `in_cents`
     whole, _, cents = f"{abs(rounded):,f}".partition(".")
     return f"{'-' if rounded < 0 else ''}${whole}.{cents[:2]}{cents[2:].rstrip('0')}"
+
+
+DIME = Decimal("0.1")  # from here on cents are enough
 
 
 def percent(ratio: Any, otherwise: str = "unknown") -> str:

@@ -385,8 +385,8 @@ def _place_pod(
                     return None
     neighbours = fitting[0].neighbours
     if neighbours is not None and not neighbours.admits(object(), pod):
-        why = "must run beside pods that its affinity names, and their nodes have no room for it"
-        return Misfit(workload=workload, detail=f"pod {pod.key} {why}", why=f"it {why}")
+        lonely = "must run beside pods that its affinity names, and their nodes have no room for it"
+        return Misfit(workload=workload, detail=f"pod {pod.key} {lonely}", why=f"it {lonely}")
     ordered = matching.market(pod).order(pod)
     useless: dict[str, str] = {}
     with blame() as blamed:

@@ -23,15 +23,19 @@ ANOTHER_FORMATTER = re.compile(r"USD \{|\} USD|\$\{[^}]*:|:,\.2f")
         ("-0.00", "$0.00"),
         ("1E+3", "$1,000.00"),
         ("1.006", "$1.01"),
-        ("0.125", "$0.125"),
-        ("0.33333", "$0.3333"),
+        ("12.345", "$12.35"),
+        ("0.645", "$0.65"),
+        ("0.125", "$0.13"),
+        ("0.33333", "$0.33"),
+        ("0.0625", "$0.0625"),
         ("0.0004", "$0.0004"),
         ("0.0000024", "$0.000002"),
         ("0.99999", "$1.00"),
+        ("0.09999", "$0.10"),
         ("-1E-20", "$0.00"),
     ],
 )
-def test_an_amount_has_cents_and_below_a_dollar_the_digits_that_matter(usd: str, text: str) -> None:
+def test_an_amount_has_cents_and_below_a_dime_the_digits_that_matter(usd: str, text: str) -> None:
     assert dollars(Decimal(usd)) == text
     assert dollars(usd) == text
 
