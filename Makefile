@@ -81,8 +81,8 @@ steady: venv binaries browser kubectl ## the whole suite N=10 times, three at on
 mutants: venv ## change the core in small ways, one by one, and see the tests find each (some minutes)
 	@$(VENV)/python -m tools.mutants
 
-image: venv ## build the image with docker, podman or buildah (TAG=name:tag BASE=image)
-	@$(VENV)/python -m tools.image $(if $(TAG),--tag $(TAG)) $(if $(BASE),--base $(BASE))
+image: python ## build the image with docker, podman or buildah (TAG=name:tag BASE=image)
+	@$(PYTHON) -m tools.image $(if $(TAG),--tag $(TAG)) $(if $(BASE),--base $(BASE))
 
 image-check: venv ## build and run the image without an engine, install without one, start the systemd unit; prove what they claim (root; minutes)
 	@$(VENV)/python -m tests.image

@@ -263,7 +263,7 @@ def _in_the_way(pool: PoolDocument, at: datetime | None) -> Iterator[str]:
         failures = some(failed.failures, "failure")
         yield f"one node at a time is tried until one works, after {failures}: {failed.reason}"
     if pool.reconsider_at is not None:
-        yield f"will be re-evaluated {until(pool.reconsider_at, at)}"
+        yield f"can change by itself {until(pool.reconsider_at, at)}, earlier if the facts change"
     if pool.ready_in_seconds is not None:
         yield f"a node usually takes {span(pool.ready_in_seconds)} until its GPUs are allocatable"
 
@@ -295,7 +295,7 @@ def about_decision(decision: ExplainedDecision, now: datetime) -> Iterator[str]:
         yield f"made: {clock_time(at, None)} ({span((now - at).total_seconds())} ago){by}"
     yield from listed("what would change it: ", [f"{r.rule}: {r.text}" for r in decision.what_would_change])
     if decision.reconsider_at is not None:
-        yield f"to be re-evaluated at {clock_time(decision.reconsider_at, at)}"
+        yield f"could change by itself at {clock_time(decision.reconsider_at, at)}, earlier if the facts change"
     yield IN_ORDER
     yield from _spoken(decision.reasons, decision.reasons)
     yield from _evidence(decision.evidence, at)

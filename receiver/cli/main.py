@@ -36,10 +36,11 @@ def main(ctx: click.Context) -> None:
 @main.command("check-config")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 def check_config(file: Path | None) -> None:
-    """Check FILE and show its settings, or every mistake in it.
+    """Check FILE and show its settings, or the mistakes in it.
 
-    Without FILE, it checks the file in GPU_AUTOSCALER_CONFIG and the environment, as the server does at startup. The
-    exit status is 0 for a valid configuration and 2 for an invalid one.
+    Without FILE, it checks the file in GPU_AUTOSCALER_CONFIG and the environment, as the server does at startup.
+    Contradictions between keys are found once each value is right. The exit status is 0 for a valid configuration and
+    2 for an invalid one.
     """
     try:
         if file is not None:

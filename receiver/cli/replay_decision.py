@@ -33,7 +33,7 @@ FIELDS = {
     "verdict": "verdict",
     "candidates": "removable, soonest first",
     "evicted": "pods evicted from",
-    "reconsider_at": "re-evaluated at",
+    "reconsider_at": "can change by itself at",
 }
 
 

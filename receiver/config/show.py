@@ -1,13 +1,27 @@
 """The text of `check-config`: a valid configuration in words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
 
 from receiver.config.model import BudgetSpec, ReportsSpec
-from receiver.config.pools import MONTHS, WEEKDAYS, PoolSpec, WindowSpec, clock
+from receiver.config.pools import MONTHS, WEEKDAYS, PoolSpec, TaintSpec, WindowSpec, clock
 from receiver.config.settings import FileSettings
-from receiver.config.values import spell_duration
+from receiver.config.values import Section, spell_duration
 from receiver.core.model.policy import QUEUE_WAIT, Pool, Unanswered
 from receiver.core.model.text import dollars, lasting
+
+# The keys that have lines of their own; every other key that is set stands on one line below its name.
+DESCRIBED = frozenset(
+    {"cluster_name", "mode", "tick", "objective", "budget", "queue_wait", "public_url", "docs_url", "reports", "pools"}
+)
+DESCRIBED_OF_A_POOL = frozenset(
+    {
+        "name", "civo_pool_id", "size", "price_usd_per_hour", "resources", "budget_usd", "min_nodes", "max_nodes",
+        "standby_nodes", "approval", "windows",
+    }
+)  # fmt: skip
 
 
 def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
@@ -26,6 +40,7 @@ def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
             yield f"messages link to {what} at {address}"
     yield from _reports(configuration.reports)
     yield "prices " + ", then ".join(settings.prices.origins)
+    yield from (f"{name} {value}" for name, value in _others(configuration, DESCRIBED))
     for spec, pool in zip(configuration.pools, settings.policy.pools, strict=True):
         yield ""
         yield from _pool(spec, pool)
@@ -74,6 +89,7 @@ def _pool(spec: PoolSpec, pool: Pool) -> Iterator[str]:
     if pool.budget_usd is not None:
         yield f"  budget   {dollars(pool.budget_usd)} a month of its own"
     yield f"  nodes    {pool.min_nodes} to {pool.max_nodes}, standby {pool.standby_nodes}"
+    yield from (f"  {name:8} {value}" for name, value in _others(spec, DESCRIBED_OF_A_POOL))
     if (approval := spec.approval) is not None:
         asked = ["removals"] if approval.removals else []
         if approval.growth_above_usd_per_hour is not None:
@@ -86,6 +102,39 @@ def _pool(spec: PoolSpec, pool: Pool) -> Iterator[str]:
         said = [f"{words} {number}" for words, number in bounds if number is not None]
         said += [f"evicts after {lasting(window.evict_after)}"] if window.evict_after is not None else []
         yield f"  window   {window.name}: {_when(window)}: {', '.join(said)}"
+
+
+def _others(section: Section, described: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Yield each key that is set in *section* and not *described*, with its value in words."""
+    for name in type(section).model_fields:
+        if name in section.model_fields_set - described:
+            yield name, _spelled(getattr(section, name)) or "none"
+
+
+def _spelled(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case timedelta():
+            return spell_duration(value)
+        case TaintSpec():
+            return f"{value.key}={value.value}:{value.effect}"
+        case Section():
+            return "; ".join(f"{name} {said}" for name, said in _others(value, frozenset()))
+        case Mapping():
+            return ", ".join(f"{key}{_within(inner)}" for key, inner in value.items())
+        case tuple():
+            return ", ".join(_within(inner).removeprefix("=").strip() for inner in value)
+        case str() if value.startswith(("http://", "https://")):
+            parts = urlsplit(value)  # it may hold a password
+            return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return str(value)
+
+
+def _within(value: Any) -> str:
+    """Return an entry of a list or mapping: a section in brackets."""
+    said = _spelled(value)
+    return f" ({said})" if isinstance(value, Section) and not isinstance(value, TaintSpec) else f"={said}"
 
 
 def _when(window: WindowSpec) -> str:

@@ -11,6 +11,9 @@ from click.testing import CliRunner, Result
 
 from receiver.cli.main import main
 from receiver.config.environment import installed_version
+from receiver.config.model import Configuration
+from receiver.config.pools import PoolSpec
+from receiver.config.show import DESCRIBED, DESCRIBED_OF_A_POOL
 from tests.config.builders import ENVIRONMENT, one_pool
 
 
@@ -44,6 +47,8 @@ def test_a_right_file_is_shown_as_understood_without_any_environment(file: Path)
         "objective balanced",
         "budget $5,000.00 a month (UTC): warn at 50 %, hold at 80 %, stop at 100 %",
         "prices https://www.civo.com/pricing (2026-08-22)",
+        "prometheus url http://prometheus:9090",
+        "alertmanager urls http://alertmanager:9093",
         "",
         "pool l40s (5f3c)",
         "  size     an.g1.l40s.kube.x1, $1.29 per node-hour",
@@ -174,3 +179,45 @@ def test_destinations_that_apprise_does_not_understand_are_warned_of_without_the
         f"warning: GPU_AUTOSCALER_TEAM_NOTIFY_URLS: of team vision destination 1 (nosuch): Apprise {what}; {remedy}",
     ]
     assert "SECRET" not in done.stdout
+
+
+def test_every_key_that_is_set_is_shown_without_passwords(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    top = (
+        "budget: {monthly_usd: 5000}\nprometheus: {url: 'http://user:s3cret@p:9090/prom'}\nkueue: {demand: queued}\n"
+        "limits: {max_gpus: 64}\nbilling: {granularity: 1s, removal_margin: 0}\nkubernetes: {watch: false}\n"
+        "alertmanager: {urls: ['http://a:9093', 'http://b:9093'], repeat_interval: 2m}\nidle_shutdown: {grace: 20m}\n"
+        "keep_until: {namespaces: [ml, web], longest: 1d}\npatience: {teams: {vision: 2h}}\n"
+        "notify: {weekly_digest: true, destinations: {pager: {level: failure, kinds: [grew]}}}\n"
+    )
+    pool = (
+        "labels: {gpu: on-demand, tier: '1'}",
+        "taints: [{key: gpu, value: 'true', effect: NoSchedule}]",
+        "repair: replace",
+        "cooldown: {shrink: 1m}",
+    )
+    file.write_text(one_pool(*pool, top=top))
+    done = run("check-config", str(file))
+    lines = done.stdout.splitlines()
+    assert "s3cret" not in done.stdout
+    assert set(lines) >= {
+        "prometheus url http://p:9090/prom",
+        "alertmanager urls http://a:9093, http://b:9093; repeat_interval 2m",
+        "kubernetes watch false",
+        "billing granularity 1s; removal_margin 0s",
+        "limits max_gpus 64",
+        "notify weekly_digest true; destinations pager (level failure; kinds grew)",
+        "kueue demand queued",
+        "idle_shutdown grace 20m",
+        "keep_until namespaces ml, web; longest 24h",
+        "patience teams vision=2h",
+        "  labels   gpu=on-demand, tier=1",
+        "  taints   gpu=true:NoSchedule",
+        "  cooldown shrink 1m",
+        "  repair   replace",
+    }
+
+
+def test_the_keys_with_lines_of_their_own_are_keys() -> None:
+    assert Configuration.model_fields.keys() >= DESCRIBED
+    assert PoolSpec.model_fields.keys() >= DESCRIBED_OF_A_POOL

@@ -243,7 +243,7 @@ def test_a_decision_page_tells_every_reason_in_order_with_its_verdict() -> None:
 def test_a_decision_page_shows_evidence_and_the_moment_it_can_change() -> None:
     html = page("/decisions/42")
     assert "&#34;research/train-llm-2&#34;" in html
-    assert "Re-evaluated in 57 min" in words(html)
+    assert "Can change by itself in 57 min" in words(html)
     assert 'datetime="2026-03-10T15:27:00Z"' in html
 
 

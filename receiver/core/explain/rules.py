@@ -116,7 +116,9 @@ def remedies(decision: Decision, case: Case) -> list[dict[str, Any]]:
         for text, at in _changes(reason, case):
             found.setdefault((reason.rule, text), at.isoformat() if at else None)
         if reason.rule == "nothing_wanted" and decision.reconsider_at is not None:
-            text = f"the answer is re-evaluated at {says.moment(decision.reconsider_at)} at the earliest"
+            text = (
+                f"the answer can change by itself at {says.moment(decision.reconsider_at)}, earlier if the facts change"
+            )
             found.setdefault((reason.rule, text), decision.reconsider_at.isoformat())
     for behind in decision.evidence["behind"]:
         found.setdefault((behind["rule"], f"this guardrail is next, and blocks too: {behind['detail']}"), None)

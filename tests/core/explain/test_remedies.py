@@ -76,7 +76,9 @@ def test_of_a_change_that_happens_it_is_told_what_would_have_kept_it_from_happen
 def test_of_no_change_it_is_told_what_would_start_one_and_when_one_can_come_by_itself() -> None:
     resting = run(facts(a_state(a_node(created_at=NOW))), a_policy())[1]["l40s"]
     assert resting.reconsider_at is not None
-    by_itself = f"the answer is re-evaluated at {resting.reconsider_at:%Y-%m-%d %H:%M:%S} UTC at the earliest"
+    by_itself = (
+        f"the answer can change by itself at {resting.reconsider_at:%Y-%m-%d %H:%M:%S} UTC, earlier if the facts change"
+    )
     assert by_itself in said(resting)["nothing_wanted"]
 
 
