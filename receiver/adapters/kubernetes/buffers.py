@@ -102,7 +102,8 @@ class Buffers:
         if found is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no CapacityBuffer {key}")
         before = section(found.raw, "status")
-        wanted = {**found.status, "conditions": self._conditions(found, message, problem)}
+        wanted: Json = {**found.status, "conditions": self._conditions(found, message, problem)}
+        wanted = self._lists.known_status(KIND, "CapacityBuffer", wanted)  # or it would be written again for ever
         if all(before.get(name) == value for name, value in wanted.items()):
             return Receipt(did=Did.ALREADY, sentence=f"CapacityBuffer {key} says so already")
         namespace, _, name = key.partition("/")

@@ -22,6 +22,7 @@ import structlog
 from receiver.adapters.http.sessions import Remarks
 from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.api import ClusterWire, Json, key_of, section, text
+from receiver.adapters.kubernetes.served import ServedFields
 from receiver.ports import Clock, TryLater, WontWork
 
 log = structlog.get_logger("receiver")
@@ -361,6 +362,7 @@ class Lists:
         self._watching: Watching | None = None
         self._window: int = WINDOW_SECONDS
         self._reflectors: dict[tuple[object, ...], Reflector[Any]] = {}
+        self._fields = ServedFields(wire, remarks)
         wire.wrote = self._wrote
 
     def watch(self, watching: Watching, window: int = WINDOW_SECONDS) -> None:
@@ -450,9 +452,15 @@ class Lists:
         where = (kind.group, version, namespace, kind.plural, name)
         self._wire.ask("patch", kind.status, api.CUSTOM_STATUS, *where, dict(change), content=api.MERGE)
 
+    def known_status(self, kind: ResourceKind, shown: str, status: Json) -> Json:
+        """Return *status*, of an object that its manifests call *shown*, without what the served version lacks."""
+        version = self._served.get(kind, kind.versions[0])
+        return section(self._fields.known(kind.group, version, shown, {"status": status}), "status")
+
     def apply_status(self, kind: ResourceKind, shown: str, found: Json, status: Json) -> None:
         """Make *status* ours in the object *found* (as it was read) of *kind*, which its manifests call *shown*, by
-        server-side apply: fields of others stay, fields of ours that *status* does not name go."""
+        server-side apply: fields of others stay, fields of ours that *status* does not name go. Fields that the served
+        version does not know are left out: with one of them the API server refuses all."""
         version = self._served.get(kind, kind.versions[0])
         metadata = {n: v for n, v in section(found, "metadata").items() if n in IDENTITY}
         where = [kind.group, version, kind.plural, metadata["name"]]
@@ -460,9 +468,19 @@ class Lists:
         if "namespace" in metadata:
             where.insert(2, metadata["namespace"])
             path = api.CUSTOM_STATUS
-        body = {"apiVersion": f"{kind.group}/{version}", "kind": shown, "metadata": metadata, "status": status}
+        head = {"apiVersion": f"{kind.group}/{version}", "kind": shown, "metadata": metadata}
         options = {"field_manager": FIELD_MANAGER, "force": "true"}
-        self._wire.ask("patch", kind.status, path, *where, body, content=api.APPLY, **options)
+
+        def send() -> None:
+            body = {**head, "status": self.known_status(kind, shown, status)}
+            self._wire.ask("patch", kind.status, path, *where, body, content=api.APPLY, **options)
+
+        try:
+            send()
+        except (TryLater, WontWork) as error:
+            if not self._fields.learns(kind.group, version, shown, error):
+                raise
+            send()
 
     def if_readable(
         self, kind: ResourceKind, without: str, view: Callable[[Json], Any] = lambda raw: raw

@@ -336,7 +336,8 @@ def test_without_the_right_to_list_quotas_they_do_not_limit(httpserver: HTTPServ
 
 
 def test_without_the_right_to_list_templates_the_buffer_says_so(httpserver: HTTPServer) -> None:
-    httpserver.expect_request(TEMPLATES).respond_with_json({}, status=403)
+    refusal = 'podtemplates is forbidden: User "us" cannot list resource "podtemplates" in API group ""'
+    httpserver.expect_request(TEMPLATES).respond_with_json({"message": refusal}, status=403)
     (status,) = reported(httpserver, a_buffer(replicas=2))
     assert 'grant the verb "list" on "podtemplates"' in conditions(status)[0][3]
 
@@ -427,3 +428,13 @@ def test_a_buffer_that_names_pools_is_for_the_installation_that_has_them(
     buffer["metadata"]["annotations"] = {"gpu-autoscaler.io/pools": pools}
     with serving(httpserver, buffer, pools=lambda: ("l40s",)) as cluster:
         assert [b.named for b in cluster.look().buffers] == named
+
+
+def test_a_status_field_that_the_served_version_lacks_is_not_written(httpserver: HTTPServer) -> None:
+    fields = {"properties": {"conditions": {"type": "array"}, "replicas": {"type": "integer"}}}
+    kind = [{"group": "autoscaling.x-k8s.io", "version": "v1beta1", "kind": "CapacityBuffer"}]
+    schema = {"properties": {"status": fields}, "x-kubernetes-group-version-kind": kind}
+    document = {"components": {"schemas": {"CapacityBuffer": schema}}}
+    httpserver.expect_request("/openapi/v3/apis/autoscaling.x-k8s.io/v1beta1").respond_with_json(document)
+    (status,) = reported(httpserver, a_buffer(replicas=2))
+    assert status.keys() == {"conditions", "replicas"}
