@@ -41,6 +41,11 @@ class MemoryStore(People, Decisions, Figures, UsageStore):
         self._control: Control | None = None
         self._picture: Snapshot | None = None
 
+    def forget(self) -> None:
+        """Begin anew, without anything stored."""
+        vars(self).clear()
+        MemoryStore.__init__(self)
+
     def reopened(self) -> "MemoryStore":
         """Return the store as a new process opens it: it knows what was stored, and nothing else."""
         self._minute = None

@@ -14,7 +14,7 @@ from receiver.adapters.store import SqlStore
 from tests.faults.generate import scenario
 from tests.faults.run import Run
 from tests.faults.scenario import Scenario
-from tests.faults.stores import a_store, empty, silent_log
+from tests.faults.stores import WorldStore, a_store, choose, empty, silent_log, store_of
 from tests.faults.tally import Tally, ViolationError
 
 LONGEST_SECONDS = 120  # of processor time for one world: a busy machine makes none longer
@@ -38,7 +38,7 @@ class Found:
     violations: list[Result] = field(default_factory=list)
 
 
-def judge(world: Scenario, store: SqlStore) -> Result:
+def judge(world: Scenario, store: WorldStore) -> Result:
     """Run one world on *store*, which is emptied first."""
     empty(store)
     errors: list[str] = []
@@ -58,7 +58,7 @@ _store: SqlStore | None = None
 
 
 def _begin() -> None:
-    """A worker's own store, kept until the worker ends."""
+    """A worker's own real store, kept until the worker ends."""
     global _store
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, _too_long)
@@ -75,7 +75,7 @@ def _judge_seed(seed: int) -> Result:
     assert _store is not None
     signal.setitimer(signal.ITIMER_PROF, LONGEST_SECONDS)
     try:
-        return judge(scenario(seed), _store)
+        return judge(scenario(seed), choose(seed, _store))
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
@@ -108,9 +108,9 @@ def _results(seeds: range, processes: int) -> Iterator[Result]:
 
 
 def replay(world: Scenario) -> str:
-    """Run one world with its trace; return its violation, or nothing."""
+    """Run one world with its trace, on the store of its seed; return its violation, or nothing."""
     errors: list[str] = []
-    with a_store() as store, silent_log(errors):
+    with store_of(world.seed) as store, silent_log(errors):
         try:
             Run(world, store, say).go()
         except ViolationError as violation:

@@ -1,4 +1,4 @@
-"""Stores for worlds: a file of its own per test, or one in memory that worlds share and empty."""
+"""Stores for worlds: in memory, a file of its own per test, or a real one that worlds share and empty."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.ports import Store
+from simulator.store import MemoryStore
 from tests.adapters.store.builders import migrated
 from tests.faults.stores import a_store
 
@@ -20,7 +21,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def emptied() -> Iterator[SqlStore]:
+def emptied() -> MemoryStore:
+    """A store in memory that each world empties before it begins."""
+    return MemoryStore()
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[SqlStore]:
     """A real store that each world empties before it begins."""
     with a_store() as opened:
         yield opened

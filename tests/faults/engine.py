@@ -15,6 +15,13 @@ from pathlib import Path
 from tests.faults.planted import PARTS, ROOT
 
 WORLDS = Path("tests/faults")
+STORE = Path("simulator/store")
+NO_STORE = '''"""This product has no store in memory: every world is played on SQLite."""
+
+
+class MemoryStore:
+    """None is ever made."""
+'''
 
 
 def against(commit: str, arguments: list[str]) -> int:
@@ -26,4 +33,7 @@ def against(commit: str, arguments: list[str]) -> int:
             archive.extractall(folder, filter="data")
         shutil.rmtree(folder / WORLDS)
         shutil.copytree(ROOT / WORLDS, folder / WORLDS, ignore=shutil.ignore_patterns("__pycache__"))
+        if not (folder / STORE).exists():
+            (folder / STORE).mkdir()
+            (folder / STORE / "__init__.py").write_text(NO_STORE, encoding="utf-8")
         return subprocess.run([sys.executable, "-m", "tests.faults", *arguments], cwd=folder, check=False).returncode

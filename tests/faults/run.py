@@ -7,7 +7,6 @@ from typing import Any
 
 from receiver.adapters.kubernetes.cel import Selectors
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
-from receiver.adapters.store import SqlStore
 from receiver.core.model.policy import Policy
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.core.scaling.approval import without_approvals
@@ -28,7 +27,7 @@ from tests.faults.lines import CrashError
 from tests.faults.outside import HANGS
 from tests.faults.scenario import Event, Scenario
 from tests.faults.settle import unsettled
-from tests.faults.stores import rebuilt
+from tests.faults.stores import WorldStore, rebuilt
 from tests.faults.tally import Tally, ViolationError
 from tests.faults.truth import Truth, ended
 
@@ -50,7 +49,7 @@ class Run:
     def __init__(
         self,
         scenario: Scenario,
-        store: SqlStore,
+        store: WorldStore,
         tell: Callable[[str], None] | None = None,
         policy: Policy | None = None,
     ) -> None:
@@ -62,7 +61,7 @@ class Run:
         self.tally = Tally(worlds=1)
         self.last: Stepped | None = None
         self._tell = tell
-        self._store = store
+        self._store: WorldStore = store
         self._alarms = SimulatedAlarms(self.world)
         self._doors = Doors(self, lambda: self.world.now, [], {})
         self.happenings = Happenings(self.world, self._doors, self._alarms, store, self.truth.words, self.policy)

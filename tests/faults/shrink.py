@@ -3,15 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from receiver.adapters.store import SqlStore
 from tests.faults.campaign import judge, say
 from tests.faults.scenario import Scenario
-from tests.faults.stores import a_store
+from tests.faults.stores import WorldStore, store_of
 
 
 def shrink(world: Scenario) -> Scenario:
     """Leave out events, pools and settings as long as the same invariant is violated. ValueError when none is."""
-    with a_store() as store:
+    with store_of(world.seed) as store:
         kind = _kind(world, store)
         if not kind:
             raise ValueError(f"no invariant is violated in world {world.seed}")
@@ -23,7 +22,7 @@ def shrink(world: Scenario) -> Scenario:
     return world
 
 
-def _kind(world: Scenario, store: SqlStore) -> str:
+def _kind(world: Scenario, store: WorldStore) -> str:
     message = judge(world, store).message
     return message.splitlines()[0].split(":")[0] if message else ""
 

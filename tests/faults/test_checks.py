@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.store import SqlStore
 from receiver.core.model.model import Rights
 from receiver.core.model.policy import Scope
 from receiver.core.money.budget import Budgets, BudgetView
@@ -13,19 +12,20 @@ from receiver.core.scaling.bounds import Grace
 from receiver.ports import Did, Receipt
 from receiver.replay.ports import WorldCloud
 from simulator.cluster_port import SimulatedCluster
+from simulator.store import MemoryStore
 from tests.faults.campaign import judge
 from tests.faults.doors import OurWorld
 from tests.faults.scenario import Event, Scenario
 from tests.faults.small import POOL, a_job, small
 
 
-def seen(world: Scenario, store: SqlStore) -> set[str]:
+def seen(world: Scenario, store: MemoryStore) -> set[str]:
     """The invariants that do not hold in *world*."""
     return {line.split(":")[0] for line in judge(world, store).message.splitlines()}
 
 
 def test_a_node_that_is_bought_beside_the_one_asked_for_is_seen(
-    emptied: SqlStore, monkeypatch: pytest.MonkeyPatch
+    emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = small(a_job(), pool=replace(POOL, max_nodes=1))
     assert seen(world, emptied) == set()
@@ -39,7 +39,7 @@ def test_a_node_that_is_bought_beside_the_one_asked_for_is_seen(
 
 
 def test_a_busy_node_that_is_deleted_instead_of_the_idle_one_is_seen(
-    emptied: SqlStore, monkeypatch: pytest.MonkeyPatch
+    emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = small(a_job(), pool=replace(POOL, count=2), granularity=1)
     assert seen(world, emptied) == set()
@@ -54,7 +54,7 @@ def test_a_busy_node_that_is_deleted_instead_of_the_idle_one_is_seen(
     assert "1 GPU pods" in seen(world, emptied)
 
 
-def test_a_cordon_that_is_never_lifted_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cordon_that_is_never_lifted_is_seen(emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     late = a_job(at=121)  # the only node, idle for two minutes, was cordoned a second ago
     world = small(late, pool=replace(POOL, count=1, max_nodes=1), granularity=1)
     assert seen(world, emptied) == set()
@@ -67,7 +67,9 @@ def test_a_cordon_that_is_never_lifted_is_seen(emptied: SqlStore, monkeypatch: p
     assert seen(world, emptied) == {"5 settles"}
 
 
-def test_a_gpu_pod_that_is_evicted_without_consent_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_pod_that_is_evicted_without_consent_is_seen(
+    emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = small(a_job(), pool=replace(POOL, count=2), granularity=1)
     real = SimulatedCluster.cordon
 
@@ -80,7 +82,7 @@ def test_a_gpu_pod_that_is_evicted_without_consent_is_seen(emptied: SqlStore, mo
     assert "1 evictions" in seen(world, emptied)
 
 
-def test_growth_without_the_right_to_remove_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growth_without_the_right_to_remove_is_seen(emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = Event(at=5, kind="rights", what={"lost": ["patch nodes"]})  # it asks every five minutes
     world = small(lost, a_job(at=400), ticks=[60], troubled=600, granularity=1)
     assert seen(world, emptied) == set()
@@ -88,7 +90,7 @@ def test_growth_without_the_right_to_remove_is_seen(emptied: SqlStore, monkeypat
     assert seen(world, emptied) == {"2 removable"}
 
 
-def test_growth_beyond_a_pools_own_budget_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growth_beyond_a_pools_own_budget_is_seen(emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     world = small(a_job(), pool=replace(POOL, budget="1.00"), budget="1000", troubled=120)
     assert seen(world, emptied) == set()
     real = Budgets.touched
@@ -107,29 +109,29 @@ def night(**job: Any) -> Scenario:
     return small(work, pool=pool, troubled=600, ticks=[30])
 
 
-def test_what_a_window_evicts_after_its_grace_is_allowed(emptied: SqlStore) -> None:
+def test_what_a_window_evicts_after_its_grace_is_allowed(emptied: MemoryStore) -> None:
     result = judge(night(), emptied)
     assert (result.message, result.tally.counts["evictions by windows"]) == ("", 2)
 
 
-def test_an_eviction_from_a_node_that_somebody_ended_since_our_look_is_allowed(emptied: SqlStore) -> None:
+def test_an_eviction_from_a_node_that_somebody_ended_since_our_look_is_allowed(emptied: MemoryStore) -> None:
     quicker = Event(at=200, kind="count", what={"pool": "l40s-id", "by": -2}, call="cluster.drain")
     assert not judge(replace(night(), events=[*night().events, quicker]), emptied).message
 
 
-def test_an_eviction_before_the_grace_is_over_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_eviction_before_the_grace_is_over_is_seen(emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Grace, "ends_at", property(lambda self: self.told))
     assert judge(night(), emptied).message.startswith("1 evictions: ml/j0-0 holds a GPU and did not consent")
 
 
-def test_an_eviction_of_a_jobs_pods_by_a_window_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_eviction_of_a_jobs_pods_by_a_window_is_seen(emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("receiver.core.scaling.removal", "receiver.replay.kubernetes"):
         monkeypatch.setattr(f"{module}.window_may_evict", lambda pod: True)
     assert "is not certain to be started again" in judge(night(owner="Job"), emptied).message
 
 
 def test_an_eviction_beside_a_pod_that_a_budget_holds_is_seen(
-    emptied: SqlStore, monkeypatch: pytest.MonkeyPatch
+    emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = Event(at=20, kind="cpu", what={"id": "held", "min_available": 1})
     world = replace(night(), events=[*night().events, held])
@@ -137,20 +139,20 @@ def test_an_eviction_beside_a_pod_that_a_budget_holds_is_seen(
     assert "was evicted although a budget holds web/held-0" in judge(world, emptied).message
 
 
-def test_an_eviction_of_a_gang_by_a_window_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_eviction_of_a_gang_by_a_window_is_seen(emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("receiver.core.scaling.removal", "receiver.replay.kubernetes"):
         monkeypatch.setattr(f"{module}.window_may_evict", lambda pod: True)
     assert "belongs to a gang" in judge(night(gang=True), emptied).message
 
 
-def test_evicting_more_than_is_too_many_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evicting_more_than_is_too_many_is_seen(emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     one_allowed = replace(night(), pools=[replace(night().pools[0], window=[722, 740, 1])])
     monkeypatch.setattr("receiver.core.scaling.removal.surplus_over", lambda most, case, gone=(): case.present)
     assert "nodes are evicted of 2, 1 allowed" in judge(one_allowed, emptied).message
 
 
 def test_a_node_that_takes_new_work_beyond_the_stop_line_is_seen(
-    emptied: SqlStore, monkeypatch: pytest.MonkeyPatch
+    emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = small(pool=replace(POOL, count=1), granularity=600, budget="0.10")
     closed = judge(world, emptied)

@@ -19,10 +19,10 @@ KEPT = Site("store.keep_control", "step.act.act")
 
 
 @pytest.fixture(scope="module")
-def known(emptied: SqlStore) -> dict[str, Recorded]:
+def known(real: SqlStore) -> dict[str, Recorded]:
     """The short tour without a fault."""
-    empty(emptied)
-    return {TOUR: record(BY_NAME[TOUR], emptied)}
+    empty(real)
+    return {TOUR: record(BY_NAME[TOUR], real)}
 
 
 def test_every_write_site_has_its_row() -> None:
@@ -54,22 +54,22 @@ def test_a_tour_passes_sites_that_the_source_has(known: dict[str, Recorded]) -> 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_cordon_that_outlived_its_removal_is_lifted_whatever_becomes_of_the_write(
-    fault: str, known: dict[str, Recorded], emptied: SqlStore
+    fault: str, known: dict[str, Recorded], real: SqlStore
 ) -> None:
-    assert attempt(Trial(TOUR, Blow(LIFTED, 1, fault)), known, emptied) == ""
+    assert attempt(Trial(TOUR, Blow(LIFTED, 1, fault)), known, real) == ""
 
 
 def test_a_life_that_ends_otherwise_is_seen(
-    known: dict[str, Recorded], emptied: SqlStore, monkeypatch: pytest.MonkeyPatch
+    known: dict[str, Recorded], real: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drive, "CALM_STEPS", 5)
-    empty(emptied)
+    empty(real)
     other = replace(known[TOUR].end, there={**known[TOUR].end.there, "counts": {"l40s-id": 2}})
-    assert "counts: {'l40s-id': 1} instead of {'l40s-id': 2}" in live(BY_NAME[TOUR], emptied, None, other)
+    assert "counts: {'l40s-id': 1} instead of {'l40s-id': 2}" in live(BY_NAME[TOUR], real, None, other)
 
 
 def test_a_former_leader_that_may_still_store_is_seen(
-    known: dict[str, Recorded], emptied: SqlStore, monkeypatch: pytest.MonkeyPatch
+    known: dict[str, Recorded], real: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boot = Tap.boot
 
@@ -78,5 +78,5 @@ def test_a_former_leader_that_may_still_store_is_seen(
         return lambda _connection: None
 
     monkeypatch.setattr(Tap, "boot", without_a_fence)
-    violation = attempt(Trial(TOUR, Blow(KEPT, 2, FORMER_LEADER)), known, emptied)
+    violation = attempt(Trial(TOUR, Blow(KEPT, 2, FORMER_LEADER)), known, real)
     assert violation.startswith("4 former leader")

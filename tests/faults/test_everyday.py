@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.store import SqlStore
 from simulator.scheduling import OBSTACLE_ANNOTATION, PORT_ANNOTATION
 from simulator.slow_pods import BINDS_IN, FAILS, KEEPS_NOMINATION
+from simulator.store import MemoryStore
 from tests.faults.campaign import judge
 from tests.faults.planted import BUGS, plant
 from tests.faults.scenario import Event, Scenario
@@ -114,7 +114,7 @@ WORLDS: dict[str, Scenario] = {
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_no_node_is_bought_or_kept_or_refused_by(name: str, emptied: SqlStore) -> None:
+def test_no_node_is_bought_or_kept_or_refused_by(name: str, emptied: MemoryStore) -> None:
     assert judge(WORLDS[name], emptied).message == ""
 
 
@@ -129,7 +129,7 @@ def test_no_node_is_bought_or_kept_or_refused_by(name: str, emptied: SqlStore) -
         ("a word that Civo", "a standby node that Civo calls RUNNING"),
     ],
 )
-def test_a_planted_bug_is_seen(words: str, name: str, emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_seen(words: str, name: str, emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(words, monkeypatch)
     [bug] = [bug for bug in BUGS if words in bug.name]
     assert judge(WORLDS[name], emptied).message.startswith(bug.seen)

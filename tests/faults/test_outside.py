@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.store import SqlStore
+from simulator.store import MemoryStore
 from tests.faults.campaign import judge
 from tests.faults.claims import with_claims
 from tests.faults.generate import Maker, scenario
@@ -21,7 +21,7 @@ Judge = Callable[[Scenario], set[str]]
 
 
 @pytest.fixture
-def seen(emptied: SqlStore) -> Judge:
+def seen(emptied: MemoryStore) -> Judge:
     """Return the invariants that do not hold in a world."""
     return lambda world: {line.split(":")[0] for line in judge(world, emptied).message.splitlines()}
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from receiver.adapters.store import SqlStore
 from receiver.core.model.overrides import OverridesInForce
+from simulator.store import MemoryStore
 from tests.faults.campaign import judge
 from tests.faults.generate import scenario
 from tests.faults.scenario import Event, Scenario
@@ -32,7 +32,7 @@ def a_world(say: str, nodes: int | None = None, **pool: int) -> Scenario:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_product_that_does_not_listen_is_seen_and_one_that_does_is_not(
-    emptied: SqlStore, monkeypatch: pytest.MonkeyPatch, world: Scenario, seen: str
+    emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch, world: Scenario, seen: str
 ) -> None:
     assert judge(world, emptied).message == ""
     monkeypatch.setattr("receiver.core.scaling.bounds.overrides_in_force", lambda *_: OverridesInForce())

@@ -126,12 +126,18 @@ class Tried(Run):
 
     # --- the process
 
+    @property
+    def _real(self) -> SqlStore:
+        """The store: its fences, and all that it holds, are of the database."""
+        assert isinstance(self._store, SqlStore)
+        return self._store
+
     def _boot(self) -> None:
         super()._boot()
         tap = self.tap
         if tap is None:
             return  # while Run sets itself up
-        fenced = self._store.fenced(tap.boot())
+        fenced = self._real.fenced(tap.boot())
         shared: Any = TappedStore(self._store, tap, fenced=False)
         ours: Any = OurWorld(self.world, self._doors)
         civo, kubernetes = WorldCloud(CivosView(ours, self._views)), ChecksActive(ours)  # type: ignore[arg-type]
@@ -182,7 +188,7 @@ class Tried(Run):
         return self._stepping(now)
 
     def _stored(self) -> object:
-        with self._store._database.read() as connection:
+        with self._real._database.read() as connection:
             return [connection.execute(select(table)).all() for table in metadata.sorted_tables]
 
     def _warm(self, plan: PoolPlan, now: datetime) -> int:
@@ -369,7 +375,7 @@ class Tried(Run):
     def _ask(self, what: Mapping[str, Any]) -> None:
         """Send a request; one without a final answer is sent again later."""
         answer = self._outside_of_steps(lambda: self.web.ask(what))
-        hear(self._store, self.truth.words)
+        hear(self._real, self.truth.words)
         if answer is None or answer.status_code >= 500:
             due = (self.world.now - self._start + ASKED_AGAIN).total_seconds()
             self._pending.append(Event(at=due, kind="ask", what=dict(what)))
