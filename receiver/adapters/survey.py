@@ -5,7 +5,7 @@ a writer of the store waits for.
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,22 @@ class ClusterSurvey(KubernetesCluster):
     def pods(self) -> list[SurveyedPod]:
         """Return every living pod."""
         return [SurveyedPod(raw) for raw in self._wire.every("pods", PODS, field_selector=LIVING)]
+
+    configured: Collection[str] = ()  # the ids of the pools in the configuration
+
+    def others(self) -> list[InstallationLease]:
+        """Return the installations that may still be at work and have none of the configured pools. None where Leases
+        cannot be read."""
+        try:
+            found = self.installations()
+        except (TryLater, WontWork):
+            return []
+        now = self._clock.now()
+        apart = (each for each in found if not any(pool.id in self.configured for pool in each.pools))
+        return [each for each in apart if each.is_respected(now)]
+
+    def _others(self) -> Collection[str]:
+        return {each.key for each in self.others()}
 
     def installations(self) -> list[InstallationLease]:
         """Return the installations of the autoscaler that have a Lease, the server's own included."""

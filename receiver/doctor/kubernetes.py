@@ -114,7 +114,9 @@ def look(installation: Installation) -> Iterator[Finding]:
 def opened(installation: Installation) -> ClusterSurvey:
     """Return the cluster with the server's credentials. Raises WontWork without any."""
     where = credentials(installation.settings.environment.kubeconfig)
-    return ClusterSurvey(where, clock=installation.clock, timeouts=CALL_TIMEOUTS)
+    survey = ClusterSurvey(where, clock=installation.clock, timeouts=CALL_TIMEOUTS)
+    survey.configured = frozenset(pool.id for pool in installation.settings.policy.pools)
+    return survey
 
 
 def attempted(ask: Callable[[], Found]) -> tuple[Found | None, str]:

@@ -1,6 +1,6 @@
 """Undoes the changes of a server in mode act to nodes, namespaces and queues: before mode observe or an uninstall.
 
-It only touches objects with the autoscaler's annotation, label or taint.
+It only touches objects with the autoscaler's annotation, label or taint, and none of another installation's.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +11,7 @@ from functools import partial
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.survey import ClusterSurvey
 from receiver.config import Mode
+from receiver.core.model.policy import POOL_LABEL
 from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.doctor.checks import Check, Finding, Installation, few, taint_text
 from receiver.doctor.kubernetes import opened
@@ -74,7 +75,10 @@ def marks(cluster: ClusterSurvey) -> tuple[list[Leftover], str]:
     Raises TryLater, and WontWork if nodes cannot be read.
     """
     found = []
+    theirs = {pool.id for each in cluster.others() for pool in each.pools}
     for node in cluster.nodes():
+        if node.labels.get(POOL_LABEL) in theirs:
+            continue  # another installation marks it
         for word, annotation, undo in UNCORDONS:
             if annotation in node.annotations:
                 said = f"node {node.name}: {word}, {annotation}={node.annotations[annotation]}"

@@ -1,5 +1,6 @@
 """Undoing what acting left, in a cluster where a server did act."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,13 +11,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from receiver.adapters.kubernetes.cluster import connect
+from receiver.adapters.kubernetes.installations import Own
 from receiver.cli.main import main
 from receiver.core.model.policy import Taint
 from receiver.core.scaling.packing import IDLE
 from simulator.server import Simulator
 from tests.adapters.wire import unused_url
 from tests.doctor.builders import document, environ
-from tests.doctor.cluster import node_of, well_kept
+from tests.doctor.cluster import node_of, put, well_kept
 from tests.doctor.test_kueue import a_flavor, a_queue, install
 from tests.doctor.test_server import listening
 from tests.simulator.builders import CPU_POOL, Starter
@@ -172,3 +174,26 @@ def test_an_option_that_would_be_passed_over_is_a_wrong_command_line(
     done = CliRunner(env=environ(tmp_path, document())).invoke(main, ["doctor", *arguments])
     assert done.exit_code == 2
     assert words in " ".join(done.stderr.split())
+
+
+def test_what_another_installation_holds_and_marks_stays(start: Starter, tmp_path: Path) -> None:
+    sim = well_kept(start, hosts_us=False)
+    pools = json.dumps({"pools": [{"id": CPU_POOL, "name": "cpu"}]})
+    labels = {"gpu-autoscaler.io/installation": "true"}
+    metadata = {
+        "namespace": "theirs",
+        "name": "own",
+        "labels": labels,
+        "annotations": {"gpu-autoscaler.io/pools": pools},
+    }
+    spec = {"renewTime": "2999-01-01T00:00:00Z", "leaseDurationSeconds": 180}
+    put(sim, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
+    with acted(sim, tmp_path) as env:
+        other = connect(env["KUBECONFIG"], installation=Own(key="theirs/own"))
+        theirs = next(n.name for n in sim.world.nodes.values() if n.pool == CPU_POOL)
+        other.cordon(theirs, "a-9")
+        other.hold_namespace("nlp", ["nvidia.com/gpu"], [])
+        other.close()
+        assert release(env, "--yes").exit_code == 0
+    assert [sim.world.nodes[theirs].unschedulable, sim.world.nodes[node_of(sim)].unschedulable] == [True, False]
+    assert [quota["metadata"]["namespace"] for quota in sim.live.quotas.every()] == ["nlp"]

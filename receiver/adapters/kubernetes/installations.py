@@ -9,7 +9,7 @@ import json
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,7 @@ class Installations:
         self._own = own.key if own is not None else ""
         self._asked_at: datetime | None = None
         self._known = OtherInstallations(own=self._own)
+        self._since: datetime | None = None  # when they were first read
         self._seen_at: dict[str, datetime] = {}
         self._made: tuple[datetime, Json] | None = None
 
@@ -92,18 +93,23 @@ class Installations:
             return self._known
         self._asked_at = now
         try:
-            found = {each.key: each for each in self.every() if each.key != self._own}
+            found = {each.key: each for each in self.every() if each.key != self._own and each.is_respected(now)}
         except TryLater as error:  # what was read last counts: it ends by itself
             self._remarks.warn("Leases of other installations not read", f"{error}; those read last count")
+            if self._since is None:  # nothing was read yet: some other may hold anything, and nothing is refused
+                self._known = replace(self._known, installations=(_unknown(now),))
             return self._known
         except WontWork as error:
             self._known = OtherInstallations(own=self._own, unread=str(error))
+            self._since = self._since or now
             return self._known
+        self._since = self._since or now
         self._seen_at = {key: at for key, at in self._seen_at.items() if timedelta(0) <= now - at < FORGOTTEN_AFTER}
         gone = {each.key: each for each in self._known.installations if each.key in self._seen_at}
         self._seen_at |= dict.fromkeys(found, now)
         together = {**gone, **found}
-        self._known = OtherInstallations(own=self._own, installations=tuple(together[key] for key in sorted(together)))
+        ordered = tuple(together[key] for key in sorted(together))
+        self._known = OtherInstallations(own=self._own, installations=ordered, since=self._since)
         return self._known
 
     def every(self) -> list[InstallationLease]:
@@ -131,6 +137,11 @@ class Installations:
         self._wire.ask("patch", "leases", api.LEASE, namespace, name, body, content=api.APPLY, **options)
         self._made = now, described
         return Receipt(did=Did.DONE, sentence=f"renewed Lease {self._own}")
+
+
+def _unknown(now: datetime) -> InstallationLease:
+    """An installation of which nothing is known: it may hold any work, and comes before no other."""
+    return InstallationLease(key="unknown", readable=False, renewed_at=now - SHORTEST, lasts=timedelta(0))
 
 
 def lasting(tick: timedelta) -> timedelta:

@@ -40,11 +40,12 @@ class InstallationLease:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherInstallations:
     """The other installations in the cluster, and *own*, the key of this one. *unread* says why they cannot be read:
-    this installation then behaves as if it were alone."""
+    this installation then behaves as if it were alone. *since* is when this process first read them."""
 
     own: str = ""
     installations: tuple[InstallationLease, ...] = ()
     unread: str = ""
+    since: datetime | None = None
 
 
 ALONE = OtherInstallations()

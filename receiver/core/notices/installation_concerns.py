@@ -10,10 +10,11 @@ from receiver.core.notices.notice import Cause, Concern, Level
 
 
 def of_others(others: OtherInstallations, policy: Policy, now: datetime) -> Iterator[Concern]:
-    """The live installations among *others*: a problem where one has a pool of ours, else to be known."""
+    """The live installations among *others*: a problem where one has a pool of ours, else to be known. One that was not
+    renewed since this process began may be this installation under a former name."""
     ids = {pool.id: pool.name for pool in policy.pools}
     for each in others.installations:
-        if not each.is_live(now):
+        if not each.is_live(now) or (others.since is not None and each.renewed_at <= others.since):
             continue
         common = [ids[pool.id] for pool in each.pools if pool.id in ids]
         release = f", release {each.release}" if each.release else ""

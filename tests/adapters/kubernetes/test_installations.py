@@ -156,6 +156,21 @@ def test_while_the_list_fails_those_read_last_count(
     assert len(cluster.look().others.installations) == 1
 
 
+def test_before_the_first_answer_some_installation_may_hold_anything(
+    leases: Leases, cluster: KubernetesCluster, clock: MovedClock
+) -> None:
+    leases.status = 503
+    (unknown,) = cluster.look().others.installations
+    assert (unknown.readable, unknown.is_live(NOW), unknown.is_respected(NOW)) == (False, False, True)
+    leases.status, clock.at = 200, NOW + timedelta(seconds=10)
+    assert cluster.look().others.installations == ()
+
+
+def test_a_lease_that_ended_long_ago_is_of_no_installation(leases: Leases, cluster: KubernetesCluster) -> None:
+    leases.found = [a_lease(at="2026-11-20T10:59:00Z")]
+    assert cluster.look().others.installations == ()
+
+
 def test_a_refused_lease_raises(leases: Leases, cluster: KubernetesCluster) -> None:
     leases.status = 403
     with pytest.raises(WontWork, match="leases"):

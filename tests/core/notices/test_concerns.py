@@ -12,6 +12,7 @@ from receiver.core.model.overrides import Answer
 from receiver.core.model.policy import Approval, Budget, Fallback, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.concerns import concerns
+from receiver.core.notices.installation_concerns import of_others
 from receiver.core.notices.notice import Concern, Level, Severity
 from tests.core.builders import (
     GPU,
@@ -31,7 +32,8 @@ from tests.core.builders import (
     an_override,
     facts,
 )
-from tests.core.notices.scene import all_seen
+from tests.core.notices.of_installations import another
+from tests.core.notices.scene import L40S, POLICY, all_seen
 
 LATER = Backoff(failures=3, until=NOW + 7 * MINUTE, reason="gpu_count_exceeded: no GPU of this kind is free")
 
@@ -308,3 +310,9 @@ def test_a_sick_node_is_told_as_sick_and_its_configuration_as_right(condition: d
     node = a_node("n1", allocatable={GPU: 7}, **condition)
     shown = found(facts(a_state(node)), a_policy(a_pool(resources={GPU: 8})))
     assert {concern.kind for concern in shown} & {"sick", "misdescribed"} == kinds
+
+
+def test_an_installation_that_was_not_renewed_since_the_start_may_be_this_one_under_a_former_name() -> None:
+    others = replace(another(L40S), since=NOW)
+    assert list(of_others(others, POLICY, NOW)) == []
+    assert list(of_others(replace(others, since=NOW - timedelta(minutes=1)), POLICY, NOW))
