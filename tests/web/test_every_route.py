@@ -87,7 +87,7 @@ def test_another_site_changes_nothing_with_the_operators_cookie() -> None:
 
 def test_every_body_is_bounded() -> None:
     client = a_bench(reading=ReadAccess.OPEN).client()
-    given = {"data": LARGER_THAN_ANYTHING, "headers": bearer(OPERATOR)}
+    given: dict[str, Any] = {"data": LARGER_THAN_ANYTHING, "headers": bearer(OPERATOR)}
     answers = {
         rule: client.open(path_of(rule), method=method, **given).status_code
         for method, rule in CHANGING
