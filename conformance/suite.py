@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
 
+import requests
+
 from conformance.cluster import Cluster, NotOursError
 from conformance.kubernetes_api import Api, ApiRefused
 from conformance.rights import BASE, HOLLOW, OWN_ACCOUNT, create_account, delete_account, missing, named, others_here
@@ -96,6 +98,12 @@ def _why_not(api: Api | None, place: Place, scenario: Scenario) -> str:
     return f"the kubeconfig's user lacks rights: {named(lacking)}" if lacking else ""
 
 
+def _is_of_product(error: Exception, stage: Stage) -> bool:
+    """True for a request to the autoscaler itself that had no good answer."""
+    request = error.request if isinstance(error, requests.RequestException) else None
+    return request is not None and hasattr(stage, "product") and str(request.url).startswith(stage.product.url)
+
+
 def _plainly(error: Exception) -> str:
     """What an exception of the suite says, and of what."""
     if isinstance(error, NOT_ANSWERING):
@@ -119,7 +127,7 @@ def _played(scenario: Scenario, place: Place, ceiling: Ceiling) -> Result:
         return Result(
             name=scenario.name,
             expected=scenario.expected,
-            verdict=verdict,  # type: ignore[arg-type]  # one of three, below
+            verdict=verdict,  # type: ignore[arg-type]  # one of four, below
             seen=seen,
             seconds=time.monotonic() - begun,
             figures=figures,
@@ -143,6 +151,10 @@ def _played(scenario: Scenario, place: Place, ceiling: Ceiling) -> Result:
     except NotStarted as error:
         return result("failed", f"the autoscaler did not start: {error}")
     except Exception as error:  # noqa: BLE001 (whatever ends it: the others are played)
+        if stage.broken:
+            return result("failed", "; ".join(stage.broken))
+        if _is_of_product(error, stage):
+            return result("failed", f"the autoscaler does not answer: {error}")
         return replace(result("error", _plainly(error)), traceback=traceback.format_exc(limit=-3))
     finally:
         ceiling.spent(len(stage.bought))

@@ -4,6 +4,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+import requests
 
 from conformance.civo import Civo
 from conformance.scenario import Result, Scenario, Seen, UnavailableError, UnmetError
@@ -91,3 +92,23 @@ def test_an_expectation_that_no_longer_holds_says_so(tmp_path: Path) -> None:
         return Seen(said="seen")
 
     assert played(tmp_path, a_scenario(broken))[0].verdict == "passed"
+
+
+def test_an_autoscaler_that_does_not_answer_failed_and_a_source_that_does_not_is_an_error(tmp_path: Path) -> None:
+    def crashed(stage: Stage) -> Seen:
+        stage.serve()
+        stage.product.kill()
+        return Seen(said=str(stage.product.get("/healthz")))
+
+    def away(stage: Stage) -> Seen:
+        raise requests.ConnectionError("no route to host")
+
+    def harmful(stage: Stage) -> Seen:
+        stage.broken.append("the count was lowered from 2 to 1")
+        raise LookupError("a mistake")
+
+    found = played(tmp_path, a_scenario(crashed), a_scenario(away), a_scenario(harmful))
+    assert [r.verdict for r in found] == ["failed", "error", "failed"]
+    assert found[0].seen.startswith("the autoscaler does not answer: ")
+    assert found[1].seen == "a server that the suite uses did not answer: no route to host"
+    assert (found[2].seen, found[2].traceback) == ("the count was lowered from 2 to 1", "")
