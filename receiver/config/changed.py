@@ -1,11 +1,12 @@
 """A configuration with a few keys changed, as `what-if` takes it: ``pools.l40s.max_nodes: 6``."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import yaml
 
-from receiver.config.values import DEEPEST, ConfigError, Mistake, did_you_mean, read
+from receiver.config.values import AND_MORE, DEEPEST, MOST_MISTAKES, ConfigError, Mistake, did_you_mean, read
 
 NAMES = ("name", "civo_pool_id")  # of the items of a list
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's takes a tenth of the time
@@ -18,11 +19,13 @@ def with_changes(text: str, changes: str) -> str:
     document, _ = read(text)
     said, mistakes = read(changes)
     for key, value in said.items():
+        if len(mistakes) >= MOST_MISTAKES:  # each takes a search for what may be meant
+            raise ConfigError([*mistakes, AND_MORE])
         path = key.split(".")
         if len(path) > DEEPEST:
             mistakes.append(Mistake(path=key, problem="names no key", remedy=NAME_A_KEY))
         else:
-            mistakes += _put(document, path, value, key)
+            mistakes += islice(_put(document, path, value, key), MOST_MISTAKES)
     if mistakes:
         raise ConfigError(mistakes)
     return str(yaml.dump(document, Dumper=_DUMPER, sort_keys=False, allow_unicode=True))

@@ -224,6 +224,13 @@ def test_of_thousands_of_mistakes_the_first_hundred_are_shown(change: str) -> No
     assert found[-1]["problem"] == "there are more than 100 mistakes"
 
 
+def test_of_thousands_of_changes_of_what_is_not_there_the_first_hundred_are_shown() -> None:
+    changes = "".join(f"pools.none{n}.max_nodes: 1\n" for n in MANY)
+    found = a_bench().client().post("/api/v1/what-if?as=changes", data=changes).get_json()["mistakes"]
+    assert len(found) == 101
+    assert found[-1]["problem"] == "there are more than 100 mistakes"
+
+
 CLOSE = "}" * 90
 DEEP = "".join(f"k{n}: &k{n} {'{a: ' * 90}{f'*k{n - 1}' if n else '1'}{CLOSE}\n" for n in range(9))
 
