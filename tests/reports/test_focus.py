@@ -175,7 +175,7 @@ def test_equal_nodes_cost_the_same_however_many_workloads_they_ran() -> None:
     rows = charges(small(*lives, usage=usage))
     for instance in ("i-a", "i-b"):
         own = [row for row in rows if row["ResourceId"] == instance]
-        assert (usd(own), usd(own, "PricingQuantity")) == (Decimal("928.80"), 720)
+        assert (usd(own), usd(own, "PricingQuantity")) == (Decimal("928.80"), Decimal(720))
 
 
 @pytest.mark.parametrize("now", [AFTER, at(400.3)], ids=["over", "under way"])

@@ -32,7 +32,7 @@ from tests.web.builders import Bench
 from tests.web.fakes import FakeClock
 from tests.web.seen import words
 
-CENT = Decimal("0.01")
+CENT, ZERO = Decimal("0.01"), Decimal(0)
 MONEY = re.compile(r"\$[0-9][0-9,]*\.[0-9]+")
 
 
@@ -153,10 +153,10 @@ def test_what_was_spent_is_one_number(seen: Seen) -> None:
         "API costs": Decimal(seen.by_team["total_usd"]),
         "status": money(seen.after(seen.status, "cluster budget")),
         "digest": money(seen.digest.title),
-        "FOCUS": sum(Decimal(row["BilledCost"]) for row in seen.focus).quantize(CENT),
+        "FOCUS": sum((Decimal(row["BilledCost"]) for row in seen.focus), ZERO).quantize(CENT),
         "metrics of the budget": Decimal(str(seen.metrics["budget_spent_usd", "", "cluster"])).quantize(CENT),
         "metrics of costs": sum(
-            Decimal(str(value)) for (name, *_), value in seen.metrics.items() if name == "cost_usd"
+            (Decimal(str(value)) for (name, *_), value in seen.metrics.items() if name == "cost_usd"), ZERO
         ).quantize(CENT),
     }
     assert told == dict.fromkeys(told, spent)

@@ -10,6 +10,14 @@ NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 
 
+def denied(verb: str, resource: str) -> dict[str, Any]:
+    """What RBAC answers, with status 403, to who may not *verb* *resource*."""
+    said = (
+        f'{resource} is forbidden: User "system:serviceaccount:a:b" cannot {verb} resource "{resource}" in API group ""'
+    )
+    return {"kind": "Status", "reason": "Forbidden", "message": said}
+
+
 def a_cluster_at(url: str, *, read_timeout: float = 60, **options: Any) -> KubernetesCluster:
     """Return the adapter under test, pointed at *url*; *options* go to its constructor. It reads no
     CapacityBuffers, AdmissionChecks and ProvisioningRequests."""

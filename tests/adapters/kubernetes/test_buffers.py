@@ -19,7 +19,7 @@ from receiver.adapters.kubernetes import buffers as module
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import Buffer, PodPhase, Toleration
 from receiver.ports import Did
-from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
+from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, denied
 
 GPU = "nvidia.com/gpu"
 BUFFERS = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers"
@@ -336,8 +336,7 @@ def test_without_the_right_to_list_quotas_they_do_not_limit(httpserver: HTTPServ
 
 
 def test_without_the_right_to_list_templates_the_buffer_says_so(httpserver: HTTPServer) -> None:
-    refusal = 'podtemplates is forbidden: User "us" cannot list resource "podtemplates" in API group ""'
-    httpserver.expect_request(TEMPLATES).respond_with_json({"message": refusal}, status=403)
+    httpserver.expect_request(TEMPLATES).respond_with_json(denied("list", "podtemplates"), status=403)
     (status,) = reported(httpserver, a_buffer(replicas=2))
     assert 'grant the verb "list" on "podtemplates"' in conditions(status)[0][3]
 

@@ -10,7 +10,7 @@ from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.policy import Taint
 from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.ports import Did, TryLater, WontWork
-from tests.adapters.kubernetes.kubernetes_objects import NODES, a_cluster_at, a_node
+from tests.adapters.kubernetes.kubernetes_objects import NODES, a_cluster_at, a_node, denied
 from tests.adapters.wire import requests_sent
 
 NODE = f"{NODES}/gpu-1"
@@ -131,7 +131,7 @@ def test_a_node_that_is_gone_cannot_be_dressed(httpserver: HTTPServer, cluster: 
 
 def test_a_missing_right_is_named(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     httpserver.expect_request(NODE, method="GET").respond_with_json(a_node())
-    httpserver.expect_request(NODE, method="PATCH").respond_with_json(STATUS, status=403)
+    httpserver.expect_request(NODE, method="PATCH").respond_with_json(denied("patch", "nodes"), status=403)
     with pytest.raises(WontWork, match='the verb "patch" on "nodes"'):
         cluster.apply_labels_and_taints("gpu-1", LABELS, [])
 

@@ -8,7 +8,7 @@ from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.ports import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Did, HeldPlaces, TryLater, WontWork
-from tests.adapters.kubernetes.kubernetes_objects import a_cluster_at, a_list
+from tests.adapters.kubernetes.kubernetes_objects import a_cluster_at, a_list, denied
 from tests.adapters.wire import requests_sent
 
 QUOTAS = "/api/v1/namespaces/ml/resourcequotas"
@@ -115,7 +115,8 @@ def test_a_quota_that_is_gone_already_is_no_failure(httpserver: HTTPServer, clus
 
 def test_a_right_that_is_missing_is_named(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     httpserver.expect_request(QUOTA, method="GET").respond_with_json(STATUS, status=404)
-    httpserver.expect_request(QUOTAS, method="POST").respond_with_json(STATUS, status=403)
+    refused = denied("create", "resourcequotas")
+    httpserver.expect_request(QUOTAS, method="POST").respond_with_json(refused, status=403)
     with pytest.raises(WontWork, match='grant the verb "create" on "resourcequotas"'):
         cluster.hold_namespace("ml", BOTH, [])
 

@@ -25,7 +25,16 @@ from tests.adapters.kubernetes.custom_objects import (
     of_gpus,
     owned_by_vcjob,
 )
-from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
+from tests.adapters.kubernetes.kubernetes_objects import (
+    NODES,
+    PODS,
+    a_cluster_at,
+    a_list,
+    a_node,
+    a_pod,
+    denied,
+    owned_by,
+)
 from tests.adapters.kubernetes.test_gangs import MovedClock
 
 Raw = dict[str, Any]
@@ -109,7 +118,8 @@ class Server:
         self.asked.add(path)
         status = next((s for name, s in self.refused.items() if path == f"/apis/{name}" or path.startswith(name)), 200)
         if status != 200:
-            return Response("{}", status)
+            answer = denied("list", path.rpartition("/")[2]) if status == 403 else {}
+            return Response(json.dumps(answer), status)
         found = {NODES: [a_node()], PODS: PODS_THAT_NEED_THEM, **OBJECTS}.get(path, [])
         return Response(json.dumps(a_list(*found)), content_type="application/json")
 

@@ -10,7 +10,7 @@ from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.core.model.pods import Pod
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, KEEP_UNTIL_ANNOTATION, PROTECT_ANNOTATION, Did, TryLater, WontWork
-from tests.adapters.kubernetes.kubernetes_objects import a_cluster_at, a_pod
+from tests.adapters.kubernetes.kubernetes_objects import a_cluster_at, a_pod, denied
 from tests.adapters.wire import requests_sent
 
 POD = "/api/v1/namespaces/ml/pods/web-0"
@@ -254,6 +254,7 @@ def test_a_missing_right_names_the_verb_and_the_resource(httpserver: HTTPServer,
     path = f"{PATHS['Deployment']}/web"
     metadata = {"name": "web", "namespace": "ml", "uid": "uid-of-web"}
     httpserver.expect_request(path).respond_with_json({"metadata": metadata, "spec": {"replicas": 1}})
-    httpserver.expect_request(f"{path}/scale", method="PATCH").respond_with_json(STATUS, status=403)
+    refused = denied("patch", "deployments/scale")
+    httpserver.expect_request(f"{path}/scale", method="PATCH").respond_with_json(refused, status=403)
     with pytest.raises(WontWork, match='the verb "patch" on "deployments/scale"'):
         cluster.scale_to_zero(pod)
