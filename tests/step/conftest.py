@@ -10,12 +10,6 @@ from simulator.store import MemoryStore
 from tests.faults.stores import a_store, empty
 
 
-@pytest.fixture
-def store() -> Store:
-    """A store without rows in memory: the tests of its contract hold it to what the real one does."""
-    return MemoryStore()
-
-
 @pytest.fixture(scope="session")
 def _of_all_lives() -> Iterator[SqlStore]:
     with a_store() as opened:
@@ -23,8 +17,11 @@ def _of_all_lives() -> Iterator[SqlStore]:
 
 
 @pytest.fixture
-def sql_store(_of_all_lives: SqlStore) -> SqlStore:
-    """A real store without rows, in a file where waiting for the disk would prove nothing: for restarts, and wherever
-    else the database is the subject."""
-    empty(_of_all_lives)
-    return SqlStore(_of_all_lives._database)
+def store(request: pytest.FixtureRequest) -> Store:
+    """A store without rows in memory: the tests of its contract hold it to what the real one does. With the mark
+    `database`, as for restarts, a real one in a file where waiting for the disk would prove nothing."""
+    if request.node.get_closest_marker("database") is None:
+        return MemoryStore()
+    real: SqlStore = request.getfixturevalue("_of_all_lives")
+    empty(real)
+    return SqlStore(real._database)

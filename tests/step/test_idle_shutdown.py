@@ -128,6 +128,7 @@ def test_one_busy_pod_keeps_its_workload(store: Store) -> None:
     assert scaled(life) == []
 
 
+@pytest.mark.database("what outlives a process is in it")
 def test_a_warning_outlives_a_restart(store: Store) -> None:
     life = an_idle_life(store)
     until_warned(life)

@@ -167,6 +167,7 @@ def test_what_somebody_undoes_is_done_again_without_more_news(store: Store) -> N
     assert list(life.notices()) == told
 
 
+@pytest.mark.database("what outlives a process is in it")
 def test_a_restart_neither_forgets_nor_repeats_what_is_held(store: Store) -> None:
     life = beyond_the_hold(a_life(store))
     again = Life(world=life.world, policy=life.policy, store=store)

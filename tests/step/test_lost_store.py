@@ -103,6 +103,7 @@ def test_an_account_budget_asks_again_after_a_minute_while_a_new_month_has_no_an
     assert life.accounts.asked - before == asked
 
 
+@pytest.mark.database("what outlives a process is in it")
 def test_charges_are_asked_every_fifteen_minutes_over_restarts_too(store: Store) -> None:
     life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
     life.run(46 * MINUTE)
@@ -230,6 +231,7 @@ def test_nodes_of_other_clusters_with_our_size_are_in_the_seed(store: Store) -> 
     assert spent(life) == 7 * PRICE
 
 
+@pytest.mark.database("what outlives a process is in it")
 def test_the_seed_outlives_a_restart_and_ends_with_its_month(store: Store) -> None:
     life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
     life.accounts.others = (

@@ -5,6 +5,8 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
+import pytest
+
 from receiver.core.model.policy import Budget
 from receiver.ports import ClusterFacts, Store, TryLater
 from receiver.replay.world.objects import WorldPool
@@ -88,6 +90,7 @@ def test_no_pod_gets_one_message_twice_within_seconds_while_decisions_change(sto
     assert len(messages) == 2
 
 
+@pytest.mark.database("what outlives a process is in it")
 def test_after_a_restart_nobody_is_told_again(store: Store) -> None:
     life = a_life(store, most=0)
     life.submit(a_job())

@@ -93,6 +93,7 @@ def test_a_question_that_is_lost_is_asked_again_soon_and_the_last_answer_counts_
     assert again.lacking == REFUSED
 
 
+@pytest.mark.database("what outlives a process is in it")
 def test_a_restart_knows_what_was_answered_before_it(store: Store) -> None:
     life = waiting(store, *REFUSED)
     life.step()

@@ -55,6 +55,7 @@ def test_a_request_that_arrives_late_is_not_paid_for_twice(store: Store) -> None
     assert (life.required(FIRST), life.required(SECOND)) == (1, 0)
 
 
+@pytest.mark.database("what outlives a process is in it")
 def test_the_money_is_kept_over_a_restart(store: Store) -> None:
     before = paused_before_an_answer(store)
     before.step()

@@ -142,6 +142,7 @@ def test_ticks_of_other_lengths_count_the_same_seconds(tmp_path: Any) -> None:
     assert counted[0] == pytest.approx(counted[1], abs=0.001)
 
 
+@pytest.mark.database("what outlives a process is in it")
 def test_a_restart_after_a_crash_counts_nothing_twice(store: Store) -> None:
     """The store is the same; the accounting that was under way is lost."""
     life = a_life(store)

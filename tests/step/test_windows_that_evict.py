@@ -82,6 +82,7 @@ def test_what_was_evicted_waits_until_the_window_closes_and_runs_then(store: Sto
     assert len(gpu_nodes(life) - {None}) == 3
 
 
+@pytest.mark.database("what outlives a process is in it")
 def test_a_restart_does_not_begin_the_grace_anew(store: Store) -> None:
     life = at_night(store)
     until_just_before(life, ENDS - TICK)
@@ -292,6 +293,7 @@ def test_the_word_stands_until_the_node_that_was_emptied_is_deleted(store: Store
     assert life.now < OPENS + 6 * MINUTE
 
 
+@pytest.mark.database("what outlives a process is in it")
 def test_a_restart_carries_on_what_was_begun(store: Store) -> None:
     life = being_emptied(store)
     again = Life(world=life.world, policy=life.policy, store=store)

@@ -61,6 +61,7 @@ def test_a_pool_at_its_maximum_replaces_it_too(store: Store) -> None:
     assert len(living(life)) == 1
 
 
+@pytest.mark.database("what outlives a process is in it")
 def test_it_is_known_after_a_restart(store: Store) -> None:
     life = begun(store)
     life.run(REGISTERED)

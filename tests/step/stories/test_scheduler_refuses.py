@@ -147,6 +147,7 @@ def test_its_pod_is_told_by_an_event(store: Store) -> None:
     assert sum("the scheduler says: 0/3 nodes" in message for message in scheduled.events) == 1
 
 
+@pytest.mark.database("what outlives a process is in it")
 def test_a_restart_forgets_no_refusal(store: Store) -> None:
     life, scheduled = begin(store)
     life.run(30 * MINUTE, tick=MINUTE)

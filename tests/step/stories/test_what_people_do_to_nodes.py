@@ -47,6 +47,7 @@ def test_a_label_that_a_person_adds_buys_no_node_that_would_lack_it(store: Store
     assert bought(life) == 1
 
 
+@pytest.mark.database("what outlives a process is in it")
 def test_the_template_and_the_one_before_it_survive_a_restart(store: Store) -> None:
     life = Life(world=a_world(), policy=a_policy(), store=store)
     for name in ("one", "two"):
