@@ -20,7 +20,7 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo playground recording test check newest conformance coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
+.PHONY: help demo playground recording test check newest lowest conformance coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ check: venv ## before each commit, under a minute: lint, types, and the tests th
 
 newest: venv ## after make test, where a newer Python is installed than that of .venv: make check and the tests of step and store with it
 	@$(VENV)/python -m tools.newest_python
+
+lowest: venv ## the tests that need no server with the lowest versions that pyproject.toml allows, in an environment of its own (half an hour)
+	@$(VENV)/python -m tools.lowest_versions
 
 coverage: venv binaries browser kubectl ## branch coverage of core, step and adapters by the whole suite (OUT=dir; some minutes more than make test)
 	@$(VENV)/python -m tools.branch_coverage $(if $(filter file,$(origin OUT)),,--html $(OUT))
