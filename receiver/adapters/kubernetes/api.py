@@ -266,7 +266,7 @@ class ClusterWire:
             remedy = "put a valid token or certificate into KUBECONFIG, or mount the service account's token"
             return WontWork(f"{detail}: {remedy}", code="http_401")
         if status == 403:
-            return MissingRightError(detail, verb, resource) if _DENIED_BY_RBAC.search(explanation) else _denied(detail)
+            return MissingRightError(detail, verb, resource) if _DENIED_BY_RBAC.match(explanation) else _denied(detail)
         if status == 409:
             return TryLater(detail, code=CONFLICT, delay=delay)
         if status in (0, 408, 410, 429) or status >= 500:
@@ -280,7 +280,9 @@ def _denied(detail: str) -> WontWork:
 
 
 # A webhook, a quota and a namespace that is being deleted answer 403 too, in words of their own.
-_DENIED_BY_RBAC = re.compile(r'\bcannot [a-z]+ (?:resource|path) "|\bUser "[^"]*" cannot [a-z]+\b')
+_DENIED_BY_RBAC = re.compile(
+    r'(?!.*denied (?:the )?request)(?:.*\bcannot [a-z]+ (?:resource|path) "|.*\bUser "[^"]*" cannot [a-z]+\b)'
+)
 
 
 def _reads(verb: str, resource: str) -> bool:

@@ -112,6 +112,8 @@ def test_a_missing_right_is_named_by_verb_and_resource(httpserver: HTTPServer, c
     [
         'resourcequotas "gpu" is forbidden: unable to create new content in namespace a because it is being terminated',
         'admission webhook "validate.kyverno.svc" denied the request: cordon needs a ticket',
+        'admission webhook "guard" denied the request: User "a" cannot patch resource "nodes" without a ticket',
+        "nodes \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: you cannot do that",
         'pods "a" is forbidden: exceeded quota: gpu, requested: pods=1, used: pods=3, limited: pods=3',
         'pods "a" is forbidden: violates PodSecurity "restricted:latest": it cannot run as root',
     ],
