@@ -116,10 +116,12 @@ def _nodes(found: WeekFound) -> str:
 
 
 def _idlest(found: WeekFound, policy: Policy) -> Iterator[str]:
+    paid = {life.pool: life.price_usd_per_hour for life in found.lives if life.price_usd_per_hour is not None}
+    prices = {pool.id: paid.get(pool.id, pool.price_usd_per_hour) for pool in policy.pools}  # of then, if known
     costs = [
-        (found.minutes[pool.id].idle * pool.price_usd_per_hour / 60, pool.name)
+        (found.minutes[pool.id].idle * price / 60, pool.name)
         for pool in policy.pools
-        if pool.price_usd_per_hour is not None and pool.id in found.minutes
+        if (price := prices[pool.id]) is not None and pool.id in found.minutes
     ]
     usd, name = max(costs, default=(Decimal(0), ""))
     if usd:

@@ -104,6 +104,13 @@ def test_the_pool_whose_idle_nodes_cost_most_is_named() -> None:
     assert "Most idle: pool h100, $5.98 for nodes without GPU work." in said(minutes=minutes)
 
 
+def test_idle_nodes_cost_what_they_were_bought_for() -> None:
+    pool = next(p.id for p in a_policy().pools if p.name == "l40s")
+    life = a_life("i-1", INTO, 10, pool=pool, price_usd_per_hour=Decimal("2.58"))
+    minutes = {pool: PoolMinutes(known=WHOLE, idle=120)}
+    assert "Most idle: pool l40s, $5.16 for nodes without GPU work." in said([life], minutes=minutes)
+
+
 def test_without_idle_nodes_no_pool_is_named() -> None:
     assert "Most idle" not in said(minutes={p.id: PoolMinutes(known=WHOLE) for p in a_policy().pools})
 
