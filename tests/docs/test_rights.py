@@ -122,8 +122,9 @@ def test_the_page_and_the_file_know_of_each_other() -> None:
 def test_no_call_to_the_cluster_is_of_a_kind_that_nobody_looks_for_here() -> None:
     code = _code()
     everywhere = len(re.findall(r"_wire\.(?:ask|find|every|listed|watch)\(", code))
-    # Of owners, and of `Lists`.
+    # Of owners, of `Lists`, and of a document that every account may read.
     by_path = (
+        'ask("get", "openapi", OPENAPI,',
         "find(plural, path,",
         'ask("patch", resource, path,',
         'ask("patch", kind.status, path,',

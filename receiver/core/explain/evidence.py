@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from receiver.core.explain.reasons import lacking, names_of
+from receiver.core.explain.reasons import called, lacking, names_of
 from receiver.core.explain.rules import RULES, remedies, sentence, why, with_sentences
 from receiver.core.model.actions import Decision, Reason, Verdict
 from receiver.core.model.model import Source, SourceState
@@ -113,9 +113,9 @@ def _plain(value: Any) -> Any:
 
 
 def _removal(reason: Reason) -> dict[str, Any]:
-    """The nodes of a *reason* to remove some, and why: a message may be about a part of them."""
+    """The nodes of a *reason* to remove some, as its sentence calls each, and why: a message may be about a part."""
     nodes = reason.because
-    return {"nodes": [node.name for node in nodes], "why": reason.detail.removeprefix(names_of(nodes))}
+    return {"nodes": {n.name: called(n) for n in nodes}, "why": reason.detail.removeprefix(names_of(nodes))}
 
 
 def _behind(case: Case, reasons: Sequence[Reason]) -> Iterator[dict[str, str]]:

@@ -324,7 +324,11 @@ def _named(nodes: tuple[Node, ...], why: str) -> str:
 
 def names_of(nodes: Iterable[Node]) -> str:
     """How a sentence about *nodes* begins."""
-    return f"{', '.join(f'{n.name} ({n.note})' if n.sick else n.name for n in nodes)}: "
+    return f"{', '.join(map(called, nodes))}: "
+
+
+def called(node: Node) -> str:
+    return f"{node.name} ({node.note})" if node.sick else node.name
 
 
 def dead_nodes(reason: Reason, case: Case) -> Said:

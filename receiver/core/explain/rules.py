@@ -97,7 +97,7 @@ def _of_those(going: Collection[str] | None, reason: Reason, decision: Decision)
     removal = decision.evidence.get("removals", {}).get(reason.rule)  # decisions of older versions have none
     if going is None or removal is None:
         return reason.detail
-    names = [name for name in removal["nodes"] if name in going]
+    names = [said for name, said in removal["nodes"].items() if name in going]
     return f"{', '.join(names)}: {removal['why']}" if names else ""
 
 
