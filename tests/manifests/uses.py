@@ -424,7 +424,7 @@ def keeps_room_for_a_buffer(kind: str, group: str = "") -> Callable[[Stage], Non
 
 
 def knows_other_installations(stage: Stage) -> None:
-    spec = {"leaseDurationSeconds": 180, "renewTime": f"{stage.sim.world.now:%Y-%m-%dT%H:%M:%S.%fZ}"}
+    spec = {"leaseDurationSeconds": 180, "renewTime": "2999-01-01T00:00:00Z"}
     metadata = {"namespace": "other", "name": "gpu-autoscaler", "labels": {INSTALLATION: "true"}}
     stage.put("coordination.k8s.io/v1", "Lease", {"metadata": metadata, "spec": spec})
     others = stage.cluster(installation=Own(key="gpu-autoscaler/own")).look().others
