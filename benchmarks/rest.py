@@ -1,6 +1,7 @@
 """What the autoscaler costs a cluster at rest: calls of the API server per minute and memory, by many nodes and pods.
 
-The real server under gunicorn watches the simulator's cluster; nothing changes there while it is measured.
+The real server under gunicorn watches the simulator's cluster; nothing changes there while it is measured. It was
+started before, on the same store: a first start also loads what makes the tables.
 """
 
 import tempfile
@@ -63,6 +64,8 @@ def run(say: Callable[[str], None]) -> dict[str, Any]:
             stack.parts["simulator"].start()
             simulator = stack.places.url("simulator")
             session.post(f"{simulator}/_jobs", json=_jobs(), timeout=120).raise_for_status()
+            stack.parts["receiver"].start()
+            stack.parts["receiver"].stop()
             stack.parts["receiver"].start()
             time.sleep(SETTLES_SECONDS)
 

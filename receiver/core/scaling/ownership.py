@@ -29,7 +29,7 @@ from receiver.core.scaling.template import NextLabels
 GATE_OPENS_AFTER = timedelta(minutes=1)  # its time has come, and the installation that it belongs to did not open it
 
 
-class Claim(IntEnum):
+class Match(IntEnum):
     """How well work fits an installation, by the description of its pools."""
 
     NONE = 0
@@ -89,13 +89,13 @@ class _Described:
     pools: tuple[Pool, ...]
     readable: bool = True
 
-    def claim(self, pods: Sequence[Pod]) -> Claim:
+    def match(self, pods: Sequence[Pod]) -> Match:
         if not self.readable:
-            return Claim.MAYBE
-        each = [max((_claim(pod, pool) for pool in self.pools), default=Claim.NONE) for pod in _shapes(pods)]
-        least = min(each, default=Claim.NONE)
-        if least is Claim.ALL and not self._has_room(pods):
-            return Claim.PARTS
+            return Match.MAYBE
+        each = [max((_match(pod, pool) for pool in self.pools), default=Match.NONE) for pod in _shapes(pods)]
+        least = min(each, default=Match.NONE)
+        if least is Match.ALL and not self._has_room(pods):
+            return Match.PARTS
         return least
 
     def _has_room(self, pods: Sequence[Pod]) -> bool:
@@ -104,7 +104,7 @@ class _Described:
         for pod in pods:
             for resource, count in pod.requests.items():
                 asked[resource] = asked.get(resource, 0) + count
-        fitting = [pool for pool in self.pools if any(_claim(pod, pool) is Claim.ALL for pod in _shapes(pods))]
+        fitting = [pool for pool in self.pools if any(_match(pod, pool) is Match.ALL for pod in _shapes(pods))]
         counted = {resource for pool in fitting for resource in pool.resources}  # shares of GPUs are not
         most = {r: sum(pool.max_nodes * pool.resources.get(r, 0) for pool in fitting) for r in counted}
         return all(count <= most.get(resource, count) for resource, count in asked.items())
@@ -136,11 +136,11 @@ class Ownership:
             return self._is_first()
         if not self._fits(pods):
             return self._is_ours_to_refuse(pods)
-        mine = self._us.claim(pods)
-        mine = Claim.HERE if mine in (Claim.NONE, Claim.MAYBE) else mine
+        mine = self._us.match(pods)
+        mine = Match.HERE if mine in (Match.NONE, Match.MAYBE) else mine
         # What is too large here is not refused while an installation that is down may hold it.
-        rivals = self._respected if mine is Claim.PARTS else self._live
-        return not any((-rival.claim(pods), rival.key) < (-mine, self._us.key) for rival in rivals)
+        rivals = self._respected if mine is Match.PARTS else self._live
+        return not any((-rival.match(pods), rival.key) < (-mine, self._us.key) for rival in rivals)
 
     def may_refuse(self, pods: Sequence[Pod]) -> bool:
         """True for pods that a pool here can hold, and for those that may be told that none can."""
@@ -160,7 +160,7 @@ class Ownership:
             return True
         if any(pod.node_selector or pod.affinity for pod in pods) or not self._is_first():
             return False
-        return all(other.claim(pods) < Claim.MAYBE for other in self._respected)
+        return all(other.match(pods) < Match.MAYBE for other in self._respected)
 
     def _is_first(self) -> bool:
         return all(self._us.key < other.key for other in self._live)
@@ -193,10 +193,10 @@ def _shapes(pods: Iterable[Pod]) -> Iterable[Pod]:
     return {shape(pod): pod for pod in pods}.values()
 
 
-def _claim(pod: Pod, pool: Pool) -> Claim:
+def _match(pod: Pod, pool: Pool) -> Match:
     if misfit(pod, pool) is None:
-        return Claim.MAYBE if pod.claims or pod.not_bought else Claim.ALL
-    return Claim.MAYBE if misfit(_less_unknown(pod, pool), pool) is None else Claim.NONE
+        return Match.MAYBE if pod.claims or pod.not_bought else Match.ALL
+    return Match.MAYBE if misfit(_less_unknown(pod, pool), pool) is None else Match.NONE
 
 
 def _less_unknown(pod: Pod, pool: Pool) -> Pod:
