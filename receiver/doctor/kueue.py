@@ -32,7 +32,12 @@ DEMAND = Check(
     "whether Kueue is installed where `kueue.demand` is `queued`",
     "install Kueue, or set kueue.demand: admitted: until then no node is bought for queued work",
 )
-CHECKS = (FLAVORS, QUOTA, HELD, DEMAND)
+AGE = Check(
+    "kueue.age",
+    "whether Kueue is 0.15 or newer (API v1beta2), which an AdmissionCheck can tell for how long to wait",
+    "upgrade Kueue: before 0.15 a Workload that the budget does not cover asks for quota again at once",
+)
+CHECKS = (FLAVORS, QUOTA, HELD, DEMAND, AGE)
 Objects = Sequence[Mapping[str, Any]]
 
 
@@ -43,8 +48,10 @@ def look(installation: Installation) -> Iterator[Finding]:
         yield from skipped(CHECKS, "kubernetes.enabled is false")
         return
     with closing(opened(installation)) as cluster:
-        installed = "kueue.x-k8s.io" in cluster.groups()
+        groups = cluster.groups()
+        installed = "kueue.x-k8s.io" in groups
         yield demanded(installation.settings.configuration.kueue.demand, installed=installed)
+        yield aged(installed=installed, new="kueue.x-k8s.io/v1beta2" in groups)
         queues, why = attempted(lambda: cluster.every(CLUSTER_QUEUES) if installed else [])
         if queues is None:
             yield from skipped((FLAVORS, QUOTA, HELD), why)
@@ -62,6 +69,13 @@ def demanded(demand: QueueDemand, *, installed: bool) -> Finding:
     if demand is not QueueDemand.QUEUED:
         return DEMAND.passed("kueue.demand is admitted")
     return DEMAND.passed("Kueue is installed") if installed else DEMAND.failed("kueue.demand is queued, without Kueue")
+
+
+def aged(*, installed: bool, new: bool) -> Finding:
+    """Judge whether Kueue knows every field that we write."""
+    if not installed:
+        return AGE.skipped("Kueue is not installed")
+    return AGE.passed("Kueue serves v1beta2") if new else AGE.warned("Kueue serves v1beta1 alone")
 
 
 def held(queues: Sequence[str], policy: Policy) -> Finding:

@@ -87,3 +87,10 @@ def test_a_queue_that_is_configured_to_count_needs_kueue(start: Starter, told: T
     assert (finding.verdict, finding.said) == ("fail", "kueue.demand is queued, without Kueue")
     install(sim, a_flavor(), a_queue(2))
     assert "kueue.demand" not in found(told(sim, queued))
+
+
+def test_a_kueue_that_knows_no_delay_of_a_retry_is_warned_of(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    put(sim, {"apiVersion": "kueue.x-k8s.io/v1beta1", **a_flavor()})
+    finding = found(told(sim))["kueue.age"]
+    assert (finding.verdict, "0.15" in finding.remedy) == ("warn", True)

@@ -64,6 +64,15 @@ def test_an_answer_that_cannot_be_written_delays_neither_the_others_nor_the_pool
     assert states(life) == {"ml/a": CheckState.READY, "ml/b": CheckState.READY}
 
 
+def test_an_answer_that_is_refused_for_good_is_told_once(store: Store) -> None:
+    life = a_life(store, "a")
+    for _ in range(2):
+        life.cluster.fail_next(WontWork("the object is invalid"), "answer_check")
+    life.run(2 * MINUTE)
+    told = [m.notice for m in store.messages(START, life.now) if m.notice.topic == "checks"]
+    assert [(n.key, "ml/a" in n.body) for n in told] == [("the object is invalid", True)]
+
+
 @pytest.mark.parametrize("error", [TryLater("no"), WontWork("no", code="http_403")])
 def test_a_server_that_takes_no_answer_is_not_asked_for_all_of_them_in_one_step(error: Exception, store: Store) -> None:
     life = a_life(store, *"abcdef")

@@ -294,6 +294,23 @@ def ignored_wishes(states: Iterable[PoolState], allowed: KeepUntil, now: datetim
     return found
 
 
+def unanswered(refused: str, workloads: Sequence[str]) -> Notice:
+    """Say that the budget's answer to *workloads* of Kueue cannot be written, and why Kubernetes *refused* it."""
+    return Notice(
+        cause=Cause.NOT_ADMITTED,
+        topic="checks",
+        key=refused,
+        title=f"{some(len(workloads), 'Workload')} of Kueue cannot be answered: the check of the budget stays pending",
+        body=wording.worded(
+            why=refused,
+            whose=listed(workloads),
+            after="each step tries again; until then Kueue keeps their quota reserved",
+            do="To let them start now: take the AdmissionCheck out of their ClusterQueue.",
+        ),
+        severity=Severity.FAILURE,
+    )
+
+
 def not_admitted(refused: str, pods: Sequence[Pod]) -> Notice:
     """Say that the scheduling gate of *pods* cannot be removed, and why Kubernetes *refused* it."""
     whose = "its" if len(pods) == 1 else "their"

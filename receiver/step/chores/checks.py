@@ -3,9 +3,12 @@
 The Workload keeps the answer, so a restart changes nothing. A failed write is tried again by the next step.
 """
 
+from functools import partial
+
 import structlog
 
 from receiver.core.model.model import Source
+from receiver.core.notices.workload_notices import unanswered
 from receiver.core.scaling.admission import CheckState
 from receiver.ports import Did, TryLater, WontWork
 from receiver.step.parts import StepContext
@@ -25,6 +28,7 @@ def answer_checks(work: StepContext) -> None:
     except (TryLater, WontWork) as error:
         log.warning("AdmissionCheck not set active", error=str(error))
     answers, failed = work.assignment.answers if work.facts.up(Source.CIVO) else (), 0
+    refused: dict[str, list[str]] = {}  # for good, by why
     for answer in sorted(answers, key=lambda answer: answer.state is not CheckState.READY):
         if failed == MOST_FAILURES:
             break
@@ -34,7 +38,11 @@ def answer_checks(work: StepContext) -> None:
         except (TryLater, WontWork) as error:
             log.warning("AdmissionCheck not answered", workload=answer.key, error=str(error))
             failed += isinstance(error, TryLater) or error.code == "http_403"
+            if isinstance(error, WontWork):
+                refused.setdefault(str(error), []).append(answer.key)
             continue
         failed = 0
         if receipt.did is Did.DONE:
             log.info("AdmissionCheck", workload=answer.key, state=answer.state.value, detail=answer.message)
+    for why, workloads in refused.items():
+        work.say_later(partial(unanswered, why, workloads))

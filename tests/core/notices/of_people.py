@@ -98,6 +98,10 @@ CASES: Mapping[str, Callable[[], Notice]] = {
         'Kubernetes API: patch pods failed: 403 forbidden: grant the verb "patch" on "pods" in the ClusterRole (RBAC)',
         [a_pod("train-0"), a_pod("train-1")],
     ),
+    "unanswered": lambda: workload_notices.unanswered(
+        "Kubernetes API: patch workloads.kueue.x-k8s.io/status failed: 422 the object is invalid",
+        ["ml/train", "ml/sweep"],
+    ),
     "idle_warned": lambda: idle_notice(IdleStanding.WARNED, *_idle()),
     "would_be_shut_down": lambda: idle_notice(IdleStanding.WARNED, *_idle("observe")),
     "idle_kept": lambda: idle_notice(IdleStanding.KEPT, *_idle(), "2026-11-21 12:00 UTC"),
