@@ -51,6 +51,7 @@ EXAMPLES: Mapping[str, Any] = {
     "passing": ("production",),
     "labels": {"gpu": "on-demand"},
     "taints": (Taint(key="gpu", value="true"),),
+    "pools": (),
 }
 
 

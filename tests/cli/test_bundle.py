@@ -131,7 +131,7 @@ BUDGET = Budget(
 CLAIMED = claim_name(
     [
         Claim(
-            key="acme-ml/needs",
+            key="acme-ml/otter",
             requests=((DeviceRequest(name="orca", device_class="acme", selectors=("any",), count=2),),),
             constraints=(Constraint(requests=(), attribute="acme.example/root"),),
         )
@@ -155,7 +155,7 @@ WORLDS: dict[str, tuple[Facts, Policy]] = {
             a_state(a_busy_node("hippo-1"), a_node("hippo-0"), pool="zebra-id"),
             a_state(a_due_node("lion"), pool="apple-id"),
             waiting=(
-                a_pod("needs", tolerations=(Toleration(key="acme.example/team", value="walrus"),), namespace="acme-ml"),
+                a_pod("otter", tolerations=(Toleration(key="acme.example/team", value="walrus"),), namespace="acme-ml"),
                 a_pod("north", affinity=((Requirement(key="acme.example/zone", operator="In", values=("north",)),),)),
                 a_pod("gang-1", gang="acme-ml/squad", namespace="acme-ml", owner="Job/squad"),
                 a_pod("gang-0", gang="acme-ml/squad", namespace="acme-ml", owner="Job/squad"),
@@ -183,7 +183,7 @@ WORLDS: dict[str, tuple[Facts, Policy]] = {
                 devices=DEVICES,
                 offer=an_offer(POOLS[1], devices='[[["gpu.acme.example","orca","gpu-0"]],{}]'),
             ),
-            waiting=tuple(a_pod(f"needs-{n}", requests={CLAIMED: 2}, claims=("2 of acme",)) for n in range(2)),
+            waiting=tuple(a_pod(f"otter-{n}", requests={CLAIMED: 2}, claims=("2 of acme",)) for n in range(2)),
         ),
         a_policy(*POOLS),
     ),
@@ -211,7 +211,7 @@ NAMES = [
     "hippo",
     "lion",
     "acme",
-    "needs",
+    "otter",
     "north",
     "squad",
     "nowhere",

@@ -144,7 +144,7 @@ def test_the_message_says_what_a_team_lead_asks_first(store: SqlStore) -> None:
     assert lines[1] == "Efficiency 88% (target 70%): $179.27 paid for idle GPUs that pods held."
     assert lines[2].startswith("67 workloads completed, 12 failed; the median wait was ")
     assert lines[3].startswith("Most: vision/Job/train-138 $41.55, ")
-    assert lines[-1] == "Full report: gpu-autoscaler report --month 2026-10 --team vision, or /costs on the server."
+    assert lines[-1] == "Full report: gpu-autoscaler report --month 2026-10 --team vision; or /costs on the server."
 
 
 def test_a_store_that_fails_is_tried_again_and_raises_nothing(store: SqlStore) -> None:
