@@ -82,7 +82,12 @@ def test_the_kubeconfig_of_the_page_has_the_token_and_the_certificate_of_the_sec
     [said] = [line for line in fenced(PAGE) if line.endswith("/kubeconfig")]
     template, address = re.findall(r"go-template-file=(\S+)|s#APISERVER#(\S+)#", said)
     made = [binary(f"kubectl-{min(VERSIONS)}"), "create", "secret", "generic", "any", "--dry-run=client"]
-    given = ["--from-literal=token=eyJ.token", "--from-literal=ca.crt=PEM", f"--output=go-template-file={template[0]}"]
+    given = [
+        "--from-literal=token=eyJ.token",
+        "--from-literal=ca.crt=PEM",
+        "--from-literal=namespace=gpu-autoscaler",
+        f"--output=go-template-file={template[0]}",
+    ]
     ran = subprocess.run([*made, *given], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
     file = tmp_path / "kubeconfig"
     file.write_text(ran.stdout.replace("APISERVER", address[1]))

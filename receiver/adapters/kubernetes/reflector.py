@@ -471,16 +471,15 @@ class Lists:
         head = {"apiVersion": f"{kind.group}/{version}", "kind": shown, "metadata": metadata}
         options = {"field_manager": FIELD_MANAGER, "force": "true"}
 
-        def send() -> None:
+        while True:
             body = {**head, "status": self.known_status(kind, shown, status)}
-            self._wire.ask("patch", kind.status, path, *where, body, content=api.APPLY, **options)
-
-        try:
-            send()
-        except (TryLater, WontWork) as error:
-            if not self._fields.learns(kind.group, version, shown, error):
-                raise
-            send()
+            try:
+                self._wire.ask("patch", kind.status, path, *where, body, content=api.APPLY, **options)
+            except (TryLater, WontWork) as error:
+                if not self._fields.learns(kind.group, version, shown, error):
+                    raise
+            else:
+                return
 
     def if_readable(
         self, kind: ResourceKind, without: str, view: Callable[[Json], Any] = lambda raw: raw

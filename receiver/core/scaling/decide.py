@@ -45,7 +45,7 @@ def decide(case: Case) -> tuple[Decision, Case]:
     Pending demand beats removal, because a missing GPU costs more than an idle one.
     """
     case, going, sources = _sized(case)
-    held_by = _growth_held_by(case, going, sources)
+    held_by = _growth_held_by(case, sources)
     if held_by is not None:
         other, others, more = _sized(replace(case, growth_held=True, full=held_by in USED_UP))
         if apply(more[-1].target, other)[-1].target < case.present:
@@ -88,12 +88,10 @@ def _sized(case: Case) -> tuple[Case, Removable, list[Reason]]:
     return case, found, sources
 
 
-def _growth_held_by(case: Case, going: Removable, sources: Sequence[Reason]) -> str | None:
-    """The rule that prevents all growth of a pool whose sick or idle nodes may be what uses up its maximum, limits or
-    budget; None where there is none, or where the pool's open action prevents it."""
-    if not (sources and sources[-1].target > case.present):
-        return None
-    if not any(n.sick for n in case.state.living) and all(n.busy for n in going.nodes):
+def _growth_held_by(case: Case, sources: Sequence[Reason]) -> str | None:
+    """The rule that prevents all growth of a pool that wants some, other than that its open action comes first; None
+    without one. Sick or idle nodes may be what uses up the maximum, limits or budget."""
+    if not sources or sources[-1].target <= case.present:
         return None
     others = [guardrail for guardrail in GUARDRAILS if guardrail is not one_change_at_a_time]
     return next((r.rule for r in apply(sources[-1].target, case, others) if r.target == case.present), None)

@@ -344,7 +344,7 @@ def test_a_rejection_of_more_growth_does_not_undo_what_was_approved_of_less(answ
 def test_while_a_rejection_stands_the_pool_says_who_rejected_and_until_when() -> None:
     rejected = a_question(to_count=6, answer=Answer.REJECT, who="alice")
     said = why_waiting((), {Asks.GROWTH}, (rejected,), NOW)
-    assert said == "alice rejected: grow the pool from 0 to 6 nodes; not requested again before 2026-11-20 13:00 UTC"
+    assert said == "alice rejected: grow the pool from 0 to 6 nodes; not requested again before 13:00 UTC"
 
 
 def test_a_node_that_is_on_its_way_out_by_an_approved_removal_is_not_asked_about_again() -> None:

@@ -57,7 +57,8 @@ def test_the_next_hour_of_every_running_node_is_reserved() -> None:
 def test_at_the_hold_the_reason_says_what_was_spent_and_what_would_let_it_grow() -> None:
     decision = growing(budget("100"), spend=spent("80"))
     assert held(decision, RULE).detail == "cluster budget hold at 80%: $80.00 of $100.00 spent in 2026-11"
-    raised = "raise the cluster budget by at least $0.01 to $100.01 (gpu-autoscaler budget set 100.01 --why REASON)"
+    command = "gpu-autoscaler budget set 100.01 --why REASON --who YOU"
+    raised = f"raise the cluster budget by at least $0.01 to $100.01 ({command})"
     passing = (
         "give the work a priority class in budget.passing_priority_classes,"
         " for which nodes are bought up to the stop line"
@@ -73,7 +74,9 @@ def test_of_a_part_the_reason_says_what_is_left_and_how_much_more_all_of_it_take
     decision = growing(budget("4"), pods=5)
     left = "$0.00 of $4.00 spent in 2026-11 and $0.00 reserved; the $4.00 left is not enough"
     assert cut(decision, RULE).detail == f"cluster budget: {left}"
-    raised = "raise the cluster budget by at least $2.45 to $6.45 (gpu-autoscaler budget set 6.45 --why REASON)"
+    raised = (
+        "raise the cluster budget by at least $2.45 to $6.45 (gpu-autoscaler budget set 6.45 --why REASON --who YOU)"
+    )
     assert remedies(decision, RULE) == {raised: None, NEXT_MONTH: DECEMBER}
     assert growing(budget("6.45"), pods=5).target == 5
 
@@ -109,5 +112,5 @@ def test_a_teams_budget_is_to_be_raised_by_what_all_its_work_takes_and_not_by_wh
     work = [*(a_pod(f"v{n}", labels={"team": "vision"}) for n in range(3)), a_pod("other")]
     decision = decision_on(a_state(), policy, waiting=work, spend=replace(spent("0"), teams={}))
     assert decision.target == 2
-    raised = "by at least $1.87 to $3.87 (gpu-autoscaler budget set 3.87 --team vision --why REASON)"
+    raised = "by at least $1.87 to $3.87 (gpu-autoscaler budget set 3.87 --team vision --why REASON --who YOU)"
     assert remedies(decision, RULE) == {f"raise the budget of team vision {raised}": None, NEXT_MONTH: DECEMBER}
