@@ -420,6 +420,5 @@ def nothing_wanted(case: Case, say: Say) -> str:
     low = case.firing(SignalAction.SCALE_DOWN)
     if low is not None and (held := why_kept(case, say)):
         return f"alert {low.alertname} is firing (action: scale_down), and {held}"
-    others = len(case.facts.waiting)
-    waiting = f"{some(others, 'pod')} waiting, none of them for this pool" if others else "no pods waiting"
+    waiting = "no pods waiting for it" if case.facts.waiting else "no pods waiting"
     return f"{waiting}, no idle nodes"

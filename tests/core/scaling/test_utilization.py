@@ -166,7 +166,7 @@ def test_a_pool_whose_nodes_are_on_their_way_is_not_called_busy() -> None:
 def test_pods_that_wait_for_no_node_of_the_pool_are_told_as_that() -> None:
     elsewhere = a_pod("big", gpus=64)
     decision = run(facts(a_state(), waiting=[elsewhere]), a_policy())[1]["l40s"]
-    assert decision.deciding.detail == "1 pod waiting, none of them for this pool, no idle nodes"
+    assert decision.deciding.detail == "no pods waiting for it, no idle nodes"
 
 
 def test_a_pool_with_a_node_that_nobody_can_judge_is_not_called_busy() -> None:
