@@ -59,12 +59,16 @@ class Law:
         for wanted in stepped.assignment.pools.values():
             for workload, instance in wanted.placed:
                 free, pod = self._free.get(names.get(instance, "")), pods.get(workload)
-                if free is None or pod is None:
+                if free is None or pod is None or self._is_reserved_for(names[instance], workload):
                     continue
                 for resource, count in pod.requests.items():
                     free[resource] = free.get(resource, 0) - count
                 if min(free.values(), default=0) < 0:
                     self._violated("4 reserved room", f"{workload} was given {names[instance]}, which is reserved")
+
+    def _is_reserved_for(self, node: str, workload: str) -> bool:
+        """True where *node* is reserved for the waiting pod itself: it tried too often to be believed."""
+        return any(f"{pod.namespace}/{pod.name}" == workload for pod in self._reserved.get(node, ()))
 
     # --- pods that leave
 
