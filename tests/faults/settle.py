@@ -103,10 +103,9 @@ def _crowded(run: "Run", plan: PoolPlan, pods: list[WorldPod]) -> int:
 
 
 def _spoilt(run: "Run", plan: PoolPlan) -> int:
-    """Nodes of *plan* that people keep from work, and that its floor or what they host keeps."""
+    """Nodes of *plan* that people keep from work, and that its floor keeps."""
     nodes = [run.world.nodes.get(vm.hostname) for vm in run.world.pools[plan.id].living]
-    floor = min(_rest(plan), sum(node is not None and spoilt(node) for node in nodes))
-    return max(floor, _spoilt_hosts(run, plan))
+    return min(_rest(plan), sum(node is not None and spoilt(node) for node in nodes))
 
 
 def _may_have(run: "Run", plan: PoolPlan) -> int:

@@ -35,7 +35,7 @@ def test_the_example_names_every_key() -> None:
 
     given = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
     parts = {"": Config, "civo": CivoFace, "kubernetes": KubernetesFace, "metrics": MetricsFace}
-    commented_out = {"token", "packing", "journal_limit", "policies"}
+    commented_out = {"token", "packing", "journal_limit"}
     for part, cls in parts.items():
         here = given if not part else given[part]
         assert {f.name for f in fields(cls)} - commented_out <= set(here), part or "the whole"
