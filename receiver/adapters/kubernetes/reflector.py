@@ -216,10 +216,11 @@ class Reflector(threading.Thread, Generic[T]):
         began = self._seconds()
         with self._changed:
             probes = began - self._heard_at >= self._quiet
+        window = self._probe if probes else _length(self._window)
         error: Exception = TryLater(f"the watch of {self.resource} ended at once")
         try:
-            self._watch(version, epoch, probes)
-            if self._seconds() - began >= min(SHORTEST_WATCH_SECONDS, self._window / 2) or not self._watching.leads():
+            self._watch(version, epoch, window, probes)
+            if self._seconds() - began >= min(SHORTEST_WATCH_SECONDS, window / 2) or not self._watching.leads():
                 self._failures, self._hurries = 0, True
                 return 0.0
         except (TryLater, WontWork) as raised:
@@ -242,7 +243,7 @@ class Reflector(threading.Thread, Generic[T]):
             self._watching.wake()
         return None if lost else pause
 
-    def _watch(self, version: str, epoch: int, probes: bool) -> None:
+    def _watch(self, version: str, epoch: int, window: float, probes: bool) -> None:
         def opened(response: Any) -> None:
             with self._changed:
                 self._response = response
@@ -256,7 +257,6 @@ class Reflector(threading.Thread, Generic[T]):
                 log.info("watched again", resource=self.resource)
 
         options = {**self._options, "resource_version": version, "allow_watch_bookmarks": True}
-        window = self._probe if probes else _length(self._window)
         silence = window + HANGS_AFTER_SECONDS if probes else self._quiet
         events = self._wire.watch(self.resource, self._path, self._parts, opened, window, silence, **options)
         try:
