@@ -81,7 +81,8 @@ class BeyondTheLine:
                 if not node.unschedulable:
                     self._violated("2 beyond the line", f"{node.name} takes new work, and the budget is at its stop")
                 elif STOP_ANNOTATION in node.annotations and node.name not in self._closed:
-                    self._closed[node.name] = frozenset(p.uid for p in self._truth.gpu_pods_on(node))
+                    given = [*self._truth.gpu_pods_on(node), *self._truth.reserved_on(node.name)]
+                    self._closed[node.name] = frozenset(p.uid for p in given)
                     self.ever_closed.add(node.name)
 
     def _nothing_began(self) -> None:

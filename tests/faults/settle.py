@@ -147,9 +147,10 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
 
 
 def _spoilt_hosts(run: "Run", plan: PoolPlan) -> int:
-    """Nodes that are kept for what they host, and that people keep from work: they spare the pool no other node."""
+    """Nodes that are kept for what they host, and that no work can use, because of people or for want of their GPUs:
+    they spare the pool no other node."""
     nodes = [run.world.nodes.get(name) for name in _host_names(run)]
-    return sum(node is not None and node.pool == plan.id and spoilt(node) for node in nodes)
+    return sum(node is not None and node.pool == plan.id and (spoilt(node) or not node.gpus) for node in nodes)
 
 
 def _hosts(run: "Run", plan: PoolPlan) -> int:

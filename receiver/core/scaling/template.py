@@ -115,10 +115,12 @@ def _bare(offer: Offer) -> Offer:
 
 
 def _new_since(node: Node) -> datetime | None:
-    """When *node* was seen to become usable; None for one that was usable, and not new, when it was first seen."""
+    """When *node* was seen to become usable; None for one that was usable, and not new, when it was first seen: as its
+    pods show, too, where Kubernetes did not answer meanwhile."""
     since = node.usable_since
-    seen = since is not None and (since > node.watched_since or since - node.created_at <= SETTLED_AFTER)
-    return since if seen else None
+    if since is None or any(p.bound_at is not None and since - p.bound_at > SETTLED_AFTER for p in node.pods):
+        return None
+    return since if since > node.watched_since or since - node.created_at <= SETTLED_AFTER else None
 
 
 def _age(node: Node) -> tuple[datetime, str]:

@@ -226,6 +226,12 @@ def test_nodes_that_were_changed_before_the_first_look_refuse_no_pod(change: Any
     assert not refuses(offer)
 
 
+def test_a_node_that_worked_while_kubernetes_did_not_answer_is_no_new_one() -> None:
+    for bound, refused in ((NOW - SETTLED_AFTER, True), (NOW - SETTLED_AFTER - MINUTE, False)):
+        offer = look([tainted(a_new(pods=(a_pod("works", node="n1", bound_at=bound),)))])
+        assert refuses(offer) is refused
+
+
 def test_a_label_that_a_person_adds_later_buys_no_node() -> None:
     pod = a_pod(node_selector={"gpu": "on-demand", "team": "vision"}, tolerations=TOLERATES)
     for node in (a_new(), an_old()):
