@@ -42,7 +42,9 @@ class Law:
         for name in names & world.nodes.keys():
             taken = [*world.pods_on(name), *self._reserved[name]]
             gpus = world.nodes[name].gpus
-            self._free[name] = {r: n - sum(p.requests.get(r, 0) for p in taken) for r, n in gpus.items()}
+            free = {r: n - sum(p.requests.get(r, 0) for p in taken) for r, n in gpus.items()}
+            if min(free.values(), default=0) >= 0:  # else it lost a GPU, and cannot keep its word
+                self._free[name] = free
         self._returning = self._leaving_soon()
 
     def before_delete(self, vm: VM, cordoned: datetime | None) -> None:
@@ -133,7 +135,8 @@ def unnamed(run: "Run", calm_since: datetime, kept: int, pool: str) -> Iterator[
     hourly = scenario.limits.get("max_removals_per_hour")
     removable = sum(vm.living or (vm.deleted_at or calm_since) > calm_since for vm in world.lives)
     queue = HOUR * (removable // hourly + 1) if hourly else timedelta(0)
-    patience = 2 * timedelta(seconds=scenario.granularity) + PATIENCE + queue
+    answers = HOUR if any(plan.asks for plan in scenario.pools) else timedelta(0)  # one removal may wait for several
+    patience = 2 * timedelta(seconds=scenario.granularity) + PATIENCE + queue + answers
     living = world.pools[pool].living
     idle = {vm.hostname: run.checks.law.idle_since(vm, calm_since) for vm in living}
     late = sorted((since, name) for name, since in idle.items() if world.now - since > patience)

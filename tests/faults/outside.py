@@ -281,12 +281,14 @@ class Outside:
             for node in nodes if pod is not None else ():
                 assert pod is not None
                 room = all(node.gpus.get(resource, 0) >= n for resource, n in pod.requests.items())
-                if (
-                    room
-                    and truth.fits(pod, truth.plans[node.pool])
-                    and selects(node.labels, pod.node_selector, pod.affinity)
-                ):
+                selected = selects(node.labels, pod.node_selector, pod.affinity)
+                if room and selected and truth.fits(pod, truth.plans[node.pool]) and not self._came_bare(node.pool):
                     self._violated("5 disproved", f"{pod.name} counts as a misfit, and {node.name} could hold it")
+
+    def _came_bare(self, pool: str) -> bool:
+        """True where two nodes of *pool* came without its labels: then the next is expected to be like them."""
+        labels, nodes = self._truth.plans[pool].labels, self._truth.world.nodes.values()
+        return sum(n.pool == pool and not labels.items() <= n.labels.items() for n in nodes) > 1
 
     def fits_already(
         self, pool: str, new: int, waiting: Sequence[WorldPod], coming: Collection[tuple[str, int]]

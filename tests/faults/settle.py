@@ -7,16 +7,17 @@ and the size of pools at a Civo that never counts a removal, or seems not to (it
 for a day and that is told).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
 from receiver.replay.world.objects import WorldPod
 from tests.faults.everyday import never_starts, spoilt
-from tests.faults.law import unnamed
+from tests.faults.law import PATIENCE, unnamed
 from tests.faults.scenario import PoolPlan
-from tests.faults.truth import nodes_for, per_node
+from tests.faults.truth import ended, nodes_for, per_node
 
 if TYPE_CHECKING:
     from tests.faults.run import Run
@@ -135,7 +136,8 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
         rest = max(_rest(plan) if plan.price is not None else 0, _hosts(run, plan))
         most = max(rest, _kept_by_work(run, plan, tight)) + _spoilt_hosts(run, plan)
         if not _looks_replaced(run, plan):
-            for name in unnamed(run, run.calm_since, most, plan.id):
+            most += sum(vm.id in _backing_off(run, plan) for vm in pool.living)
+            for name in unnamed(run, max([run.calm_since, *_overrides_end(run)]), most, plan.id):
                 run.checks.violated("5 kept by nothing", name)
         if pool.required > most and not _looks_replaced(run, plan):
             yield f"{plan.id} asks for {pool.required} nodes, {rest} would do"
@@ -144,6 +146,21 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
             rest = min(rest, plan.min_nodes)
         if pool.required < rest and not held and rest <= run.truth.max_nodes(plan.id, run.clock()):
             yield f"{plan.id} asks for {pool.required} nodes of {rest}"
+
+
+def _backing_off(run: "Run", plan: PoolPlan) -> Collection[str]:
+    """The instances whose removal backs off until a time that is told: what left them during each try came back."""
+    states = run.last.facts.pools if run.last is not None else ()
+    known = [s.removal_backoff for s in states if s.pool == plan.id and s.removal_backoff is not None]
+    return {instance for backoff in known if run.clock() < backoff.until + PATIENCE for instance in backoff.instances}
+
+
+def _overrides_end(run: "Run") -> Iterator[datetime]:
+    """When what people said ends, in the calm at the latest: a pause or a snooze keeps nodes until then."""
+    began = ended(run.scenario) - timedelta(seconds=run.scenario.troubled)
+    for event in run.scenario.events:
+        if event.kind == "override":
+            yield began + timedelta(seconds=event.at + event.what["seconds"])
 
 
 def _spoilt_hosts(run: "Run", plan: PoolPlan) -> int:
@@ -184,9 +201,10 @@ def _undone(run: "Run", plan: PoolPlan) -> bool:
 
 
 def _kept_by_work(run: "Run", plan: PoolPlan, tight: bool) -> int:
-    """Nodes that work which cannot run may keep: where the budget is tight, a waiting gang keeps what it would use."""
+    """Nodes that work which cannot run may keep: where the budget is tight, or a price is missing, a waiting gang keeps
+    what it would use."""
     waits = any(p.gang is not None and run.truth.fits(p, plan) for p in run.truth.waiting())
-    return plan.max_nodes if waits and tight else 0
+    return plan.max_nodes if waits and (tight or plan.price is None) else 0
 
 
 def _budget_is_tight(run: "Run") -> bool:

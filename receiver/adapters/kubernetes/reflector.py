@@ -243,7 +243,7 @@ class Reflector(threading.Thread, Generic[T]):
             self._watching.wake()
         return None if lost else pause
 
-    def _watch(self, version: str, epoch: int, window: float, probes: bool) -> None:
+    def _watch(self, version: str, epoch: int, window: int, probes: bool) -> None:
         def opened(response: Any) -> None:
             with self._changed:
                 self._response = response

@@ -34,7 +34,8 @@ from receiver.core.scaling.terminations import without_abandoned
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
 MOST_ASKING = 50  # work named by a decision without evidence
-USED_UP = ("within_maximum", "within_limits", "within_budget")  # by the nodes that there are
+# What only fewer nodes, or a person, can lift; no time that passes does.
+WITHOUT_END = ("within_maximum", "within_limits", "within_budget", "price_is_known")
 MOST_REFUSALS = 20  # requests refused by the scheduler that a decision notes
 Explainer = Callable[[Decision, Case], Decision]  # adds sentences and evidence
 
@@ -47,7 +48,7 @@ def decide(case: Case) -> tuple[Decision, Case]:
     case, going, sources = _sized(case)
     held_by = _growth_held_by(case, sources)
     if held_by is not None:
-        other, others, more = _sized(replace(case, growth_held=True, full=held_by in USED_UP))
+        other, others, more = _sized(replace(case, growth_held=True, full=held_by in WITHOUT_END))
         if apply(more[-1].target, other)[-1].target < case.present:
             case, going, sources = other, others, more
     reasons = [*_notes(case), *sources]

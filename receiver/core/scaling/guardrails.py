@@ -41,7 +41,7 @@ class Case:
     going: int = 0  # all nodes that may be removed
     unapproved: tuple[Node, ...] = ()  # the last of these, which still need an approval
     growth_held: bool = False  # growth is wanted and cannot come now: sick nodes do not wait for it
-    full: bool = False  # a count of nodes or their cost holds it: idle nodes that it cannot use do not wait either
+    full: bool = False  # and not by time alone: idle nodes that it cannot use do not wait for it either
 
     @property
     def present(self) -> int:

@@ -27,6 +27,7 @@ PASSING_TAINTS = (
 )
 OFFER_IS_BELIEVED_FOR = timedelta(hours=24)
 SETTLED_AFTER = timedelta(minutes=2)  # of a new node: the labels and taints that belong to it are there by then
+LATEST_LOOK = timedelta(minutes=10)  # after a longer gap between two looks, people may have changed the node
 LONG_NAME = 8  # characters: a shorter name of a node may be in a label by chance
 OWN = "(one of its own)"  # the value of a label that is another one on each node; no label can have it
 FORMER_LABELS = {  # kubelet and cloud controller still set the former names as well
@@ -76,21 +77,25 @@ def offer_of(
         offer = replace(kept, taints=before.taints, since=before.since, others=before.others) if valid else kept
     else:
         offer = replace(offer, labels=_shared(usable, pool))
-    return _with_template(offer, usable, pool, passing)
+    return _with_template(offer, usable, pool, passing, now if before is None else before.at)
 
 
-def _with_template(offer: Offer, usable: Sequence[Node], pool: Pool, passing: tuple[str, ...]) -> Offer:
+def _with_template(
+    offer: Offer, usable: Sequence[Node], pool: Pool, passing: tuple[str, ...], looked_at: datetime
+) -> Offer:
     """Return *offer* with the labels and taints of the newest node that is becoming usable now; as it is without one.
 
-    A node whose pool label is late is followed until Civo's agent has set it.
+    A node is followed until it has settled, also by the first look after that where the one before, at *looked_at*,
+    was too early. A node whose pool label is late is followed until Civo's agent has set it.
     """
     labelled = POOL_LABEL in offer.labels
-    new = [
-        n
-        for n in usable
-        if (since := _new_since(n)) is not None
-        and (offer.at - since <= SETTLED_AFTER or (since == offer.since and n.name == offer.node and not labelled))
-    ]
+
+    def follows(name: str, since: datetime) -> bool:
+        age = offer.at - since
+        late = looked_at - since < SETTLED_AFTER and age <= LATEST_LOOK
+        return age <= SETTLED_AFTER or late or (since == offer.since and name == offer.node and not labelled)
+
+    new = [n for n in usable if (since := _new_since(n)) is not None and follows(n.name, since)]
     if not new:
         return offer
     *others, newest = (_shown_by(node, offer, pool, passing, usable) for node in sorted(new, key=_age))

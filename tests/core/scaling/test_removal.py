@@ -200,6 +200,12 @@ def test_an_idle_node_that_waiting_work_cannot_use_goes_at_its_paid_hour_where_t
     assert (decision.present, decision.target, decision.candidates) == (1, 0, ("i-small",))
 
 
+def test_an_idle_node_that_waiting_work_cannot_use_goes_at_its_paid_hour_where_no_price_is_known() -> None:
+    pool = replace(PAIR, max_nodes=2, price_usd_per_hour=None)
+    decision = answer(a_state(small(), required=1), a_policy(pool), **wide_work())
+    assert (decision.present, decision.target, decision.candidates) == (1, 0, ("i-small",))
+
+
 def test_an_idle_node_that_waiting_work_cannot_use_delays_no_growth_that_may_come() -> None:
     decision = answer(a_state(small(), required=1), a_policy(replace(PAIR, max_nodes=2)), **wide_work())
     assert decision.target == 2

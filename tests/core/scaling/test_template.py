@@ -72,6 +72,19 @@ def test_a_new_node_is_followed_until_what_belongs_to_it_is_there() -> None:
     assert (settled.labels["gpu"], settled.taints) == ("on-demand", (FOREIGN,))
 
 
+@pytest.mark.parametrize(("gap", "followed"), [(9 * MINUTE, True), (11 * MINUTE, False)])
+def test_a_new_node_that_was_looked_at_too_early_is_looked_at_once_more_within_ten_minutes(
+    gap: timedelta, followed: bool
+) -> None:
+    early = look([a_new(labels={POOL_LABEL: POOL.id})])
+    settled = look([a_new(labels={POOL_LABEL: POOL.id, "late": "yes"})], NOW + gap, early)
+    assert settled is not None
+    assert ("late" in settled.labels) is followed
+    later = look([a_new(labels={POOL_LABEL: POOL.id, "later": "yes"})], NOW + gap + MINUTE, settled)
+    assert later is not None
+    assert "later" not in later.labels
+
+
 def test_a_node_whose_pool_label_is_late_is_followed_until_it_comes() -> None:
     offer = look([a_new(labels={"kubernetes.io/os": "linux"})])
     for late in (5 * MINUTE, 6 * MINUTE):
@@ -267,8 +280,9 @@ def test_no_change_to_a_settled_node_changes_what_is_refused(
 ) -> None:
     first = {**first, "labels": {**first["labels"], POOL_LABEL: POOL.id}}  # Civo's agent has seen it
     node = a_new(labels=first["labels"], taints=first["taints"])
-    offer = look([node])
-    why, at = misfit(pod, POOL, offer), NOW + SETTLED_AFTER
+    at = NOW + SETTLED_AFTER
+    offer = look([node], at, look([node]))
+    why = misfit(pod, POOL, offer)
     for shown in later:
         at += MINUTE
         offer = look([replace(node, labels=shown["labels"], taints=shown["taints"])], at, offer)
