@@ -63,9 +63,9 @@ class BeyondTheLine:
         if not unschedulable and STOP_ANNOTATION in node.annotations and self._is_stopped(node.pool):
             self._violated("2 beyond the line", f"{node.name} is opened to new work, and the budget is at its stop")
 
-    def stepped(self, *, known: bool, aside: Collection[str] = ()) -> None:
-        """After a step that could: every node of a pool at its stop is closed, but for pools set *aside* because of a
-        bug, whose nodes it may not know. *known* is whether the spend is."""
+    def stepped(self, shown: Collection[str], *, known: bool, aside: Collection[str] = ()) -> None:
+        """After a step that could: every node that it was *shown* of a pool at its stop is closed, but for pools set
+        *aside* because of a bug, whose nodes it may not know. *known* is whether the spend is."""
         self._nothing_began()
         if not known or self._hindered or not self._answered >= {"cloud.look", "cluster.look"}:
             return
@@ -74,7 +74,7 @@ class BeyondTheLine:
         for pool in self._truth.world.pools.values():
             if pool.id in aside or not self._is_stopped(pool.id):
                 continue
-            for vm in (vm for vm in pool.living if vm.id in self._truth.seen and vm.hostname in self._there):
+            for vm in (vm for vm in pool.living if vm.hostname in self._there and vm.hostname in shown):
                 node = self._truth.node_of(vm)
                 if node is None or node.name in self._hosted or self._hosts(node.name):
                     continue

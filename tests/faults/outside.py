@@ -286,9 +286,9 @@ class Outside:
                     self._violated("5 disproved", f"{pod.name} counts as a misfit, and {node.name} could hold it")
 
     def _came_bare(self, pool: str) -> bool:
-        """True where two nodes of *pool* came without its labels: then the next is expected to be like them."""
-        labels, nodes = self._truth.plans[pool].labels, self._truth.world.nodes.values()
-        return sum(n.pool == pool and not labels.items() <= n.labels.items() for n in nodes) > 1
+        """True where two nodes of *pool* come without its labels: for a day the next is expected to be like them."""
+        bare = [e for e in self._truth.scenario.events if e.kind == "bare" and e.what["pool"] == pool]
+        return len(bare) > 1
 
     def fits_already(
         self, pool: str, new: int, waiting: Sequence[WorldPod], coming: Collection[tuple[str, int]]

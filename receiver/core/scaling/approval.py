@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from receiver.core.model.actions import Decision
+from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import Facts, Node, PoolState
 from receiver.core.model.overrides import (
     STANDS_FOR,
@@ -24,7 +24,7 @@ from receiver.core.model.policy import Approval, Policy
 from receiver.core.money.cost import next_unit_at
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.decide import case_of, later
-from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply
+from receiver.core.scaling.guardrails import GUARDRAILS, WITHOUT_END, Case, apply
 from receiver.core.scaling.guardrails import approved as asks_first
 from receiver.core.scaling.removal import SAFETY_MINIMUM, is_dead, removable, removable_at, unapproved
 
@@ -52,14 +52,17 @@ def due_requests(
         if pool.approval is None or wanted.failed:
             continue
         case = case_of(facts.pool(pool.id), wanted, facts, policy)
-        found += _removals(case, pool.approval)
-        found += _growth(decisions[pool.id], case, pool.approval)
+        decision = decisions[pool.id]
+        held = [r.rule for r in decision.reasons if r.verdict is not Verdict.ALLOWS and r.target == decision.present]
+        full = any(rule in WITHOUT_END for rule in held)
+        found += _removals(replace(case, growth_held=full, full=full), pool.approval)
+        found += _growth(decision, case, pool.approval)
     return tuple(found)
 
 
 def _removals(case: Case, approval: Approval) -> Sequence[Question]:
     wanted, now = case.wanted, case.now
-    if not approval.removals or (wanted.new_nodes and not wanted.stopped):
+    if not approval.removals or (wanted.new_nodes and not wanted.stopped and not case.full):
         return ()
     soon = removable(case, 2 * approval.wait)  # one request covers what would be asked during this wait
     coming = soon.nodes

@@ -28,14 +28,12 @@ from receiver.core.money.cost import HOUR, unit_price
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.bounds import bounds_of
 from receiver.core.scaling.failures import Failure, Failures
-from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply, one_change_at_a_time
+from receiver.core.scaling.guardrails import GUARDRAILS, WITHOUT_END, Case, apply, one_change_at_a_time
 from receiver.core.scaling.removal import Removable, busy_beyond, is_dead, is_kept, reconsider_at, removable, unapproved
 from receiver.core.scaling.terminations import without_abandoned
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
 MOST_ASKING = 50  # work named by a decision without evidence
-# What only fewer nodes, or a person, can lift; no time that passes does.
-WITHOUT_END = ("within_maximum", "within_limits", "within_budget", "price_is_known")
 MOST_REFUSALS = 20  # requests refused by the scheduler that a decision notes
 Explainer = Callable[[Decision, Case], Decision]  # adds sentences and evidence
 

@@ -369,6 +369,10 @@ GUARDRAILS: tuple[Guardrail, ...] = (
 )
 
 
+# What only fewer nodes, or a person, can lift; no time that passes does.
+WITHOUT_END = ("within_maximum", "within_limits", "within_budget", "price_is_known")
+
+
 def apply(target: int, case: Case, guardrails: Iterable[Guardrail] = GUARDRAILS) -> list[Reason]:
     """Run *guardrails* over *target* and return their reasons in order; the last one's target is what is left."""
     reasons: list[Reason] = []

@@ -230,6 +230,19 @@ def test_nobody_is_asked_about_a_node_that_does_not_help_while_the_pool_grows() 
     assert due(facts(a_state(short), waiting=[a_pod(gpus=2)]), policy) == ()
 
 
+@pytest.mark.parametrize("pool", [{"max_nodes": 1}, {"price_usd_per_hour": None}], ids=["the maximum", "a price"])
+def test_people_are_asked_about_a_node_that_waiting_work_cannot_use_where_time_alone_lets_none_be_bought(
+    pool: dict[str, Any],
+) -> None:
+    short, policy = a_node(created_at=ASKS_SOON), asking(resources={GPU: 2}, **pool)
+    [question] = due(facts(a_state(short), waiting=[a_pod(gpus=2)]), policy)
+    assert question.instances == (short.instance,)
+    approved = replace(question, answer=Answer.APPROVE, who="alice", answered_at=NOW)
+    then = a_node(created_at=HOUR_ENDS_SOON)
+    found = decide(facts(a_state(then), waiting=[a_pod(gpus=2)], questions=(approved,)), policy)
+    assert found.candidates == (then.instance,)
+
+
 @pytest.mark.parametrize(
     ("changes", "standing"),
     [
