@@ -27,7 +27,6 @@ PASSING_TAINTS = (
 )
 OFFER_IS_BELIEVED_FOR = timedelta(hours=24)
 SETTLED_AFTER = timedelta(minutes=2)  # of a new node: the labels and taints that belong to it are there by then
-LATEST_LOOK = timedelta(minutes=10)  # after a longer gap between two looks, people may have changed the node
 LONG_NAME = 8  # characters: a shorter name of a node may be in a label by chance
 OWN = "(one of its own)"  # the value of a label that is another one on each node; no label can have it
 FORMER_LABELS = {  # kubelet and cloud controller still set the former names as well
@@ -85,17 +84,19 @@ def _with_template(
 ) -> Offer:
     """Return *offer* with the labels and taints of the newest node that is becoming usable now; as it is without one.
 
-    A node is followed until it has settled, also by the first look after that where the one before, at *looked_at*,
-    was too early. A node whose pool label is late is followed until Civo's agent has set it.
+    A node is followed until it has settled. Where the look before, at *looked_at*, was too early, and this one is late,
+    it counts if it shows what is configured. A node whose pool label is late is followed until Civo's agent has set it.
     """
     labelled = POOL_LABEL in offer.labels
-
-    def follows(name: str, since: datetime) -> bool:
-        age = offer.at - since
-        late = looked_at - since < SETTLED_AFTER and age <= LATEST_LOOK
-        return age <= SETTLED_AFTER or late or (since == offer.since and name == offer.node and not labelled)
-
-    new = [n for n in usable if (since := _new_since(n)) is not None and follows(n.name, since)]
+    new = []
+    for node in usable:
+        since = _new_since(node)
+        if since is None:
+            continue
+        if offer.at - since <= SETTLED_AFTER or (since == offer.since and node.name == offer.node and not labelled):
+            new.append(node)
+        elif looked_at - since < SETTLED_AFTER and _is_as_configured(node, pool, passing):
+            new.append(replace(node, labels={**offer.labels, **pool.offered_labels}))  # others may be a person's
     if not new:
         return offer
     *others, newest = (_shown_by(node, offer, pool, passing, usable) for node in sorted(new, key=_age))
@@ -103,6 +104,11 @@ def _with_template(
     if offer.since is not None and (offer.node, offer.since) != (newest.node, newest.since):
         known = (_bare(offer),)
     return replace(newest, others=tuple(map(_bare, others[-1:])) or known)
+
+
+def _is_as_configured(node: Node, pool: Pool, passing: tuple[str, ...]) -> bool:
+    hard = (t for t in _lasting(node.taints, pool, passing) if t.effect != "PreferNoSchedule")
+    return pool.offered_labels.items() <= node.labels.items() and all(t in pool.taints for t in hard)
 
 
 def _shown_by(node: Node, offer: Offer, pool: Pool, passing: tuple[str, ...], usable: Sequence[Node]) -> Offer:

@@ -72,17 +72,12 @@ def test_a_new_node_is_followed_until_what_belongs_to_it_is_there() -> None:
     assert (settled.labels["gpu"], settled.taints) == ("on-demand", (FOREIGN,))
 
 
-@pytest.mark.parametrize(("gap", "followed"), [(9 * MINUTE, True), (11 * MINUTE, False)])
-def test_a_new_node_that_was_looked_at_too_early_is_looked_at_once_more_within_ten_minutes(
-    gap: timedelta, followed: bool
-) -> None:
+def test_a_late_look_at_a_new_node_counts_where_it_shows_what_is_configured() -> None:
     early = look([a_new(labels={POOL_LABEL: POOL.id})])
-    settled = look([a_new(labels={POOL_LABEL: POOL.id, "late": "yes"})], NOW + gap, early)
-    assert settled is not None
-    assert ("late" in settled.labels) is followed
-    later = look([a_new(labels={POOL_LABEL: POOL.id, "later": "yes"})], NOW + gap + MINUTE, settled)
-    assert later is not None
-    assert "later" not in later.labels
+    assert misfit(POD, POOL, early) is not None
+    assert misfit(POD, POOL, look([a_new()], NOW + HOUR, early)) is None
+    for odd in (tainted(a_new()), labelled(gpu="reserved")(a_new())):
+        assert misfit(POD, POOL, look([odd], NOW + HOUR, look([a_new()]))) is None
 
 
 def test_a_node_whose_pool_label_is_late_is_followed_until_it_comes() -> None:
