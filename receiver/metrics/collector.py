@@ -320,6 +320,13 @@ class StoreCollector(Collector):
         yield gauge("override_active", text, said, "pool", "kind")
         opened = [((pool.id, w.name), w.name in shown.windows) for pool, shown in known for w in pool.windows]
         yield gauge("pool_window_open", "Whether a window of a pool is open (1) or not (0).", opened, "pool", "window")
+        nodes = [((pool.id, node.name), node) for pool, shown in known for node in shown.nodes if node.name]
+        text = "Since when a node has had no GPU pod (Unix seconds); absent while it has one."
+        idle = [(labels, node.idle_since) for labels, node in nodes]
+        yield gauge("node_idle_since_timestamp_seconds", text, idle, "pool", "node")
+        text = "The end of a node's paid unit of time (Unix seconds); absent where it is unknown."
+        paid = [(labels, node.paid_until) for labels, node in nodes]
+        yield gauge("node_paid_until_timestamp_seconds", text, paid, "pool", "node")
         rules = sorted({(pool.id, rule) for pool, shown in known for rule in shown.held_by})
         text = "1 for each rule that took something from the last decision; absent where none did."
         yield gauge("pool_held_by", text, [(labels, 1) for labels in rules], "pool", "rule")

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from receiver.core.model.windows import Window
 from receiver.metrics.collector import StoreCollector
 from tests.metrics.test_metrics import TOTALS, named, samples, text_of
-from tests.web.builders import A100, L40S, NOW, a_full_store, a_picture, a_policy
+from tests.web.builders import A100, L40S, NOW, a_full_store, a_node, a_picture, a_policy
 from tests.web.fakes import FakeClock
 
 
@@ -36,6 +36,24 @@ def test_the_rules_that_held_the_last_decision_are_told() -> None:
         f'pool_held_by{{pool="{A100}",rule="within_budget"}}': 1,
         f'pool_held_by{{pool="{A100}",rule="within_maximum"}}': 1,
     }
+
+
+def test_a_node_tells_since_when_it_is_idle_and_until_when_it_is_paid_and_nothing_where_that_is_unknown() -> None:
+    found = samples(text_of(a_full_store()))
+    idle = f'node_idle_since_timestamp_seconds{{node="l40s-2",pool="{L40S}"}}'
+    assert named(found, "node_idle_since_timestamp_seconds") == {idle: (NOW - timedelta(minutes=12)).timestamp()}
+    paid = {f'node_paid_until_timestamp_seconds{{node="l40s-{n}",pool="{L40S}"}}' for n in (0, 1, 2)}
+    assert named(found, "node_paid_until_timestamp_seconds") == dict.fromkeys(
+        paid, (NOW + timedelta(minutes=22)).timestamp()
+    )
+
+
+def test_a_node_that_kubernetes_does_not_know_has_no_series() -> None:
+    store = a_full_store()
+    picture = a_picture()
+    picture["pools"][0]["nodes"] = [a_node("l40s-9") | {"name": None}]
+    store.picture = (picture, NOW)
+    assert named(samples(text_of(store)), "node_paid_until_timestamp_seconds") == {}
 
 
 def test_the_oldest_pending_message_has_its_age_and_none_has_0() -> None:
