@@ -47,7 +47,8 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 def _asked(dashboard: Mapping[str, Any]) -> Iterator[str]:
     for panel in dashboard["panels"]:
-        yield from (target["expr"] for target in panel.get("targets", ()))
+        for shown in (panel, *panel.get("panels", ())):  # those of a folded row are inside
+            yield from (target["expr"] for target in shown.get("targets", ()))
     yield from (note["expr"] for note in dashboard["annotations"]["list"] if "expr" in note)
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":

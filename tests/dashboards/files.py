@@ -36,8 +36,20 @@ DASHBOARDS = {path.stem: load(path) for path in PATHS}
 
 
 def panels(dashboard: JSON) -> list[JSON]:
-    """Return a dashboard's panels without the headings of rows."""
-    return [p for p in dashboard["panels"] if p["type"] != "row"]
+    """Return a dashboard's panels without the headings of rows, also those of folded rows."""
+    return [p for p in unfolded(dashboard) if p["type"] != "row"]
+
+
+def unfolded(dashboard: JSON) -> list[JSON]:
+    """Return headings and panels where they are once every row is opened."""
+    found, down = [], 0
+    for part in dashboard["panels"]:
+        for panel in (part, *part.get("panels", ())):
+            place = panel["gridPos"]
+            found.append({**panel, "gridPos": {**place, "y": place["y"] + down}})
+        inside = [p["gridPos"]["y"] + p["gridPos"]["h"] for p in part.get("panels", ())]
+        down += max(inside) - part["gridPos"]["y"] - 1 if inside else 0
+    return found
 
 
 def queries() -> Iterator[Query]:

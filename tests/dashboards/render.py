@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.dashboards import cells, courses, values
 from tests.dashboards.asking import Prometheus, Series, Span
 from tests.dashboards.drawing import Box
-from tests.dashboards.files import DASHBOARDS, JSON
+from tests.dashboards.files import DASHBOARDS, JSON, unfolded
 
 WIDTH, UNIT, GAP, TITLE = 1384, 30, 8, 26  # pixels: Grafana's page, grid row, gap and panel title
 
@@ -87,18 +87,20 @@ def page(dashboard: JSON, prometheus: Prometheus, span: Span) -> tuple[str, list
     """Return a dashboard as HTML, and the titles of the panels without data."""
     marks = marks_of(dashboard, prometheus, span)
     column, parts, empty, lowest = (WIDTH + GAP) / 24, [], [], 0
-    for panel in dashboard["panels"]:
+    for panel in unfolded(dashboard):
         place = panel["gridPos"]
         x, y = place["x"] * column, place["y"] * (UNIT + GAP)
         width, height = round(place["w"] * column - GAP), place["h"] * (UNIT + GAP) - GAP
         lowest = max(lowest, y + height)
         at = f'style="left:{x:.0f}px;top:{y}px;width:{width}px;height:{height}px"'
         if panel["type"] == "row":
-            parts.append(f'<div class="row" {at}>{escape(panel["title"])}</div>')
+            folded = " (folded at first)" if panel["collapsed"] else ""
+            parts.append(f'<div class="row" {at}>{escape(panel["title"])}{folded}</div>')
             continue
         drawn = draw(panel, prometheus, marks, span, Box(width=width - 2, height=height - TITLE - 4))
         if cells.is_empty(drawn):
             empty.append(panel["title"])
+            drawn = drawn.replace("no data", escape(panel["fieldConfig"]["defaults"]["noValue"]))
         title = f'<h2 title="{escape(panel["description"])}">{escape(panel["title"])}</h2>'
         parts.append(f'<div class="panel" {at}>{title}{drawn}</div>')
     head = f"<h1>{escape(dashboard['title'])}</h1>{_bar(dashboard, prometheus)}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.dashboards.files import DASHBOARDS, FOLDER, JSON, PATHS, panels
+from tests.dashboards.files import DASHBOARDS, FOLDER, JSON, PATHS, panels, unfolded
 from tests.lint import none_of
 from tools.dashboards.__main__ import files, main
 from tools.dashboards.links import RUNBOOKS
@@ -18,6 +18,7 @@ PANELS = {f"{uid}: {p['title']}": p for uid, d in DASHBOARDS.items() for p in pa
 UIDS = ("pools", "utilization", "cost", "queues", "receiver")
 # Names of Grafana's own list of units (packages/grafana-data/src/valueFormats/categories.ts).
 UNITS = {"short", "none", "percentunit", "s", "currencyUSD", "watt", "celsius", "Bps"}
+SCREEN = 21  # rows of 38 pixels, with the first heading: a screen of 1080 pixels without Grafana's own bars
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
@@ -133,7 +134,7 @@ def test_every_variable_is_used_and_no_other() -> None:
 
 
 def test_panels_have_numbers_of_their_own_and_do_not_overlap() -> None:
-    none_of(f"{name}: {wrong}" for name, dashboard in DASHBOARDS.items() for wrong in overlaps(dashboard["panels"]))
+    none_of(f"{name}: {wrong}" for name, dashboard in DASHBOARDS.items() for wrong in overlaps(unfolded(dashboard)))
 
 
 def overlaps(placed: list[JSON]) -> Iterator[str]:
@@ -150,10 +151,30 @@ def overlaps(placed: list[JSON]) -> Iterator[str]:
         taken |= dict.fromkeys(cells, title)
 
 
+def test_the_first_screen_answers_and_every_other_row_is_folded() -> None:
+    for name, dashboard in DASHBOARDS.items():
+        first, *others = (panel for panel in dashboard["panels"] if panel["type"] == "row")
+        assert (first["collapsed"], first["panels"]) == (False, []), name
+        assert others, name
+        assert all(row["collapsed"] and row["panels"] for row in others), name
+        open_panels = [panel["gridPos"] for panel in dashboard["panels"] if panel["type"] != "row"]
+        assert max(place["y"] + place["h"] for place in open_panels) <= SCREEN, name
+
+
+def test_a_folded_row_holds_its_panels_where_they_are_once_it_is_opened() -> None:
+    none_of(
+        f"{name}: {row['title']}"
+        for name, dashboard in DASHBOARDS.items()
+        for row in dashboard["panels"]
+        if row["type"] == "row" and row["panels"]
+        if row["panels"][0]["gridPos"]["y"] != row["gridPos"]["y"] + 1
+    )
+
+
 def test_a_row_of_panels_fills_the_width() -> None:
     widths: Counter[tuple[str, int]] = Counter()
     for name, dashboard in DASHBOARDS.items():
-        for panel in dashboard["panels"]:
+        for panel in unfolded(dashboard):
             widths[name, panel["gridPos"]["y"]] += panel["gridPos"]["w"]
 
     none_of(f"{name}: the row at {y} is {width} wide" for (name, y), width in widths.items() if width != 24)
@@ -208,6 +229,38 @@ def test_a_panel_says_what_it_shows_and_what_to_look_for() -> None:
         for name, panel in PANELS.items()
         if not panel["title"] or not re.fullmatch(r"[A-Za-z0-9].+[.:] .+\.", panel["description"])
     )
+
+
+def test_a_panel_without_data_says_what_is_missing_or_what_there_is_none_of() -> None:
+    told = {name: panel["fieldConfig"]["defaults"].get("noValue", "") for name, panel in PANELS.items()}
+
+    none_of(f"{name}: {text!r}" for name, text in told.items() if not re.fullmatch("[A-Z].{5,45}[A-Za-z]", text))
+
+
+def test_a_cell_without_a_value_does_not_repeat_what_an_empty_table_says() -> None:
+    tables = {name: p for name, p in PANELS.items() if p["type"] == "table" and len(p["targets"]) > 1}
+    dash = {"matcher": {"id": "byRegexp", "options": "/.*/"}, "properties": [{"id": "noValue", "value": "–"}]}
+
+    none_of(name for name, panel in tables.items() if panel["fieldConfig"]["overrides"][0] != dash)
+
+
+def test_lines_of_several_pools_have_colours_of_their_own() -> None:
+    none_of(
+        f"{name}: {override['matcher']['options']}"
+        for name, panel in PANELS.items()
+        for override in panel["fieldConfig"]["overrides"]
+        if any(p["id"] == "color" for p in override["properties"])
+        for target in panel["targets"]
+        if "{{" in target["legendFormat"] and fits(override["matcher"], target["legendFormat"])
+    )
+
+
+def fits(matcher: JSON, legend: str) -> bool:
+    """True when the series of *legend* for two pools both match."""
+    names = [re.sub(r"\{\{pool_name\}\}", pool, legend) for pool in ("l40s", "h100")]
+    if matcher["id"] == "byName":
+        return False
+    return all(re.search(matcher["options"].strip("/"), name) for name in names) and names[0] != names[1]
 
 
 def test_no_two_panels_of_a_dashboard_share_a_title() -> None:
@@ -293,6 +346,7 @@ def unshown(panel: JSON) -> set[str]:
     values = {f"Value #{t['refId']}" for t in panel["targets"]} if len(panel["targets"]) > 1 else set()
     named = {o["matcher"]["options"] for o in panel["fieldConfig"]["overrides"]}
     named |= {s["displayName"] for s in panel["options"]["sortBy"]}
+    named -= {"/.*/"}  # every column
     return (values - set(shown)) | (named - set(shown.values()))
 
 
@@ -324,7 +378,7 @@ def test_every_dashboard_is_in_a_config_map_that_the_sidecar_finds() -> None:
 def test_the_page_about_dashboards_names_each_and_only_panels_that_exist() -> None:
     page = (FOLDER.parent / "docs" / "dashboards.md").read_text()
     assert {uid for uid in DASHBOARDS if f"`{uid}`" in page} == set(DASHBOARDS)
-    titles = {p["title"] for d in DASHBOARDS.values() for p in d["panels"]}
+    titles = {p["title"] for d in DASHBOARDS.values() for p in unfolded(d)}
     named = set(re.findall(r'"([A-Z][^"]{5,})"', page))
     assert named
     assert [n for n in named if not any(t.startswith(n) for t in titles)] == []

@@ -39,11 +39,12 @@ def test_no_query_errs_where_there_is_nothing_and_every_panel_is_drawn(empty: st
     found = render(empty, tmp_path, SPAN)
     assert set(found) == set(DASHBOARDS)
     assert "Nodes by state" in found["gpu-autoscaler-pools"]
-    assert "GPUs requested" not in found["gpu-autoscaler-queues"]  # nothing waits: that is 0, not unknown
+    assert "GPUs requested" in found["gpu-autoscaler-queues"]  # whether any waits is unknown: that is not 0
     for uid, dashboard in DASHBOARDS.items():
         html = (tmp_path / f"{uid}.html").read_text()
         assert html.count('class="panel"') == len(panels(dashboard))
         assert html.count('class="nodata"') == len(found[uid])
+        assert "no data</div>" not in html  # each says what is missing
 
 
 def test_a_query_that_is_refused_is_not_taken_for_no_data(empty: str) -> None:

@@ -121,10 +121,10 @@ def table(panel: JSON, found: Sequence[Series], box: Box) -> str:
     if not rows:
         return no_data(box)
     organized = next(t["options"] for t in panel["transformations"] if t["id"] == "organize")
-    names: Mapping[str, str] = organized["renameByName"]
+    names = {k: title for k, title in organized["renameByName"].items() if any(k in row for row in rows.values())}
     order = list(rows.values())
     for sort in panel["options"]["sortBy"]:
-        key = next(k for k, v in names.items() if v == sort["displayName"])
+        key = next((k for k, v in names.items() if v == sort["displayName"]), "")
         order.sort(key=lambda r: (r.get(key) is not None, r.get(key)), reverse=sort["desc"])
     head = "".join(f"<th>{escape(title)}</th>" for title in names.values())
     body = "".join(f"<tr>{''.join(_cell(panel, r.get(k), title) for k, title in names.items())}</tr>" for r in order)

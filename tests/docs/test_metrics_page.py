@@ -29,6 +29,11 @@ NOT_SIMULATED = {
     "kueue_cluster_queue_nominal_quota": "the simulator knows Workloads and no quotas",
 }
 
+# Families of the receiver that are on no dashboard and in no rule, and why.
+NOT_READ = {
+    "gpu_autoscaler_pool_utilization_ratio": "the recording pool:gpu_utilization:avg is the same, with its history",
+}
+
 
 @cache
 def rows(title: str) -> Mapping[str, list[str]]:
@@ -107,6 +112,10 @@ def test_the_readers_and_the_recordings_of_the_page_are_those_of_the_files() -> 
 def test_the_page_has_every_metric_that_is_read_and_no_other() -> None:
     told = {name for title in (*SIMULATED, RECEIVER, *THEMSELVES) for name in rows(title)}
     assert told == read().keys() - recordings().keys()
+
+
+def test_every_family_that_the_receiver_exports_is_on_a_dashboard_or_in_a_rule() -> None:
+    assert received().keys() - read().keys() == NOT_READ.keys(), "show it, alert on it, or say in NOT_READ why not"
 
 
 def test_every_part_of_the_page_is_one_that_is_checked() -> None:

@@ -54,6 +54,8 @@ def course(h: Hours) -> None:
     begin = h.start.timestamp()
     # A forecast needs a day of costs.
     h.pages["a-day-later"] = lambda: 'gpu_autoscaler_budget_forecast_usd{scope="cluster",name=""} 48000\n'
+    h.instruments.watch.stands()
+    h.instruments.watch.ages = lambda: {"pods": 2.0}
     vision, language = {"namespace": "vision", "team": "vision"}, {"namespace": "language", "team": "language"}
     h.submit("serve", gpu_util=0.8, priority_class="production", **vision, **ON_SMALL)
     h.submit("notebook", gpu_util=0.01, **vision, **ON_SMALL)

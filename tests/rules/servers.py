@@ -3,6 +3,8 @@
 import json
 import subprocess
 import time
+import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +44,10 @@ def _ready(url: str) -> bool:
 
 
 def get(url: str) -> Any:
-    """GET and decode."""
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        return json.load(answer)
+    """GET and decode. An error fails the test with what the server says of it."""
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise AssertionError(f"{urllib.parse.unquote_plus(url)}: {error.read().decode()}") from None

@@ -5,9 +5,10 @@ as they are shipped. Changed are two things: groups are evaluated every second, 
 is a few seconds, since recordings have no history there. `make pictures` scrapes for itself, and has every panel drawn.
 """
 
+import json
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -31,18 +32,19 @@ from tools.metrics_page import BUCKETS, read
 pytestmark = pytest.mark.usefixtures("each_prometheus")
 
 SECONDS = (("[1m:1s]", "[4s:1s]"), ("[1m]", "[4s]"), (">= 50", ">= 3"))
-# These count requests over HTTP, and here nobody sends any. `make pictures` fails when they have nothing to show.
-BY_HTTP = {"Webhook answers", "Time to answer a webhook", "Calls to Civo by outcome", "Time of Civo's answers"}
+# These time requests over HTTP, and here nobody sends any. `make pictures` fails when they have nothing to show.
+BY_HTTP = {"Time to answer a webhook", "Time of Civo's answers"}
 # These are drawn where something changes, with names of pools that are recorded only for the last seconds here.
+CLUSTERS = ("lon", "fra")
 MARKS = {"Decided to grow", "Decided to shrink", "Ended actions"}
 
 
 @contextmanager
-def prometheus(folder: Path) -> Iterator[str]:
-    """A Prometheus with the rules, evaluated every second, over the database in *folder*, if there is one."""
+def prometheus(folder: Path, *, evaluates: bool = True) -> Iterator[str]:
+    """A Prometheus over the database in *folder*, if there is one, with the rules, evaluated every second, or none."""
     rules = folder / "rules"
     rules.mkdir()
-    for file in RULE_FILES:
+    for file in RULE_FILES if evaluates else ():
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
         for group in content["groups"]:
             group["interval"] = "1s"
@@ -81,13 +83,38 @@ def full(each_prometheus: Chosen, tmp_path_factory: pytest.TempPathFactory) -> I
         course(lived)
         wanted = {*read(), *(f"{name}{BUCKETS}" for name in read())}
         page = lived.notebook.open_metrics(wanted, begin.timestamp(), EVERY.total_seconds())
-    (folder / "page.txt").write_text(page, encoding="utf-8")
-    made = run("promtool", "tsdb", "create-blocks-from", "openmetrics", folder / "page.txt", folder / "data")
-    assert made.returncode == 0, made.stdout + made.stderr
+    stored(folder, page)
     with prometheus(folder) as url:
         until_evaluated(url)
         until_recorded(url)
         yield url
+
+
+@pytest.fixture(scope="module")
+def two(full: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A store of two clusters that are alike, as their Prometheus servers with external labels would fill it."""
+    folder = tmp_path_factory.mktemp("two")
+    query = urllib.parse.urlencode({"query": f'{{__name__=~".+"}}[{2 * MINUTES}m]'})
+    series = get(f"{full}/api/v1/query?{query}")["data"]["result"]
+    lines = [
+        line for cluster in CLUSTERS for one in series for line in exposed({**one["metric"], "cluster": cluster}, one)
+    ]
+    stored(folder, "\n".join([*lines, "# EOF\n"]))
+    with prometheus(folder, evaluates=False) as url:
+        yield url
+
+
+def exposed(labels: Mapping[str, str], series: Mapping[str, Any]) -> Iterator[str]:
+    """The samples of a series as lines of OpenMetrics, with *labels*."""
+    told = ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items() if name != "__name__")
+    yield from (f"{labels['__name__']}{{{told}}} {value} {at:.3f}" for at, value in series["values"])
+
+
+def stored(folder: Path, page: str) -> None:
+    """Write a page of OpenMetrics into a database in *folder*."""
+    (folder / "page.txt").write_text(page, encoding="utf-8")
+    made = run("promtool", "tsdb", "create-blocks-from", "openmetrics", folder / "page.txt", folder / "data")
+    assert made.returncode == 0, made.stdout + made.stderr
 
 
 def rules(url: str) -> list[dict[str, Any]]:
@@ -112,9 +139,15 @@ def until_recorded(url: str) -> None:
 
 def asked(url: str, expr: str) -> list[Any]:
     """What *expr* yields now that is a number. An error fails the test."""
+    return [value for _, value in answered(url, expr)]
+
+
+def answered(url: str, expr: str) -> list[tuple[Mapping[str, str], str]]:
+    """The same with its labels."""
     found = get(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': expr})}")["data"]
-    results = [found["result"]] if found["resultType"] == "scalar" else [one["value"] for one in found["result"]]
-    return [value for _, value in results if value != "NaN"]
+    scalar = found["resultType"] == "scalar"
+    results = [{"metric": {}, "value": found["result"]}] if scalar else found["result"]
+    return [(one["metric"], one["value"][1]) for one in results if one["value"][1] != "NaN"]
 
 
 def over_time(url: str, expr: str) -> list[Any]:
@@ -137,10 +170,11 @@ def test_no_rule_errs(server: str, request: pytest.FixtureRequest) -> None:
     assert [(r["name"], r.get("lastError")) for r in found if r["health"] != "ok"] == []
 
 
-@pytest.mark.parametrize("server", ["empty", "full"])
+@pytest.mark.parametrize("server", ["empty", "full", "two"])
 def test_no_query_errs(server: str, request: pytest.FixtureRequest) -> None:
     url = request.getfixturevalue(server)
-    for expr in (*(filled(q.expr) for q in queries()), *templates()):
+    of_alerts = () if server == "two" else templates()  # those are evaluated in each cluster
+    for expr in (*(filled(q.expr) for q in queries()), *of_alerts):
         asked(url, expr)
         over_time(url, expr)
 
@@ -158,10 +192,35 @@ def test_every_recording_has_something_to_tell(full: str) -> None:
     assert [r.name for r in RECORDINGS if not asked(full, r.name)] == []
 
 
-def test_every_panel_has_something_to_show(full: str) -> None:
+@pytest.mark.parametrize("server", ["full", "two"])
+def test_every_panel_has_something_to_show(server: str, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue(server)
     bare: set[str] = set()
     for panel in {(q.dashboard, q.panel) for q in queries()}:
         exprs = [filled(q.expr) for q in queries() if (q.dashboard, q.panel) == panel]
-        if not any(asked(full, expr) or over_time(full, expr) for expr in exprs):
+        if not any(asked(url, expr) or over_time(url, expr) for expr in exprs):
             bare.add(panel[1])
     assert bare == BY_HTTP | MARKS
+
+
+def test_a_panel_that_is_not_scraped_for_shows_no_number_and_no_table_of_good_news(empty: str) -> None:
+    for query in queries():
+        for labels, _ in answered(empty, filled(query.expr)):
+            told = any(value.startswith("no data from ") for value in labels.values())
+            assert told or query.panel == "Cooldowns, windows and overrides", query  # which has words for it
+
+
+def test_the_numbers_of_two_clusters_are_those_of_both(full: str, two: str) -> None:
+    titles = ("Spent", "Budget", "Forecast", "Cost per hour", "Idle this month", "Desired", "Ready", "GPUs pending")
+    for title in titles:
+        (expr,) = {filled(q.expr) for q in queries() if q.panel == title}
+        (one,), (both,) = asked(full, expr), asked(two, expr)
+        assert float(both) == pytest.approx(2 * float(one)), title
+
+
+def test_what_belongs_to_one_cluster_is_not_added_to_its_namesake_in_another(two: str) -> None:
+    own = {"pool", "pool_name", "node", "workload", "scope"}
+    shown = [(q, labels) for q in queries() if q.field != "annotation" for labels, _ in answered(two, filled(q.expr))]
+    apart = [(q, labels) for q, labels in shown if own & labels.keys() and "none" not in labels.values()]
+    assert apart
+    assert [(q, labels) for q, labels in apart if "cluster" not in labels] == []

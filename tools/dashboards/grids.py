@@ -11,6 +11,7 @@ def bands(
     title: str,
     description: str,
     *targets: Target,
+    empty: str,
     unit: str,
     thresholds: JSON,
     width: int = 24,
@@ -24,6 +25,7 @@ def bands(
         title=title,
         description=description,
         targets=targets,
+        empty=empty,
         width=width,
         height=height,
         points=points,
@@ -44,6 +46,7 @@ def states(
     title: str,
     description: str,
     *targets: Target,
+    empty: str,
     mappings: Sequence[JSON],
     width: int = 12,
     height: int = 8,
@@ -58,6 +61,7 @@ def states(
         title=title,
         description=description,
         targets=targets,
+        empty=empty,
         width=width,
         height=height,
         defaults={**field, "mappings": list(mappings)},
@@ -72,13 +76,16 @@ def states(
     )
 
 
-def heatmap(title: str, description: str, target: Target, *, unit: str, width: int = 12, height: int = 8) -> Panel:
+def heatmap(
+    title: str, description: str, target: Target, *, empty: str, unit: str, width: int = 12, height: int = 8
+) -> Panel:
     """Return how many observations fell into each bucket of a histogram over time; *unit* is that of the buckets."""
     return Panel(
         kind="heatmap",
         title=title,
         description=description,
         targets=[target],
+        empty=empty,
         width=width,
         height=height,
         points=60,

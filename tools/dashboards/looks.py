@@ -15,6 +15,7 @@ STATES: Mapping[str, str] = {
     "busy": GREEN,
     "idle": ORANGE,
     "unknown": RED,
+    "sick": "dark-red",
 }
 
 
@@ -55,14 +56,14 @@ def coloured(name: str, colour: str) -> JSON:
     }
 
 
-def line(pattern: str, colour: str, *, dashed: bool = True) -> JSON:
+def line(pattern: str, colour: str | None, *, dashed: bool = True) -> JSON:
     """Return the override that draws series whose names match *pattern* as lines that are not stacked.
 
-    Without slashes Grafana would match whole names only.
+    Several series match: *colour* None leaves each its own. Without slashes Grafana would match whole names only.
     """
     style = {"fill": "dash", "dash": [10, 6]} if dashed else {"fill": "solid"}
     values: JSON = {
-        "color": {"mode": "fixed", "fixedColor": colour},
+        **({"color": {"mode": "fixed", "fixedColor": colour}} if colour else {}),
         "custom.lineStyle": style,
         "custom.fillOpacity": 0,
         "custom.lineWidth": 2,
@@ -80,4 +81,12 @@ def column(name: str, /, **properties: Any) -> JSON:
     return {
         "matcher": {"id": "byName", "options": name},
         "properties": [{"id": key.replace("__", "."), "value": value} for key, value in properties.items()],
+    }
+
+
+def every(**properties: Any) -> JSON:
+    """Return the override of every series or column."""
+    return {
+        "matcher": {"id": "byRegexp", "options": "/.*/"},
+        "properties": [{"id": key, "value": value} for key, value in properties.items()],
     }

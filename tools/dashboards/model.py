@@ -54,6 +54,7 @@ class Target:
 class Panel:
     """One panel without its place. *width* is in columns of 24, *height* in rows of 30 pixels.
 
+    *empty* is shown where no query answers: what is missing, or what there is none of.
     *defaults* and *overrides* are Grafana's field configuration; *points* bounds how many values a series has,
     *interval* is the least time between two of them.
     """
@@ -62,6 +63,7 @@ class Panel:
     title: str
     description: str
     targets: Sequence[Target]
+    empty: str
     width: int
     height: int = 8
     defaults: JSON = field(default_factory=dict)
@@ -81,7 +83,7 @@ class Panel:
             "description": self.description,
             "datasource": DATASOURCE,
             "gridPos": {"h": self.height, "w": self.width, "x": x, "y": y},
-            "fieldConfig": {"defaults": self.defaults, "overrides": list(self.overrides)},
+            "fieldConfig": {"defaults": {**self.defaults, "noValue": self.empty}, "overrides": list(self.overrides)},
             "options": self.options,
             "targets": [t.json(chr(ord("A") + place)) for place, t in enumerate(self.targets)],
             "transformations": list(self.transformations),
@@ -96,10 +98,12 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A heading and the panels below it, from left to right and from top to bottom."""
+    """A heading and the panels below it, from left to right and from top to bottom. *folded*: only the heading is
+    shown, until someone opens it."""
 
     title: str
     panels: Sequence[Panel]
+    folded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,21 +184,35 @@ class Dashboard:
             yield {"type": "panel", "id": kind, "name": KINDS[kind], "version": ""}
 
     def _panels(self) -> Iterator[JSON]:
-        number, y = 0, 0
+        number, y = 1, 0
         for row in self.rows:
-            number += 1
-            yield _heading(row.title, number, y)
-            y += 1
-            x = highest = 0
-            for panel in row.panels:
-                if x + panel.width > COLUMNS:
-                    x, y, highest = 0, y + highest, 0
-                number += 1
-                yield panel.json(number, x, y)
-                x, highest = x + panel.width, max(highest, panel.height)
-            y += highest
+            inside, height = _placed(row.panels, number + 1, y + 1)
+            yield _heading(row, number, y, inside if row.folded else [])
+            if not row.folded:
+                yield from inside
+            number += 1 + len(inside)
+            y += 1 if row.folded else 1 + height
 
 
-def _heading(title: str, number: int, y: int) -> JSON:
+def _placed(panels: Sequence[Panel], number: int, top: int) -> tuple[list[JSON], int]:
+    """Return *panels* at their places from *top* on, numbered from *number* on, and the height of all."""
+    placed = []
+    x, y, highest = 0, top, 0
+    for place, panel in enumerate(panels):
+        if x + panel.width > COLUMNS:
+            x, y, highest = 0, y + highest, 0
+        placed.append(panel.json(number + place, x, y))
+        x, highest = x + panel.width, max(highest, panel.height)
+    return placed, y + highest - top
+
+
+def _heading(row: Row, number: int, y: int, inside: list[JSON]) -> JSON:
     place = {"h": 1, "w": COLUMNS, "x": 0, "y": y}
-    return {"id": number, "type": "row", "title": title, "collapsed": False, "gridPos": place, "panels": []}
+    return {
+        "id": number,
+        "type": "row",
+        "title": row.title,
+        "collapsed": row.folded,
+        "gridPos": place,
+        "panels": inside,
+    }

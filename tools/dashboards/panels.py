@@ -1,8 +1,9 @@
 """The kinds of panel, each as a function of what differs between panels."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tools.dashboards import looks
 from tools.dashboards.looks import JSON, PLAIN
 from tools.dashboards.model import Panel, Target
 
@@ -11,6 +12,7 @@ def timeseries(
     title: str,
     description: str,
     *targets: Target,
+    empty: str,
     unit: str,
     width: int = 12,
     height: int = 8,
@@ -44,6 +46,7 @@ def timeseries(
         title=title,
         description=description,
         targets=targets,
+        empty=empty,
         width=width,
         height=height,
         defaults=fields(unit, thresholds, {"mode": "palette-classic"}, custom, least, most, decimals, links),
@@ -65,6 +68,7 @@ def stat(
     title: str,
     description: str,
     *targets: Target,
+    empty: str,
     unit: str,
     width: int = 4,
     height: int = 4,
@@ -82,6 +86,7 @@ def stat(
         title=title,
         description=description,
         targets=targets,
+        empty=empty,
         width=width,
         height=height,
         defaults={**defaults, "mappings": list(mappings)},
@@ -100,6 +105,7 @@ def gauge(
     title: str,
     description: str,
     *targets: Target,
+    empty: str,
     unit: str,
     thresholds: JSON,
     width: int = 6,
@@ -112,6 +118,7 @@ def gauge(
         title=title,
         description=description,
         targets=targets,
+        empty=empty,
         width=width,
         height=height,
         defaults=fields(unit, thresholds, {"mode": "thresholds"}, {}, 0, most, None, ()),
@@ -128,6 +135,7 @@ def bargauge(
     title: str,
     description: str,
     *targets: Target,
+    empty: str,
     unit: str,
     width: int = 8,
     height: int = 8,
@@ -141,6 +149,7 @@ def bargauge(
         title=title,
         description=description,
         targets=targets,
+        empty=empty,
         width=width,
         height=height,
         defaults=fields(unit, thresholds, {"mode": "thresholds"}, {}, 0, most, None, links),
@@ -158,6 +167,7 @@ def table(
     title: str,
     description: str,
     *targets: Target,
+    empty: str,
     unit: str,
     columns: dict[str, str],
     width: int = 12,
@@ -173,12 +183,14 @@ def table(
         title=title,
         description=description,
         targets=targets,
+        empty=empty,
         width=width,
         height=height,
         defaults=fields(
             unit, thresholds, {"mode": "thresholds"}, {"align": "auto", "filterable": False}, None, None, None, ()
         ),
-        overrides=overrides,
+        # A cell without a value would repeat what an empty table says.
+        overrides=[looks.every(noValue="–"), *overrides] if len(targets) > 1 else overrides,
         transformations=[
             *([{"id": "merge", "options": {}}] if len(targets) > 1 else []),
             {"id": "filterFieldsByName", "options": {"include": {"names": list(columns)}}},
@@ -197,6 +209,11 @@ def table(
             "sortBy": [{"displayName": sort, "desc": True}] if sort else [],
         },
     )
+
+
+def values(titles: Iterable[str]) -> dict[str, str]:
+    """Return the columns of a table's queries, in the order of the queries."""
+    return {f"Value #{chr(ord('A') + place)}": title for place, title in enumerate(titles)}
 
 
 def fields(

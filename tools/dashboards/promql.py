@@ -22,7 +22,8 @@ def of(metric: str, *matchers: str, **equal: str) -> str:
 def named(expression: str) -> str:
     """Return *expression*, whose result has one series or more by pool, with the label `pool_name` joined in.
 
-    A pool that the receiver does not tell of, or all of them where it is not installed, goes by its id.
+    A pool that the receiver does not tell of, or all of them where it is not installed, goes by its id. Ids are unique
+    among clusters, names are not: *expression* keeps the label `cluster`, if there is one.
     """
     return (
         f"({expression}) * on (pool) group_left (pool_name) ("
@@ -38,7 +39,7 @@ def told(expression: str) -> str:
 
 def by_pool(metric: str) -> str:
     """Return a recording by pool with the pool's name."""
-    return named(f"max by (pool) ({of(metric, POOL)})")
+    return named(f"max by (cluster, pool) ({of(metric, POOL)})")
 
 
 def quantile(share: float, histogram: str, by: str = "") -> str:
@@ -66,3 +67,37 @@ def kept(counter: str, *matchers: str, own: str, by: str, **equal: str) -> str:
     """
     grown = f"increase({of(counter, *matchers, **equal)}[$__rate_interval])"
     return f"round(sum by ({by}) (max by (cluster, {own}) ({grown})))"
+
+
+def summed(metric: str, *matchers: str, own: str = "", by: str = "", **equal: str) -> str:
+    """Return the sum over clusters of a gauge, by the labels *by* out of its *own* ones (comma-separated).
+
+    Every process on one database, and so in one cluster, shows the same value.
+    """
+    labels = f"cluster, {own}" if own else "cluster"
+    values = f"(max by ({labels}) ({of(metric, *matchers, **equal)}))"
+    return f"sum by ({by}) {values}" if by else f"sum{values}"
+
+
+# What is there whenever its exporter is scraped, and what a panel says where it is not.
+LISTED = of("up", KUBE_STATE_METRICS) + " == 1"  # pods and nodes
+MEASURED = of("node_gpu:dcgm_temperature:max")  # GPUs
+STEPPED = of("gpu_autoscaler_step_age_seconds")  # the receiver, after its first step
+NO_PODS = "No data from kube-state-metrics"
+NO_TELEMETRY = "No data from dcgm-exporter"
+NO_RECEIVER = "No data from the receiver"
+
+
+def or_zero(expression: str, source: str, label: str = "") -> str:
+    """Return *expression*, and 0 where it has nothing to tell although *source* is there: none is not unknown.
+
+    With a *label*, its value is `none` then.
+    """
+    zero = f"0 * group({source})"
+    return f"{expression} or on () " + (f'label_replace({zero}, "{label}", "none", "", "")' if label else zero)
+
+
+def or_unknown(expression: str, source: str, label: str, exporter: str) -> str:
+    """Return *expression* for a table that is empty when all is well: a row whose *label* says so where *source* is
+    missing."""
+    return f'{expression} or on () label_replace(0 * absent({source}), "{label}", "no data from {exporter}", "", "")'
