@@ -21,6 +21,7 @@ COLOURS: Mapping[str, str] = {
     "purple": "#B877D9",
     "light-purple": "#DEB6F2",
     "transparent": "none",
+    "text": "#333",
 }
 
 

@@ -10,7 +10,8 @@ import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,12 @@ import pytest
 import yaml
 
 from receiver.adapters.clock import SystemClock
-from tests.dashboards.files import filled, queries
+from tests.dashboards.files import DASHBOARDS, filled, panels, queries
 from tests.dashboards.scenario import IDLE_RULE, shortened
 from tests.e2e.waiting import until
 from tests.rules.files import ALERTS, HEARTBEAT, RECORDINGS, RULE_FILES, run
 from tests.rules.full_hour import MINUTES, START, course, policy_at
-from tests.rules.hours import EVERY, hours
+from tests.rules.hours import EVERY, Hours, hours
 from tests.rules.servers import get, running
 from tests.rules.versions import Chosen
 from tools.metric_names import queries_of
@@ -81,12 +82,29 @@ def full(each_prometheus: Chosen, tmp_path_factory: pytest.TempPathFactory) -> I
     begin = SystemClock().now().replace(microsecond=0) - timedelta(minutes=MINUTES)
     with hours(START, policy_at(begin), begin) as lived:
         course(lived)
-        wanted = {*read(), *(f"{name}{BUCKETS}" for name in read())}
-        page = lived.notebook.open_metrics(wanted, begin.timestamp(), EVERY.total_seconds())
+        page = scraped(lived, begin)
     stored(folder, page)
     with prometheus(folder) as url:
         until_evaluated(url)
         until_recorded(url)
+        yield url
+
+
+@pytest.fixture(scope="module")
+def bare(each_prometheus: Chosen, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One of a cluster whose pools have no node and that no pod asks for one."""
+    folder = tmp_path_factory.mktemp("bare")
+    begin = SystemClock().now().replace(microsecond=0) - timedelta(minutes=2)
+    pools = [{**pool, "count": 0} for pool in START["pools"]]
+    policy = policy_at(begin)
+    empty = tuple(replace(pool, min_nodes=0, windows=()) for pool in policy.pools)
+    with hours({**START, "pools": pools}, replace(policy, pools=empty), begin) as lived:
+        lived.pass_time(2)
+        page = scraped(lived, begin)
+    stored(folder, page)
+    with prometheus(folder) as url:
+        until_evaluated(url)
+        until(lambda: bool(asked(url, "cluster:gpu_spend_usd_per_hour:sum")), "a recording of recordings")
         yield url
 
 
@@ -108,6 +126,12 @@ def exposed(labels: Mapping[str, str], series: Mapping[str, Any]) -> Iterator[st
     """The samples of a series as lines of OpenMetrics, with *labels*."""
     told = ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items() if name != "__name__")
     yield from (f"{labels['__name__']}{{{told}}} {value} {at:.3f}" for at, value in series["values"])
+
+
+def scraped(lived: Hours, begin: datetime) -> str:
+    """What was scraped since *begin* and is read by rules or dashboards, as a page of OpenMetrics."""
+    wanted = {*read(), *(f"{name}{BUCKETS}" for name in read())}
+    return lived.notebook.open_metrics(wanted, begin.timestamp(), EVERY.total_seconds())
 
 
 def stored(folder: Path, page: str) -> None:
@@ -208,6 +232,19 @@ def test_a_panel_that_is_not_scraped_for_shows_no_number_and_no_table_of_good_ne
         for labels, _ in answered(empty, filled(query.expr)):
             told = any(value.startswith("no data from ") for value in labels.values())
             assert told or query.panel == "Cooldowns, windows and overrides", query  # which has words for it
+
+
+def test_a_cluster_without_nodes_is_not_taken_for_one_that_is_not_scraped(bare: str) -> None:
+    shown = {(uid, p["title"]): p for uid, d in DASHBOARDS.items() for p in panels(d)}
+    empty = {
+        key: panel["fieldConfig"]["defaults"]["noValue"]
+        for key, panel in shown.items()
+        if not any(answered(bare, filled(target["expr"])) for target in panel["targets"])
+    }
+    assert {key: said for key, said in empty.items() if said.startswith("No data from")} == {}
+    none = ("Allocated but idle", "GPUs with a fatal XID", "GPUs with memory errors", "Nodes without telemetry")
+    numbers = [asked(bare, filled(p["targets"][0]["expr"])) for p in shown.values() if p["title"] in none]
+    assert numbers == [["0"]] * len(none)
 
 
 def test_the_numbers_of_two_clusters_are_those_of_both(full: str, two: str) -> None:

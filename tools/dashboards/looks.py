@@ -6,7 +6,7 @@ from typing import Any
 JSON = dict[str, Any]
 
 GREEN, YELLOW, RED, BLUE, ORANGE, GREY, PURPLE = "green", "yellow", "red", "blue", "orange", "#8e8e8e", "purple"
-CLEAR = "transparent"
+CLEAR, TEXT = "transparent", "text"  # of no series: the palette has neither
 
 STATES: Mapping[str, str] = {
     "required": PURPLE,

@@ -118,7 +118,7 @@ def _pools_now() -> Panel:
         "Most": _each("gpu_autoscaler_pool_nodes_max"),
         "GPUs pending": _each("gpu_autoscaler_pool_pending_gpus"),
     }
-    red = {"thresholds": looks.steps("text", (1, looks.RED)), "custom__cellOptions": {"type": "color-text"}}
+    red = {"thresholds": looks.steps(looks.TEXT, (1, looks.RED)), "custom__cellOptions": {"type": "color-text"}}
     return table(
         "Pools now",
         "Every selected pool: nodes by state, demand, and current bounds. Wanted differs from Desired while a "

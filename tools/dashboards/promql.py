@@ -81,10 +81,11 @@ def summed(metric: str, *matchers: str, own: str = "", by: str = "", **equal: st
 
 # What is there whenever its exporter is scraped, and what a panel says where it is not.
 LISTED = of("up", KUBE_STATE_METRICS) + " == 1"  # pods and nodes
-MEASURED = of("node_gpu:dcgm_temperature:max")  # GPUs
+NO_GPUS = f"({LISTED} unless on () {of('node_pool:gpu_allocatable:sum')})"
+MEASURED = f"({of('node_gpu:dcgm_temperature:max')} or on () {NO_GPUS})"  # GPUs, where nodes offer any
 STEPPED = of("gpu_autoscaler_step_age_seconds")  # the receiver, after its first step
 NO_PODS = "No data from kube-state-metrics"
-NO_TELEMETRY = "No data from dcgm-exporter"
+NO_TELEMETRY = "No GPU in dcgm-exporter"
 NO_RECEIVER = "No data from the receiver"
 
 

@@ -20,6 +20,7 @@ from tools.dashboards.promql import (
 from tools.dashboards.variables import pools
 
 ACTIONS = "gpu_autoscaler_actions_total"
+CHARGES = of("gpu_autoscaler_charges_age_seconds")  # there since Civo first told them
 ENDED = 'state=~"sent|failed"'
 SECONDS = looks.steps(looks.GREEN, (120, looks.YELLOW), (300, looks.RED))
 UID = "gpu-autoscaler-receiver"
@@ -346,7 +347,7 @@ def _outside() -> tuple[Panel, ...]:
             "Charges against the ledger",
             "Civo's charges of this month minus the ledger, in node time, by size. Far from 0: nodes that this ledger "
             "does not know, or a different way of billing.",
-            Target(expr=f"round({charged})", legend="{{size}} {{cluster}}"),
+            Target(expr=or_zero(f"round({charged})", CHARGES, "size"), legend="{{size}} {{cluster}}"),
             empty="Civo's charges were not read",
             unit="s",
             least=None,
@@ -357,7 +358,7 @@ def _outside() -> tuple[Panel, ...]:
             "Time that Civo charged this month under codes that the configuration gives no price. Above 0: add the "
             "price, because the spend is unknown without it.",
             Target(
-                expr=or_zero(unpriced, of("gpu_autoscaler_charges_age_seconds"), "code"),
+                expr=or_zero(unpriced, CHARGES, "code"),
                 legend="{{code}} {{cluster}}",
             ),
             empty="Civo's charges were not read",
@@ -367,7 +368,7 @@ def _outside() -> tuple[Panel, ...]:
         timeseries(
             "Age of Civo's charges",
             "Time since Civo last told its charges. A line that only rises: the ledger is compared with old charges.",
-            Target(expr=f"max(min by (cluster) ({of('gpu_autoscaler_charges_age_seconds')}))", legend="age"),
+            Target(expr=f"max(min by (cluster) ({CHARGES}))", legend="age"),
             empty="Civo's charges were not read",
             unit="s",
             width=8,

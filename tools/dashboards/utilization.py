@@ -76,7 +76,7 @@ def _now() -> tuple[Panel, ...]:
             "Average over all GPUs and MIG instances of the selected pools. The target is 65-85 %: below it GPUs are "
             "paid for but unused, above it there is no room for bursts.",
             Target(expr=f"avg({by_gpu('node_gpu:dcgm_utilization:ratio')})", legend="fleet"),
-            empty="No GPU in dcgm-exporter",
+            empty=NO_TELEMETRY,
             unit="percentunit",
             thresholds=looks.FLEET_VALUE,
             width=4,
@@ -137,13 +137,13 @@ def _fleet() -> tuple[Panel, ...]:
             "Average of all GPUs and of each pool. The green band is the target of 65-85 %.",
             Target(expr=f"avg({gpus})", legend="fleet"),
             Target(expr=by_pool("pool:gpu_utilization:avg"), legend="{{pool_name}} {{cluster}}"),
-            empty="No GPU in dcgm-exporter",
+            empty=NO_TELEMETRY,
             unit="percentunit",
             most=1,
             thresholds=looks.FLEET_TARGET,
             threshold_style="area",
             links=[links.POOL_PAGE],
-            overrides=[looks.line("^fleet$", looks.BLUE, dashed=False)],
+            overrides=[looks.line("^fleet$", looks.TEXT, dashed=False)],
         ),
         timeseries(
             "GPUs by band",
@@ -217,7 +217,7 @@ def _heat() -> tuple[Panel, ...]:
             "Each row is a GPU or MIG instance: pool, node, index, instance. Each cell is an average over its time. "
             f"{BANDS_TOLD} A gap: no telemetry. Look for rows that stay red.",
             Target(expr=f"{over_a_cell('node_gpu:dcgm_utilization:ratio')} {ON_POOL}", legend=GPU),
-            empty="No GPU in dcgm-exporter",
+            empty=NO_TELEMETRY,
             unit="percentunit",
             thresholds=looks.BANDS,
             height=11,
