@@ -157,7 +157,7 @@ def test_one_cluster_does_not_hide_another(
 
 def test_one_process_in_each_of_two_clusters_is_not_two_that_step(tmp_path: Path) -> None:
     steps = "gpu_autoscaler_loop_steps_total"
-    series = {f'{steps}{{{LON}, instance="a"}}': "0+6x10", f'{steps}{{{FRA}, instance="a"}}': "0+6x10"}
+    series = {f'{steps}{{{LON}, instance="a"}}': "0+6x10", f'{steps}{{{FRA}, instance="b"}}': "0+6x10"}
     expr = query("receiver", "Invariants, as seen from outside", "C")
     holds(tmp_path, expr, series, [{"labels": "{}", "value": 0}])
 

@@ -53,7 +53,10 @@ def course(h: Hours) -> None:
     """Let it happen, for MINUTES."""
     begin = h.start.timestamp()
     # A forecast needs a day of costs.
-    h.pages["a-day-later"] = lambda: 'gpu_autoscaler_budget_forecast_usd{scope="cluster",name=""} 48000\n'
+    later = {"forecast_usd": 48_000, "burn_usd_per_hour": 65}
+    rows = (f'gpu_autoscaler_budget_{name}{{scope="cluster",name=""}} {usd}' for name, usd in later.items())
+    page = "\n".join([*rows, ""])
+    h.pages["a-day-later"] = lambda: page
     h.instruments.watch.stands()
     h.instruments.watch.ages = lambda: {"pods": 2.0}
     vision, language = {"namespace": "vision", "team": "vision"}, {"namespace": "language", "team": "language"}

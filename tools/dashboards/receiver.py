@@ -389,14 +389,12 @@ def _ages() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Age of watched lists",
-            "Time since the API server last confirmed each list that a watch keeps. Above 30 s it is listed at each "
-            "step, which is slower.",
+            "Time since the API server last confirmed each list that a watch keeps. Above 30 s a step "
+            "lists it itself, as is usual for lists that seldom change. A line that only rises: that watch is stuck.",
             Target(expr=f"min by (cluster, resource) ({listed})", legend="{{resource}} {{cluster}}"),
             empty="The watch is off",
             unit="s",
             width=8,
-            thresholds=looks.steps(looks.GREEN, (30, looks.RED)),
-            threshold_style="dashed",
         ),
         timeseries(
             "Age of what pages show, and of the last delivery",
