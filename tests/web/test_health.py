@@ -1,5 +1,6 @@
 """Liveness, readiness and the metrics endpoint."""
 
+import gzip
 from datetime import timedelta
 
 import pytest
@@ -119,6 +120,25 @@ def test_metrics_are_served_as_openmetrics_to_a_scraper_that_prefers_it() -> Non
     response = bench.client().get("/metrics", headers={"Accept": accept})
     assert response.content_type.startswith("application/openmetrics-text; version=1.0.0")
     assert list(parse_openmetrics(response.text))  # type: ignore[no-untyped-call]  # the library has no annotation here
+
+
+@pytest.mark.parametrize("accepted", ["gzip", "br;q=1.0, gzip;q=0.8, *;q=0.1"])
+def test_metrics_are_compressed_for_a_scraper_that_accepts_it(accepted: str) -> None:
+    bench = Bench()
+    bench.registry.register(Instruments())
+    plain = bench.client().get("/metrics")
+    packed = bench.client().get("/metrics", headers={"Accept-Encoding": accepted})
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert int(packed.headers["Content-Length"]) == len(packed.data) < len(plain.data)
+    assert gzip.decompress(packed.data) == plain.data
+
+
+@pytest.mark.parametrize("accepted", [None, "", "identity", "br", "gzip;q=0", "gzip;q=x;"])
+def test_metrics_are_plain_for_any_other_scraper(accepted: str | None) -> None:
+    response = Bench().client().get("/metrics", headers={} if accepted is None else {"Accept-Encoding": accepted})
+    assert response.status_code == 200
+    assert "Content-Encoding" not in response.headers
+    assert response.headers["Vary"] == "Accept-Encoding"
 
 
 @pytest.mark.parametrize("accept", ["application/openmetrics-text;version=x", "text/plain;version=1.x"])
