@@ -34,7 +34,7 @@ METHODS = ("GET", "PUT", "DELETE")
 OUTCOMES = ("ok", "try_later", "wont_work")
 MODES = ("act", "observe")
 NODE_STATES = ("required", "ready", "building", "busy", "idle", "unknown", "sick")
-NOTICE_STATES = ("pending", "sent", "failed")
+NOTICE_ENDS = ("sent", "failed")
 MESSAGE_OUTCOMES = ("delivered", "failed")
 WEBHOOK_CODES = (202, 400, 401, 405, 413, 500, 503)
 WEBHOOK_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -137,8 +137,9 @@ class OnDisk(Collector):
 class Instruments(Collector):
     """What this process counts about itself: answers of the webhook, steps of the loop, calls to Civo, its watch."""
 
-    def __init__(self) -> None:
-        """Start every known code and part at 0, so that a first error is an increase."""
+    def __init__(self, process: str = "") -> None:
+        """Start every known code and part at 0, so that a first error is an increase. *process* names this process."""
+        self._process = process
         # The library has no annotation here; the _created series carry no news and double the output.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._requests = _counter("webhook_requests", "Webhook answers by HTTP code.", "code")
@@ -164,7 +165,7 @@ class Instruments(Collector):
         for metric in counted:
             yield from metric.collect()
         text = "Whether this process leads: it steps and writes outside (1), or waits and answers (0)."
-        yield single("leader", text, self.leads())
+        yield gauge("leader", text, [((self._process,), self.leads())], "process")
         text = "Time since the last good step, or since this process began to lead, in seconds."
         yield single("good_step_age_seconds", text, self.good_age())
         for collector in (self.civo, self.watch, self.on_disk):
@@ -397,8 +398,10 @@ class StoreCollector(Collector):
             yield counter("deliveries", "Webhook deliveries kept.", [((), total)])
 
     def _messages(self, counts: Mapping[str, Any]) -> Iterator[Metric]:
-        notices = filled(counts.get("notices"), [(state,) for state in NOTICE_STATES])
-        yield gauge("notices", "Notices in the outbox by state.", notices, "state")
+        notices = counts.get("notices", {})
+        yield single("notices_pending", "Notices in the outbox that are not delivered yet.", notices.get("pending", 0))
+        left = [((state,), notices.get(state, 0)) for state in NOTICE_ENDS]
+        yield counter("notices", "Notices that left the outbox, by whether they were delivered.", left, "state")
         text = "Age of the oldest pending notice; 0 when none is."
         yield single("notices_oldest_seconds", text, self._age(counts.get("oldest_notice_at")) or 0)
         known = [(name, outcome) for name in self._destinations for outcome in MESSAGE_OUTCOMES]

@@ -81,7 +81,8 @@ class Outside:
             lambda read: (*locked_out(read, told), *unsendable(read.notify, told.destinations()[0])),
             told.civo_region,
         )
-        self.instruments, self.beat, self.attempts = Instruments(), Beat(), Attempts()
+        process = process_name()
+        self.instruments, self.beat, self.attempts = Instruments(process), Beat(), Attempts()
         self.last_step: web.LastStep | None = None
         self.instruments.on_disk.watch(self.secrets, self.live)
         self.store = self.loops_store = store_at(database.get_secret_value())
@@ -90,7 +91,7 @@ class Outside:
             self.writer = WriterLock(database.get_secret_value())
         else:
             url, terms = parse(database.get_secret_value()), said.leader
-            self.writer = Lease(LeaseTable(url, process_name(), terms.lease, terms.longest_write))
+            self.writer = Lease(LeaseTable(url, process, terms.lease, terms.longest_write))
             self.loops_store = self.store.fenced(self.writer.fence)
         civo, cluster = self._civo(), None
         if said.kubernetes.enabled:

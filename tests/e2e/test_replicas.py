@@ -2,6 +2,7 @@
 to stop. `python -m tests.faults.replicas` plays many more rounds, with leaders that die while they write."""
 
 import random
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -33,7 +34,9 @@ def test_every_replica_says_who_leads_and_one_of_them_does(replicas: ReplicaSet)
     def told() -> list[tuple[str, bool]]:
         """Of each replica its loop, and whether its metric says that it leads."""
         metrics = [receiver.get("/metrics").text for receiver in replicas.receivers]
-        leads = ["gpu_autoscaler_leader 1.0" in text.splitlines() for text in metrics]
+        leads = [
+            bool(re.search(r'^gpu_autoscaler_leader\{process=".+"\} 1.0$', text, re.MULTILINE)) for text in metrics
+        ]
         return [(r.health()["loop"], led) for r, led in zip(replicas.receivers, leads, strict=True)]
 
     def wanted() -> list[tuple[str, bool]]:

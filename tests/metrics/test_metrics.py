@@ -96,7 +96,7 @@ def test_every_counter_of_a_known_pool_starts_at_zero() -> None:
     assert (len(decisions), len(actions)) == (2 * 3, 2 * 2 * 5)
     assert set(decisions.values()) | set(actions.values()) == {0}
     assert found['webhook_requests_total{code="503"}'] == 0
-    assert found['notices{state="pending"}'] == 0
+    assert (found["notices_pending{}"], found['notices_total{state="failed"}']) == (0, 0)
     assert found["loop_errors_total{}"] == 0
 
 
@@ -231,7 +231,7 @@ def test_totals_come_from_the_store() -> None:
     assert found['alerts_total{action="scale_up"}'] == 30
     assert found['alerts_total{action="other"}'] == 1
     assert found['alerts_total{action="freeze"}'] == 0
-    assert (found['notices{state="pending"}'], found['notices{state="sent"}']) == (1, 5)
+    assert (found["notices_pending{}"], found['notices_total{state="sent"}']) == (1, 5)
 
 
 def test_totals_of_a_pool_that_policy_no_longer_names_stay() -> None:
@@ -272,6 +272,13 @@ def test_answers_and_steps_are_counted_in_the_process() -> None:
     assert (found['webhook_seconds_bucket{le="0.005"}'], found['webhook_seconds_bucket{le="0.01"}']) == (1, 2)
     assert (found["loop_steps_total{}"], found["loop_errors_total{}"]) == (2, 1)
     assert found["loop_step_seconds_sum{}"] == 12.3
+
+
+def test_who_leads_is_told_with_the_name_of_the_process() -> None:
+    registry, instruments = CollectorRegistry(), Instruments("pod-a-1-1f2e3d")
+    registry.register(instruments)
+    instruments.leads = lambda: True
+    assert samples(generate_latest(registry).decode())['leader{process="pod-a-1-1f2e3d"}'] == 1
 
 
 def test_each_part_of_a_step_is_there_at_0_and_counted_when_it_fails() -> None:
