@@ -16,6 +16,7 @@ KSM_SOMETIMES = frozenset(
     {
         "kube_node_labels",
         "kube_pod_deletion_timestamp",
+        "kube_pod_init_container_info",
         "kube_pod_init_container_resource_requests",
         "kube_pod_status_reason",
         "kube_pod_status_unschedulable",

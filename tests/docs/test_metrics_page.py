@@ -25,6 +25,7 @@ PAGE = text_of("docs/metrics.md")
 RECEIVER, THEMSELVES = "The receiver", ("Prometheus itself", "Alertmanager")
 SIMULATED = ("dcgm-exporter", "kube-state-metrics", "Kueue", "Volcano")
 NOT_SIMULATED = {
+    "kube_pod_init_container_info": "the simulator's pods have no init containers",
     "kube_pod_init_container_resource_requests": "the simulator's pods have no init containers",
     "kueue_cluster_queue_nominal_quota": "the simulator knows Workloads and no quotas",
 }

@@ -14,6 +14,8 @@ from simulator.server import Simulator
 from tests.rules.files import RULES, binary
 from tests.rules.servers import running
 
+FAILURES = "alertmanager_notifications_|prometheus_rule_evaluation_fail"
+MISSED = "prometheus_rule_group_iterations_missed"
 FAILED = 'alertmanager_notifications_failed_total{integration="webhook"'
 
 
@@ -68,7 +70,7 @@ def _page(url: str) -> str:
         return str(answer.read().decode())
 
 
-def counted(page: str, part: str, value: int) -> str:
-    """Return *page* with *value* for the counters of failures whose line has *part*."""
-    pattern = rf"^((?:alertmanager_notifications_|prometheus_rule_evaluation_fail).*{re.escape(part)}.*) \S+$"
+def counted(page: str, part: str, value: int, counters: str = FAILURES) -> str:
+    """Return *page* with *value* for those of *counters*, by default of failures, whose line has *part*."""
+    pattern = rf"^((?:{counters}).*{re.escape(part)}.*) \S+$"
     return re.sub(pattern, rf"\1 {value}", page, flags=re.MULTILINE)

@@ -21,7 +21,7 @@ from receiver.ports import TryLater
 from tests.config.builders import ENVIRONMENT, one_pool
 from tests.rules.catalogue import ON_SMALL, SMALL, WITH_LARGE, Fault, a_policy, busy
 from tests.rules.hours import Hours
-from tests.rules.own_pages import alertmanagers_page, counted, prometheus_page
+from tests.rules.own_pages import MISSED, alertmanagers_page, counted, prometheus_page
 from tests.step.harness import Wrapped
 
 AN_IDLE_NODE = {
@@ -138,6 +138,19 @@ def _rule_fails(h: Hours) -> None:
     page = prometheus_page()
     h.pages["prometheus"] = lambda: counted(page, "gpu-autoscaler.demand", max(0, 12 * (int(h.minutes) - 5)))
     busy(h, 15)
+
+
+def _rules_slow(h: Hours) -> None:
+    page = prometheus_page()
+    h.pages["prometheus"] = lambda: counted(page, "gpu-autoscaler.demand", max(0, 2 * int(h.minutes) - 10), MISSED)
+    busy(h, 25)
+
+
+def _metric_dropped(h: Hours) -> None:
+    """A metric that a pod needs to count as demand; what is left of the pods of the system shows that it is dropped."""
+    system = 'kube_pod_info{namespace="kube-system",pod="dns",node="n"} 1\n'
+    h.pages["kube-state-metrics"] = lambda: system
+    busy(h, 20)
 
 
 def _no_heartbeat(h: Hours) -> None:
@@ -309,6 +322,12 @@ FAULTS = (
     ),
     Fault(title="Alertmanager has a wrong token", raises=("GpuAutoscalerWebhooksFail",), course=_wrong_token),
     Fault(title="a group of rules fails", raises=("GpuAutoscalerRulesFail",), course=_rule_fails),
+    Fault(title="Prometheus skips evaluations of a group", raises=("GpuAutoscalerRulesSlow",), course=_rules_slow),
+    Fault(
+        title="kube-state-metrics has an allowlist without metrics that the rules need",
+        raises=("GpuKubeStateMetricsIncomplete",),
+        course=_metric_dropped,
+    ),
     Fault(
         title="kube-state-metrics does not answer",
         raises=("GpuKubeStateMetricsDown",),

@@ -137,6 +137,15 @@ def test_an_alert_explains_itself_and_names_its_runbook() -> None:
     )
 
 
+def test_an_alert_names_its_cluster_where_that_is_configured() -> None:
+    sentence = re.compile(
+        r"\{\{- with query \"last_over_time\(gpu_autoscaler_build_info\{cluster_name!=''\}\[(?:1h|3d)\]\)\" \}\}"
+        r" Cluster: \{\{ \. \| first \| label \"cluster_name\" \}\}\.\{\{ end \}\}$"
+    )
+
+    none_of(alert.name for alert in ALERTS if not sentence.search(alert.body["annotations"]["description"]))
+
+
 def test_a_summary_is_one_sentence_without_figures() -> None:
     branches = re.compile(r"\{\{-? (?:if|else|end)\b[^}]*\}\}")  # they choose a sentence and show nothing
     summaries = {alert.name: branches.sub("", alert.body["annotations"]["summary"]) for alert in ALERTS}
@@ -213,6 +222,7 @@ NAMELESS = {
     "GpuPoolUnderutilized": "about the average of a whole pool",
     "GpuKubeStateMetricsDown": "nothing is known of nodes or pods",
     "GpuKubeStateMetricsRelabeled": "the names are what is wrong",
+    "GpuKubeStateMetricsIncomplete": "about a metric",
     "GpuNodesCreatedRapidly": "about numbers of nodes, those that are gone too",
     "GpuClustersMixed": "about clusters",
     "GpuIdleCostHigh": "about sums: it names pools and workloads",

@@ -98,6 +98,31 @@ def test_nothing_that_is_acted_on_is_ever_held_back(alertmanager: str, action: s
     assert held_back & set(names) == set()
 
 
+# Of each inhibition: what holds back, and what it holds back in its own cluster.
+PAIRS: tuple[tuple[Labels, tuple[str, Labels]], ...] = (
+    (DOWN, ("GpuTemperatureHigh", {"node": "down", "gpu": "0"})),
+    (_ours("GpuAutoscalerDown"), ("GpuAutoscalerStepsSlow", {})),
+    (_ours("GpuBudgetStop", scope="cluster", name=""), ("GpuBudgetHold", {"scope": "cluster", "name": ""})),
+    (_ours("GpuBudgetHold", scope="pool", name="l40s"), ("GpuBudgetWarn", {"scope": "pool", "name": "l40s"})),
+    (_ours("GpuXidFatal", node="n1", gpu="0"), ("GpuTemperatureHigh", {"node": "n1", "gpu": "0"})),
+    (_ours("GpuEccUncorrectable", node="n2", gpu="0"), ("GpuXidError", {"node": "n2", "gpu": "0"})),
+    (
+        _ours("GpuAllocatedIdle", workload_namespace="ml", workload="a"),
+        ("GpuWorkloadUnderutilized", {"workload_namespace": "ml", "workload": "a"}),
+    ),
+)
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda pair: pair[0] if isinstance(pair, tuple) else None)
+def test_no_alert_of_one_cluster_holds_back_one_of_another(
+    alertmanager: str, source: Labels, target: tuple[str, Labels]
+) -> None:
+    here, there = ({**_ours(target[0], **target[1]), "cluster": name} for name in ("A", "B"))
+
+    assert _held_back(alertmanager, {**source, "cluster": "A"}, there) == set()
+    assert _held_back(alertmanager, {**source, "cluster": "A"}, here) == {target[0]}
+
+
 def test_of_the_stages_of_one_budget_people_hear_of_the_last(alertmanager: str) -> None:
     stages = [_ours(f"GpuBudget{s}", scope="pool", name="l40s") for s in ("Warn", "Hold", "Stop", "ForecastExceeded")]
 

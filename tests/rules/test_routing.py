@@ -112,7 +112,7 @@ def test_the_heartbeat_is_repeated_at_every_flush() -> None:
 def test_each_pool_is_a_group_of_its_own_that_waits_for_nobody() -> None:
     scaling = ROUTE["routes"][1]
 
-    assert scaling["group_by"] == ["alertname", "pool"]
+    assert scaling["group_by"] == ["alertname", "cluster", "pool"]
     assert (scaling["group_wait"], scaling["group_interval"], scaling["repeat_interval"]) == ("0s", "30s", "2m")
 
 
@@ -140,6 +140,15 @@ def test_waits_of_production_work_and_stock_outs_are_never_muted(labels: str) ->
 
     assert own < min(muted)
     assert not routes[own].keys() & TIMES
+
+
+def test_no_group_and_no_inhibition_mixes_two_clusters_of_one_alertmanager() -> None:
+    config = load_yaml(CONFIG.read_text())
+    routes = [config["route"], *config["route"]["routes"]]
+
+    groups = [r["group_by"] for r in routes if "group_by" in r]
+    none_of(str(labels) for labels in groups if "cluster" not in labels)
+    none_of(str(rule) for rule in config["inhibit_rules"] if "cluster" not in rule.get("equal", ()))
 
 
 def test_no_message_to_people_stands_for_two_pools_nodes_or_budgets() -> None:

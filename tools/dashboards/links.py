@@ -84,7 +84,7 @@ RUNBOOKS: Mapping[str, Sequence[str]] = {
     "Waiting workloads": ("GpuQueueWaitLong", "GpuPodsPending"),
     "Age of the last step": ("GpuAutoscalerDown", "GpuAutoscalerStepsSlow", "GpuAutoscalerClockSkewed"),
     "Refused, superseded and changed by others": ("GpuAutoscalerPoolDrifts",),
-    "Age of the heartbeat": ("GpuAutoscalerHeartbeat", "GpuAutoscalerRulesFail"),
+    "Age of the heartbeat": ("GpuAutoscalerHeartbeat", "GpuAutoscalerRulesFail", "GpuAutoscalerRulesSlow"),
     "Webhook answers": ("GpuAutoscalerWebhooksFail",),
     "Time of a step": ("GpuAutoscalerStepsSlow",),
     "Steps and errors": (
@@ -101,6 +101,7 @@ RUNBOOKS: Mapping[str, Sequence[str]] = {
     "Sources": (
         "GpuAutoscalerSourceDown",
         "GpuKubeStateMetricsDown",
+        "GpuKubeStateMetricsIncomplete",
         "GpuKubeStateMetricsRelabeled",
         "GpuClustersMixed",
         "GpuNodesWithoutPool",

@@ -21,7 +21,6 @@ from tools.dashboards.variables import pools
 
 ACTIONS = "gpu_autoscaler_actions_total"
 CHARGES = of("gpu_autoscaler_charges_age_seconds")  # there since Civo first told them
-ENDED = 'state=~"sent|failed"'
 SECONDS = looks.steps(looks.GREEN, (120, looks.YELLOW), (300, looks.RED))
 UID = "gpu-autoscaler-receiver"
 
@@ -96,7 +95,7 @@ def _now() -> tuple[Panel, ...]:
         stat(
             "Messages pending",
             "Undelivered messages to people. If it stays up, see the panel Outbox.",
-            Target(expr=summed("gpu_autoscaler_notices", state="pending"), legend="messages"),
+            Target(expr=summed("gpu_autoscaler_notices_pending"), legend="messages"),
             empty=NO_RECEIVER,
             unit="short",
             width=3,
@@ -193,7 +192,7 @@ def _outbox() -> Panel:
     return timeseries(
         "Outbox",
         "Undelivered messages (left), and the age of the oldest (right). An age that rises: a destination is down.",
-        Target(expr=summed("gpu_autoscaler_notices", state="pending"), legend="pending"),
+        Target(expr=summed("gpu_autoscaler_notices_pending"), legend="pending"),
         Target(expr=f"max({of('gpu_autoscaler_notices_oldest_seconds')})", legend="age of the oldest"),
         empty=NO_RECEIVER,
         unit="short",
@@ -312,7 +311,7 @@ def _grown(counter: str) -> str:
 
 
 def _outside() -> tuple[Panel, ...]:
-    sent = f"delta({of('gpu_autoscaler_notices', ENDED)}[$__rate_interval])"
+    sent = f"increase({of('gpu_autoscaler_notices_total')}[$__rate_interval])"
     ended = f"round(sum by (state) (max by (cluster, state) ({sent}))) > 0"
     refused = f"increase({of('gpu_autoscaler_messages_total', outcome='failed')}[$__rate_interval])"
     charged = f"max by (cluster, size) ({of('gpu_autoscaler_charges_difference_seconds')})"
