@@ -92,7 +92,7 @@ def test_costs_of_two_clusters_are_added_up_and_their_budgets_are_not(
             of_both("gpu_autoscaler_pool_nodes", 1, 2, 'pool="a", state="sick"'),
             {"{}": 3},
         ),
-        ("receiver", "Messages pending", "A", of_both("gpu_autoscaler_notices", 1, 2, 'state="pending"'), {"{}": 3}),
+        ("receiver", "Messages pending", "A", of_both("gpu_autoscaler_notices_pending", 1, 2), {"{}": 3}),
         (
             "receiver",
             "Mode",
