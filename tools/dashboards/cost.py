@@ -24,7 +24,7 @@ USD = "currencyUSD"
 CLUSTER = 'scope="cluster"'
 WORKLOAD_NAMESPACE = 'workload_namespace=~"$namespace"'
 COSTS_PAGE = links.opened("Costs in the autoscaler", "${autoscaler_url}/costs")
-NO_FORECAST = "After a day of costs"
+NO_FORECAST = "Known after a day of costs"
 NO_BUDGET = "No budget is set"
 NO_PRICES = "No prices from the receiver"
 # By label: what the receiver's family is called, and the panel.
@@ -399,9 +399,9 @@ def _idle() -> tuple[Panel, ...]:
             overrides=[looks.column("Held", unit="s")],
         ),
         stat(
-            "Holders known for",
+            "Owners known for",
             "How long ago the receiver began to see who held GPUs, at most since the month began; of several clusters, "
-            "the youngest. The spend before it is nobody's.",
+            "the youngest. Spend from before that has no owner.",
             Target(
                 expr=f"time() - max({of('gpu_autoscaler_cost_observed_from_timestamp_seconds')})", legend="observed"
             ),

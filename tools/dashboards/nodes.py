@@ -25,7 +25,7 @@ def panels() -> tuple[Panel, ...]:
         "Per hour": f"({GPU_NODES}) * on (cluster, pool) group_left () {price}",
         "GPUs": f"{offered} {ON_NODE}",
         "Held": f"({held} or on (cluster, node) 0 * {offered}) {ON_NODE}",
-        "Paid for another": f"({paid} - time()) {ON_NODE}",
+        "Paid time left": f"({paid} - time()) {ON_NODE}",
         "Idle for": f"(time() - {idle}) {ON_NODE}",
     }
     return (

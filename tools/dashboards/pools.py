@@ -294,7 +294,7 @@ def _stages() -> tuple[Panel, ...]:
         timeseries(
             "Requested to usable: p50 and p95 of a day",
             "Seconds from the creation of a node at Civo until its GPUs are usable. p95 far above p50: some nodes are "
-            "much slower than others. Dashed: the median of the last 20 nodes, with which the receiver reckons.",
+            "much slower than others. Dashed: what the receiver expects, the median of the last 20 nodes.",
             *(
                 Target(
                     expr=_each(f"pool_stage:gpu_provision_seconds:{part}", stage="total"),
@@ -330,7 +330,7 @@ def _promises() -> tuple[Panel, ...]:
         timeseries(
             "Promises kept, of a week",
             "The part of the promised starts of waiting workloads that came by the promised p50, and by the promised "
-            "p90 (dashed). Calibrated are 50 % and 90 %: below it promises are too early, above it too late.",
+            "p90 (dashed). Well calibrated: 50 % and 90 %. Below that, promises are too early; above, too late.",
             Target(expr=median, legend="{{pool_name}} by p50 {{cluster}}"),
             Target(expr=late, legend="{{pool_name}} by p90 {{cluster}}"),
             empty=none,
@@ -342,7 +342,7 @@ def _promises() -> tuple[Panel, ...]:
         table(
             "Promises of a week",
             "Promised starts of waiting workloads that ended within a week, and the parts that came by the promised "
-            "p50 and p90. A few say little; of many, half come by p50 and nine in ten by p90.",
+            "p50 and p90. A small number proves little. Of many, half should come by p50 and nine in ten by p90.",
             Target(expr=ended, table=True),
             Target(expr=f"{median} and on (cluster, pool) {ended} > 0", table=True),
             Target(expr=f"{late} and on (cluster, pool) {ended} > 0", table=True),

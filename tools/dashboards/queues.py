@@ -172,7 +172,7 @@ def _depth() -> tuple[Panel, ...]:
             Target(
                 expr=summed("queue:gpu_queue_pending_gpus:sum", own=queue, by=queue), legend="{{queue}} ({{system}})"
             ),
-            empty="No queue tells its GPUs",
+            empty="No queue reports GPUs",
             unit="short",
             width=8,
             decimals=0,

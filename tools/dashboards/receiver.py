@@ -20,7 +20,7 @@ from tools.dashboards.promql import (
 from tools.dashboards.variables import pools
 
 ACTIONS = "gpu_autoscaler_actions_total"
-CHARGES = of("gpu_autoscaler_charges_age_seconds")  # there since Civo first told them
+CHARGES = of("gpu_autoscaler_charges_age_seconds")  # there since Civo first reported any
 SECONDS = looks.steps(looks.GREEN, (120, looks.YELLOW), (300, looks.RED))
 UID = "gpu-autoscaler-receiver"
 
@@ -262,7 +262,7 @@ def _work() -> tuple[Panel, ...]:
             width=8,
         ),
         timeseries(
-            "Steps that the watch began",
+            "Steps started by the watch",
             "Times that a waiting pod woke the loop before its tick was over. None although pods wait: the watch does "
             "not work.",
             Target(expr=happened(wakes), legend="woken"),
@@ -354,7 +354,7 @@ def _outside() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Charges without a price",
-            "Time that Civo charged this month under codes that the configuration gives no price. Above 0: add the "
+            "Time that Civo charged this month under codes without a price in the configuration. Above 0: add the "
             "price, because the spend is unknown without it.",
             Target(
                 expr=or_zero(unpriced, CHARGES, "code"),
@@ -366,7 +366,7 @@ def _outside() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Age of Civo's charges",
-            "Time since Civo last told its charges. A line that only rises: the ledger is compared with old charges.",
+            "Time since Civo last reported its charges. A line that only rises: no new charges arrive.",
             Target(expr=f"max(min by (cluster) ({CHARGES}))", legend="age"),
             empty="Civo's charges were not read",
             unit="s",

@@ -100,7 +100,7 @@ def _now() -> tuple[Panel, ...]:
         ),
         stat(
             "Nodes without telemetry",
-            "Nodes that offer GPUs of which dcgm-exporter tells no utilization. Above 0: the averages leave GPUs out.",
+            "Nodes with GPUs and without utilization in dcgm-exporter. Above 0: the averages leave GPUs out.",
             Target(expr=or_zero(silent, LISTED), legend="nodes"),
             empty=NO_PODS,
             unit="short",
