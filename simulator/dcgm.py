@@ -7,7 +7,7 @@ from datetime import datetime
 from receiver.replay.world.objects import WorldPool
 from simulator.config import MetricsFace
 from simulator.exposition import Family
-from simulator.gpu_metrics import GpuSample
+from simulator.gpu_metrics import POWER_NOISE, GpuSample
 from simulator.kubernetes_objects import CONTAINER
 from simulator.world import World
 
@@ -32,11 +32,13 @@ XID_MESSAGES: Mapping[int, str] = {
 
 
 XID = "DCGM_FI_DEV_XID_ERRORS"
+ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 FIELDS: Mapping[str, str] = {
     "DCGM_FI_DEV_SM_CLOCK": "SM clock frequency (in MHz).",
     "DCGM_FI_DEV_MEMORY_TEMP": "Memory temperature (in C).",
     "DCGM_FI_DEV_GPU_TEMP": "GPU temperature (in C).",
     "DCGM_FI_DEV_POWER_USAGE": "Power draw (in W).",
+    ENERGY: "Total energy consumption since boot (in mJ).",
     "DCGM_FI_DEV_GPU_UTIL": "GPU utilization (in %).",
     "DCGM_FI_DEV_MEM_COPY_UTIL": "Memory utilization (in %).",
     XID: "Value of the last XID error encountered.",
@@ -46,6 +48,7 @@ FIELDS: Mapping[str, str] = {
     "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": "Number of remapped rows for uncorrectable errors",
     "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": "Number of remapped rows for correctable errors",
     "DCGM_FI_DEV_ROW_REMAP_FAILURE": "Whether remapping of rows has failed",
+    "DCGM_FI_DEV_ROW_REMAP_PENDING": "Whether remapping of rows is pending",
     "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": "Total number of double-bit volatile ECC errors.",
     "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": "Total number of NVLink bandwidth counters for all lanes.",
     "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "Ratio of time the graphics engine is active.",
@@ -56,7 +59,8 @@ WHOLE_GPUS = frozenset({"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL"})
 ECC = frozenset({"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"})
 NVLINK = frozenset({"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"})
 REMAPPED = frozenset({"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS"})
-COUNTERS = REMAPPED | ECC | NVLINK
+REMAP_STATE = frozenset({"DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_DEV_ROW_REMAP_PENDING"})
+COUNTERS = REMAPPED | ECC | NVLINK | {ENERGY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +81,7 @@ class Ills:
     def seen(self, sample: GpuSample, gpu: int) -> Mapping[str, float | None]:
         """Return the value of each field that the exporter reads at *sample*, which is of *gpu* on its node."""
         where = (sample.node, gpu)
-        values: Mapping[str, float | None] = _values(self._leaked(sample, where))
+        values: Mapping[str, float | None] = _values(self._leaked(sample, where), self.now)
         stalled = _stalled(self.stalls[where]) if where in self.stalls else {}
         return {**values, **stalled, **self.readings.get(where, {})}
 
@@ -178,19 +182,22 @@ def _labels(sample: GpuSample, gpu: int, replica: int, spec: WorldPool, face: Me
     return labels
 
 
-def _values(sample: GpuSample) -> Mapping[str, float]:
-    """NVLink's field is in MiB/s, although its type is counter."""
+def _values(sample: GpuSample, now: datetime) -> Mapping[str, float]:
+    """NVLink's field is in MiB/s, although its type is counter. Power is never quite still, and the energy is that of
+    100 W since 1970."""
+    second = int(now.timestamp())
     return {
         "DCGM_FI_DEV_SM_CLOCK": 2520 if sample.util else 210,
         "DCGM_FI_DEV_MEMORY_TEMP": 0,
         "DCGM_FI_DEV_GPU_TEMP": round(sample.temperature),
-        "DCGM_FI_DEV_POWER_USAGE": round(sample.power, 3),
+        "DCGM_FI_DEV_POWER_USAGE": round(sample.power - POWER_NOISE * (second * 7 % 11) / 10, 3),
+        ENERGY: second * 100_000,
         "DCGM_FI_DEV_GPU_UTIL": round(sample.util * 100),
         "DCGM_FI_DEV_MEM_COPY_UTIL": round(sample.util * 45),
         "DCGM_FI_DEV_FB_FREE": sample.memory_free - RESERVED_MIB,
         "DCGM_FI_DEV_FB_USED": sample.memory_used,
         "DCGM_FI_DEV_FB_RESERVED": RESERVED_MIB,
-        **dict.fromkeys((*REMAPPED, *ECC, "DCGM_FI_DEV_ROW_REMAP_FAILURE"), 0),
+        **dict.fromkeys((*REMAPPED, *ECC, *REMAP_STATE), 0),
         "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": round(sample.util * 250_000),
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE": round(sample.util, 6),
         "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": round(sample.util * 0.55, 6),

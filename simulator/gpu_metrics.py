@@ -13,6 +13,7 @@ from receiver.replay.world.objects import WorldPod
 REMEMBERED = timedelta(hours=24)
 MEMORY_MIB = 46068  # an L40S as nvidia-smi shows it
 IDLE_CELSIUS, FULL_CELSIUS = 31.0, 74.0
+POWER_NOISE = 1.0  # W between two readings of the same GPU
 Span = tuple[datetime, datetime]
 
 
@@ -101,7 +102,7 @@ class History:
             engine=max(engine),
             memory=max(memory) - min(memory),
             power=watts(max(engine)),
-            power_floor=watts(min(engine)),
+            power_floor=watts(min(engine)) - POWER_NOISE,
             coverage=coverage,
         )
 

@@ -51,6 +51,7 @@ QUERIES: Mapping[str, str] = {
     "dcgm ages": f"max by ({_BY}) (time() - timestamp({ENGINE})) or max by ({_BY}) (time() - timestamp({NVML}))",
     "dcgm pods": f'count({ENGINE}{{exported_pod!=""}} or {NVML}{{exported_pod!=""}})'
     f' or count({{__name__=~"{ENGINE}|{NVML}", pod!=""}} unless on (job, instance, namespace, pod) up)',
+    "dcgm implausible": "count by (node, fault) (node_gpu:dcgm_implausible:relabel)",
     "dcgm counters": 'count by (__name__) ({__name__=~"DCGM_.+"})',
     "own up": 'up{job="gpu-autoscaler"}',
     "own builds": "count by (job) (gpu_autoscaler_build_info)",
@@ -101,6 +102,11 @@ PODS = Check(
     "start the exporter with --kubernetes (DCGM_EXPORTER_KUBERNETES=true) and the kubelet's pod-resources socket;"
     " with time-slicing name the resource in NVIDIA_RESOURCE_NAMES",
 )
+PLAUSIBLE = Check(
+    "telemetry.dcgm_plausible",
+    "whether they change with time and agree with each other (the recording node_gpu:dcgm_implausible:relabel)",
+    "restart the exporter there (and its hostengine, if it has one of its own); what is not believed is not used",
+)
 COUNTERS = Check(
     "telemetry.dcgm_counters",
     "whether the exporter delivers the counters that the alerts need",
@@ -117,7 +123,12 @@ WATCHED = Check(
     "whether Prometheus scrapes itself and Alertmanager, whose own counters two alerts read",
     "add the jobs prometheus and alertmanager of rules/prometheus.yml (kube-prometheus-stack has them)",
 )
-DCGM = (PRESENT, FRESHNESS, NAMES, PODS, COUNTERS)
+DCGM = (PRESENT, FRESHNESS, NAMES, PODS, PLAUSIBLE, COUNTERS)
+FAULTS = {
+    "frozen": "the energy counter has stood still for 30 minutes",
+    "profiling": f"{ENGINE} is 0 and {NVML} shows work",
+    "power": "both engine counters are 0 at the power draw of work",
+}
 
 
 def look(installation: Installation) -> Iterator[Finding]:
@@ -224,7 +235,18 @@ def judge_dcgm(answers: Answers, pools: Mapping[str, str]) -> Iterator[Finding]:
     else:
         said = f"{some(held, 'pod')} on GPUs and no DCGM series that names one: idle and used GPUs look the same"
         yield PODS.warned_if(not shown, said, f"{shown} series with a pod's name, {some(held, 'pod')} on GPUs")
+    yield plausible(answers)
     yield counters(answers)
+
+
+def plausible(answers: Answers) -> Finding:
+    """Name the nodes whose exporter is frozen or contradicts itself, by fault."""
+    told = []
+    for fault, meaning in FAULTS.items():
+        nodes = sorted(s.labels.get("node", "") for s in answers["dcgm implausible"] if s.labels.get("fault") == fault)
+        if nodes:
+            told.append(f"{meaning}: {few(nodes)}")
+    return PLAUSIBLE.warned_if(told, "; ".join(told), "no counter stands still, and none contradicts another")
 
 
 def counters(answers: Answers) -> Finding:

@@ -165,7 +165,8 @@ class TelemetryFacts:
     """The values of the recording rules. *utilization* and *coverage* are ratios by pool id; *waiting* are pods
     as kube-state-metrics reports them (with a pool hint); *rules_alive* is true when the heartbeat alert
     fires in Prometheus, which proves that our rules are evaluated. By node name, *nodes* is DCGM's activity, *failed*
-    names GPUs with a fatal XID (``XID 79 on GPU 0``), *recovering* the phase of a restart by Civo's node agent."""
+    names GPUs with a fatal XID (``XID 79 on GPU 0``), *recovering* the phase of a restart by Civo's node agent.
+    *missing* are the nodes that do not deliver a counter which every GPU has, by counter."""
 
     utilization: Mapping[str, float] = field(default_factory=dict)
     coverage: Mapping[str, float] = field(default_factory=dict)
@@ -174,6 +175,7 @@ class TelemetryFacts:
     rules_alive: bool = False
     failed: Mapping[str, str] = field(default_factory=dict)
     recovering: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class Telemetry(Protocol):

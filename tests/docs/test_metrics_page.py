@@ -26,6 +26,7 @@ RECEIVER, THEMSELVES = "The receiver", ("Prometheus itself", "Alertmanager")
 SIMULATED = ("dcgm-exporter", "kube-state-metrics", "Kueue", "Volcano")
 NOT_SIMULATED = {
     "kube_pod_init_container_info": "the simulator's pods have no init containers",
+    "DCGM_EXP_XID_ERRORS_COUNT": "the simulator's exporter has the default list of 4.5, in which it is commented out",
     "kube_pod_init_container_resource_requests": "the simulator's pods have no init containers",
     "kueue_cluster_queue_nominal_quota": "the simulator knows Workloads and no quotas",
 }

@@ -38,6 +38,20 @@ NO_LABELS = [one(node="gpu-1"), one(node="cpu-1")]
 
 PLANTED: list[tuple[str, Answers, str, str, str]] = [
     ("no kube-state-metrics", answers(ksm_up=[], ksm_jobs=[]), "kube_state_metrics", "fail", "no target"),
+    (
+        "a frozen exporter",
+        answers(dcgm_implausible=[one(8, node="gpu-1", fault="frozen")]),
+        "dcgm_plausible",
+        "warn",
+        "stood still for 30 minutes: gpu-1",
+    ),
+    (
+        "stuck profiling",
+        answers(dcgm_implausible=[one(node="gpu-2", fault="profiling")]),
+        "dcgm_plausible",
+        "warn",
+        "shows work: gpu-2",
+    ),
     ("under another job", answers(ksm_up=[], ksm_jobs=[one(job="ksm")]), "kube_state_metrics", "fail", 'job="ksm"'),
     (
         "kube-state-metrics is down",

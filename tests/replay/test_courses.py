@@ -9,6 +9,7 @@ from receiver.core.model.usage import Activity, Course
 from receiver.ports import Telemetry
 from receiver.replay.world.activity import watts
 from receiver.replay.world.objects import GPU, PodSpec, Timings
+from simulator.gpu_metrics import POWER_NOISE
 from simulator.world import SimulatedTelemetry, World
 from tests.replay.builders import job, pool, run, seconds, vms, world
 
@@ -124,10 +125,15 @@ def test_a_course_has_the_peaks_of_its_window() -> None:
     w.work("default", "j-0", engine=0.1, memory=0.3)
     run(w, 5000)
     assert course(w, seconds(1000)) == Course(
-        window=seconds(1000), engine=0.1, memory=0.0, power=watts(0.1), power_floor=watts(0.1), coverage=1.0
+        window=seconds(1000),
+        engine=0.1,
+        memory=0.0,
+        power=watts(0.1),
+        power_floor=watts(0.1) - POWER_NOISE,
+        coverage=1.0,
     )
     longer = course(w, seconds(1001))
-    assert (longer.engine, longer.power, longer.power_floor) == (0.9, watts(0.9), watts(0.1))
+    assert (longer.engine, longer.power, longer.power_floor) == (0.9, watts(0.9), watts(0.1) - POWER_NOISE)
     assert longer.memory == pytest.approx(0.2)
 
 

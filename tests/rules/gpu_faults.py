@@ -8,11 +8,11 @@ from tests.rules.hours import Hours
 UNDERUSED = {"GpuPoolUnderutilized": "the pool's average is low too"}
 
 
-def _says(field: str, value: float, minutes: float) -> Callable[[Hours], None]:
-    """A GPU says *value* for a field of DCGM from the sixth minute on."""
+def _says(field: str, value: float, minutes: float, before: float = 5) -> Callable[[Hours], None]:
+    """A GPU says *value* for a field of DCGM after *before* minutes of work."""
 
     def course(h: Hours) -> None:
-        busy(h)
+        busy(h, before)
         h.fault(kind="reading", node=h.nodes(SMALL)[0], gpu=0, field=field, value=value)
         h.pass_time(minutes)
 
@@ -24,6 +24,37 @@ def _xid(code: int) -> Callable[[Hours], None]:
         busy(h)
         h.fault(kind="xid", node=h.nodes(SMALL)[0], gpu=0, code=code)
         h.pass_time(10)
+
+    return course
+
+
+def _killed_after(code: int) -> Callable[[Hours], None]:
+    """XID *code* is followed by the one of the program that is killed because of it."""
+
+    def course(h: Hours) -> None:
+        busy(h)
+        for xid, minutes in ((code, 1), (45, 40)):
+            h.fault(kind="xid", node=h.nodes(SMALL)[0], gpu=0, code=xid)
+            h.pass_time(minutes)
+
+    return course
+
+
+def _frozen(h: Hours) -> None:
+    """The exporter of one node repeats itself; it does so at rest, and the node works."""
+    busy(h)
+    rest = {"PROF_GR_ENGINE_ACTIVE": 0, "DEV_GPU_UTIL": 0, "DEV_POWER_USAGE": 72.31}
+    for field, value in {**rest, "DEV_TOTAL_ENERGY_CONSUMPTION": 9}.items():
+        h.fault(kind="reading", node=h.nodes(SMALL)[0], gpu=0, field=f"DCGM_FI_{field}", value=value)
+    h.pass_time(70)
+
+
+def _without(field: str) -> Callable[[Hours], None]:
+    def course(h: Hours) -> None:
+        busy(h)
+        for node in h.nodes(SMALL):
+            h.fault(kind="reading", node=node, gpu=0, field=field, value=None)
+        h.pass_time(40)
 
     return course
 
@@ -85,6 +116,32 @@ FAULTS = (
         raises=("GpuXidFatal",),
         also={"GpuTelemetryMissing": "the exporter is silent too"},
         course=_falls_off_the_bus,
+    ),
+    Fault(
+        title="a double-bit error (XID 48), and the program is killed (XID 45)",
+        raises=("GpuXidFatal",),
+        course=_killed_after(48),
+    ),
+    Fault(
+        title="an exporter repeats itself",
+        raises=("GpuTelemetryMissing",),
+        also={"GpuPoolUnderutilized": "for the half hour until that is certain"},
+        course=_frozen,
+    ),
+    Fault(
+        title="DCGM's profiling is stuck at 0 on a busy GPU",
+        raises=("GpuProfilingStuck",),
+        course=_says("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0, 25, before=15),
+    ),
+    Fault(
+        title="the exporter has no energy counter",
+        raises=("GpuCountersMissing",),
+        course=_without("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"),
+    ),
+    Fault(
+        title="a row of memory waits for a reset",
+        raises=("GpuRowRemapPending",),
+        course=_says("DCGM_FI_DEV_ROW_REMAP_PENDING", 1, 10),
     ),
     Fault(title="one of two GPUs of a node is unhealthy", raises=("GpuNodeGpusUnhealthy",), course=_unhealthy),
     Fault(title="a program faults on a GPU (XID 31)", raises=("GpuXidError",), course=_xid(31)),

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from receiver.adapters.monitoring.prometheus import ENGINE, HOLDERS, MEMORY, POWER, course_queries
+from receiver.adapters.monitoring.prometheus import ENGINE, HOLDERS, MEMORY, NVML, POWER, course_queries
 from tests.rules.files import run
 
 pytestmark = pytest.mark.usefixtures("each_prometheus")
 
 HOUR = timedelta(hours=1)
-NAMES = ("engine", "memory", "power", "swing", "seen")
+NAMES = ("engine", "memory", "power", "swing", "least_swing", "nvml", "seen")
 
 
 def expect(
@@ -56,12 +56,17 @@ def test_a_pod_whose_work_ended_before_the_window_shows_none(tmp_path: Path) -> 
         of(POWER): "600x100 120 122x100",
         of(HOLDERS): "1x200",
     }
-    expect(tmp_path, values, {"engine": 0, "memory": 0, "power": 122, "swing": 2, "seen": 1}, at="160m30s")
+    expect(
+        tmp_path,
+        values,
+        {"engine": 0, "memory": 0, "power": 122, "swing": 2, "least_swing": 2, "seen": 1},
+        at="160m30s",
+    )
 
 
 def test_a_single_minute_of_work_shows_for_the_whole_window(tmp_path: Path) -> None:
     values = {of(ENGINE): "0x130 0.9 0x70", of(POWER): "120x130 300 120x70"}
-    expect(tmp_path, values, {"engine": 0.9, "power": 300, "swing": 180, "seen": 1})
+    expect(tmp_path, values, {"engine": 0.9, "power": 300, "swing": 180, "least_swing": 180, "seen": 1})
 
 
 def test_memory_that_grows_on_the_emptier_of_two_gpus_shows(tmp_path: Path) -> None:
@@ -76,7 +81,34 @@ def test_memory_that_grows_on_the_emptier_of_two_gpus_shows(tmp_path: Path) -> N
 
 def test_two_gpus_that_rest_at_different_watts_do_not_look_like_a_swing(tmp_path: Path) -> None:
     values = {of(ENGINE): "0x200", of(POWER): "72x200", of(POWER, "1"): "122x200"}
-    expect(tmp_path, values, {"engine": 0, "power": 122, "swing": 0, "seen": 1})
+    expect(tmp_path, values, {"engine": 0, "power": 122, "swing": 0, "least_swing": 0, "seen": 1})
+
+
+def test_one_gpu_of_two_whose_power_never_changes_shows(tmp_path: Path) -> None:
+    values = {of(ENGINE): "0x200", of(POWER): "72.31x200", of(POWER, "1"): "70+1x200"}
+    found = {"engine": 0, "power": 249, "swing": 59, "least_swing": 0, "seen": 1}
+    expect(tmp_path, values, found, at="179m30s")
+
+
+def test_power_that_stood_still_for_the_last_hour_shows_in_a_longer_window(tmp_path: Path) -> None:
+    values = {of(ENGINE): "0x300", of(POWER): "80x200 72.31x100"}
+    found = {"engine": 0, "power": 80, "swing": 7.69, "least_swing": 0, "seen": 1}
+    expect(tmp_path, values, found, window=2 * HOUR, at="270m30s")
+
+
+def test_nvml_of_a_gpu_that_the_pod_holds_shows_beside_the_engine(tmp_path: Path) -> None:
+    values = {
+        of(ENGINE): "0x200",
+        of(HOLDERS): "1x200",
+        f'{NVML}{{node="n",gpu="0",UUID="g0"}}': "0x150 0.99 0x50",
+        f'{NVML}{{node="n",gpu="1",UUID="g1"}}': "1x200",  # another's GPU
+    }
+    expect(tmp_path, values, {"engine": 0, "nvml": 0.99, "seen": 1})
+
+
+def test_a_gpu_that_shows_no_engine_now_was_not_seen(tmp_path: Path) -> None:
+    values = {of(ENGINE): "0x170 stale", of(HOLDERS): "1x200"}
+    expect(tmp_path, values, {"engine": 0, "seen": 0})
 
 
 def test_a_pod_that_is_younger_than_the_window_was_seen_for_its_age(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from receiver.core.model.model import Source
 from receiver.core.model.policy import Billing, Packing
-from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Store
+from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Store, TelemetryFacts
 from receiver.replay.world.objects import PodSpec, WorldPool
 from receiver.step.gather import gather
 from receiver.step.parts import Parts
@@ -50,6 +50,21 @@ def test_without_a_prometheus_the_activity_of_gpus_is_no_configured_source(store
     seen = gather(replace(life.sources, telemetry=None), life.policy, life.now, Parts())
     dcgm = seen.facts.sources[Source.DCGM]
     assert (dcgm.up, dcgm.configured) == (False, False)
+
+
+def test_counters_that_nodes_do_not_deliver_are_a_detail_of_dcgm_which_is_up(store: Store) -> None:
+    life = a_life(store, 1)
+    life.run(20 * MINUTE, tick=MINUTE)
+    nodes = tuple(f"n{number}" for number in range(1, 6))
+
+    class Lacking:
+        def look(self) -> TelemetryFacts:
+            return replace(life.telemetry.look(), missing={"DCGM_FI_DEV_XID_ERRORS": nodes})
+
+    seen = gather(replace(life.sources, telemetry=Lacking()), life.policy, life.now, Parts())  # type: ignore[arg-type]  # one of its methods is enough
+    dcgm = seen.facts.sources[Source.DCGM]
+    assert dcgm.up
+    assert dcgm.detail == "failed GPUs are not detected: no DCGM_FI_DEV_XID_ERRORS from n1, n2, n3 and 2 more"
 
 
 def test_low_with_every_node_busy_holds_for_hours_and_the_decision_lists_the_pods(store: Store) -> None:

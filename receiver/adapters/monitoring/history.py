@@ -220,7 +220,8 @@ class PodBook:
             return None
         first, last = begun.timestamp(), (ended + span).timestamp()
         spans = (told for at, told in self._use.get(pod, {}).items() if first <= at <= last)
-        mine = [told for told in spans if "sum" in told and told.get("count")]  # of a sample without a number: no sum
+        # Of a sample without a number there is no sum; garbage of the exporter makes one that is no ratio.
+        mine = [told for told in spans if told.get("count") and 0 <= told.get("sum", -1) <= told["count"]]
         counted = sum(told["count"] for told in mine)
         return sum(told["sum"] for told in mine) / counted if counted else None
 

@@ -26,28 +26,43 @@ WAITING = "namespace_pod:gpu_pending:sum"
 CREATED = f"max by (namespace, pod) (kube_pod_created) and on (namespace, pod) {WAITING}"
 HEARTBEAT = f'ALERTS{{alertname="{HEARTBEAT_ALERT}",alertstate="firing"}}'
 NODES = '{__name__=~"node:dcgm_(engine|memory|power):max"}'
-# A GPU's failure and its XID; the phase in which Civo's node agent restarts a node (1 in the present one).
+# A GPU's failure, its fatal XID, whether one is still reported; the phase in which Civo's node agent restarts a node (1
+# in the present one).
 FAILURES = (
-    '{__name__=~"node_gpu:dcgm_xid_fatal(:max|_timestamp_seconds:latest)"} > 0'
+    "node_gpu:dcgm_xid_fatal_timestamp_seconds:latest > 0"
+    ' or label_replace(last_over_time(node_gpu:dcgm_xid_fatal:max[1d]), "of", "code", "", "")'
+    " or last_over_time(node_gpu:dcgm_xid_fatal:count[1d])"
+    ' or label_replace(node_gpu:dcgm_xid_raised:max, "of", "reported", "", "")'
     ' or civo_node_agent_recovery_phase{phase=~"Reboot|WaitingReboot|Drain|Replace"} == 1'
 )
+MISSING = "node:gpu_counter_missing:relabel and node:gpu_counter_missing:relabel offset 15m"  # not of a new node
 HOLDERS = "namespace_pod_gpu:dcgm_holders:relabel"
 ENGINE = "namespace_pod_gpu:dcgm_engine:ratio"
 MEMORY = "namespace_pod_gpu:dcgm_memory:ratio"
 POWER = "namespace_pod_gpu:dcgm_power:max"
+NVML = "node_gpu:dcgm_nvml:ratio"
 FRESH = 120  # seconds; an older value is stale: Prometheus shows it for up to five minutes
 GPU = "nvidia.com/gpu"  # the rules count all GPU resources together
 
+
+def _held(of_gpus: str, holders: str) -> str:
+    """Return the query that gives each holder in *holders* the value *of_gpus* of its GPUs."""
+    return f"max by (node, gpu, UUID) ({of_gpus}) * on (node, gpu, UUID) group_right () group by ({HELD}) ({holders})"
+
+
+GPU_LABELS = ("node", "gpu", "UUID", "GPU_I_ID")
+HELD = ", ".join(("namespace", "pod", *GPU_LABELS))
 SAMPLES = " or ".join(
-    f'label_replace({over}_over_time({series}[2m]), "of", "{name}", "", "")'
-    for name, over, series in (
-        ("engine", "avg", ENGINE),
-        ("memory", "avg", MEMORY),
-        ("peak_memory", "max", MEMORY),
-        ("least_memory", "min", MEMORY),
+    f'label_replace({query}, "of", "{name}", "", "")'
+    for name, query in (
+        ("engine", f"avg_over_time({ENGINE}[2m])"),
+        ("memory", f"avg_over_time({MEMORY}[2m])"),
+        ("peak_memory", f"max_over_time({MEMORY}[2m])"),
+        ("least_memory", f"min_over_time({MEMORY}[2m])"),
+        ("nvml", _held(f"avg_over_time({NVML}[2m])", HOLDERS)),
+        ("power", f"min_over_time({POWER}[2m])"),
     )
 )
-GPU_LABELS = ("node", "gpu", "UUID", "GPU_I_ID")
 _WITNESS = re.compile("node:dcgm_(engine|memory|power):max")
 
 
@@ -116,6 +131,7 @@ class PrometheusTelemetry(PrometheusReader):
             rules_alive=any(value > 0 for _, value, _ in self._query(HEARTBEAT)),
             failed=failed,
             recovering=recovering,
+            missing=self._missing(),
         )
 
     def value(self, query: str, at: datetime) -> float | None:
@@ -125,7 +141,8 @@ class PrometheusTelemetry(PrometheusReader):
 
     def courses(self, window: timedelta) -> Mapping[str, Course]:
         """Return the activity of each pod's GPUs over the last *window* (1 s or more), by ``namespace/name``."""
-        engine, memory, power, swing, seen = (self._by_pod(query) for query in course_queries(window))
+        queries = course_queries(window)
+        engine, memory, power, swing, least_swing, nvml, seen = (self._by_pod(query) for query in queries)
         return {
             key: Course(
                 window=window,
@@ -133,6 +150,8 @@ class PrometheusTelemetry(PrometheusReader):
                 memory=memory.get(key),
                 power=power.get(key),
                 power_floor=power[key] - swing[key] if key in power and key in swing else None,
+                least_swing=least_swing.get(key),
+                nvml=nvml.get(key),
                 coverage=seen.get(key, 0.0),
             )
             for key in sorted(engine.keys() | memory.keys() | power.keys())
@@ -159,23 +178,37 @@ class PrometheusTelemetry(PrometheusReader):
 
     def _failures(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Return by node its GPUs with a fatal XID, and the phase of a restart by Civo's node agent. A GPU whose
-        failure ended reports another XID or none; one that fell off the bus reports none at all."""
-        gpus: dict[tuple[str, str], str] = {}
+        failure ended reports XID 0; one that fell off the bus is not reported at all."""
+        codes: dict[tuple[str, str], str] = {}
         recovering: dict[str, str] = {}
-        failed: set[tuple[str, str]] = set()
+        reported: set[tuple[str, str]] = set()
+        failed: dict[tuple[str, str], str] = {}
         for labels, value, _ in self._query(FAILURES):
-            node, gpu = labels.get("node", ""), (labels.get("node", ""), labels.get("gpu", ""))
+            node, index = labels.get("node", ""), labels.get("gpu", "")
+            gpu = (node, labels.get("UUID") or index)  # a restart of the machine may renumber its GPUs
             if node and "phase" in labels:
                 recovering[node] = labels["phase"]
-            elif node and labels.get("__name__", "").endswith(":max"):
-                gpus[gpu] = f"XID {value:.0f} on GPU {gpu[1]}"
+            elif node and labels.get("of") == "code":
+                codes[gpu] = f"{value:.0f}"
+            elif node and "xid" in labels:
+                codes.setdefault(gpu, labels["xid"])
+            elif node and labels.get("of") == "reported":
+                reported.add(gpu)
             elif node:
-                failed.add(gpu)
+                failed[gpu] = index
         found: dict[str, list[str]] = {}
-        for gpu in sorted(failed):
-            lost = f"a fatal XID on GPU {gpu[1]}, which is no longer reported"
-            found.setdefault(gpu[0], []).append(gpus.get(gpu, lost))
+        for gpu, index in sorted(failed.items(), key=lambda item: (item[0][0], item[1])):
+            xid = f"XID {codes[gpu]}" if gpu in codes else "a fatal XID"
+            lost = "" if gpu in reported else ", which is no longer reported"
+            found.setdefault(gpu[0], []).append(f"{xid} on GPU {index}{lost}")
         return {node: ", ".join(said) for node, said in found.items()}, recovering
+
+    def _missing(self) -> Mapping[str, Sequence[str]]:
+        found: dict[str, set[str]] = {}
+        for labels, _, _ in self._query(MISSING):
+            if labels.get("counter") and labels.get("node"):
+                found.setdefault(labels["counter"], set()).add(labels["node"])
+        return {counter: tuple(sorted(nodes)) for counter, nodes in sorted(found.items())}
 
     def _by_pod(self, query: str) -> Mapping[str, float]:
         named = ((labels, value) for labels, value, _ in self._query(query))
@@ -226,29 +259,32 @@ class PrometheusTelemetry(PrometheusReader):
         return found
 
 
-def course_queries(window: timedelta) -> tuple[str, str, str, str, str]:
+def course_queries(window: timedelta) -> tuple[str, str, str, str, str, str, str]:
     """Return the queries for a pod's highest engine, widest change of memory, highest watts, widest swing of the
-    watts, and the share of the window that was seen. The widest change of a single GPU counts: the highest of eight
-    GPUs may stand still while another one loads. The share is counted in steps of the window, independent of the
-    interval of the rules; a held GPU without engine values was not seen."""
+    watts, narrowest one in the last hour at most, highest NVML utilization, and the share of the window that was seen.
+    The widest change of a single GPU counts: the highest of eight GPUs may stand still while another one loads; the
+    narrowest swing belongs to a GPU whose exporter may be frozen. The share is counted in steps of the window,
+    independent of the interval of the rules; a held GPU without engine values, in the window or now, was not seen."""
     seconds = max(1, round(window.total_seconds()))
     step = max(1, min(60, seconds // 60))
-    span, steps = f"[{seconds}s]", f"[{seconds}s:{step}s]"
+    span, steps, an_hour = f"[{seconds}s]", f"[{seconds}s:{step}s]", f"[{min(seconds, 3600)}s]"
 
     def highest(series: str) -> str:
         return f"max by (namespace, pod) (max_over_time({series}{span}))"
 
-    def widest(series: str) -> str:
-        return f"max by (namespace, pod) (max_over_time({series}{span}) - min_over_time({series}{span}))"
+    def swing(of: str, series: str, span: str = span) -> str:
+        return f"{of} by (namespace, pod) (max_over_time({series}{span}) - min_over_time({series}{span}))"
 
     def counted(series: str) -> str:
         return f"count_over_time(({series} and time() - timestamp({series}) <= {FRESH}){steps})"
 
-    engine = f"{counted(ENGINE)} or 0 * max_over_time({HOLDERS}{span})"
+    nvml = f"max by (namespace, pod) ({_held(f'max_over_time({NVML}{span})', f'max_over_time({HOLDERS}{span})')})"
+    engine = f"{counted(ENGINE)} and {ENGINE} or 0 * max_over_time({HOLDERS}{span})"
     others = (f'label_replace({counted(s)}, "of", "{s}", "", "")' for s in (MEMORY, POWER))
     steps_seen = f"min by (namespace, pod) ({' or '.join((engine, *others))})"
     seen = f"clamp_max({steps_seen} * {step} / {seconds}, 1)"  # with a step at both ends there is one more
-    return highest(ENGINE), widest(MEMORY), highest(POWER), widest(POWER), seen
+    watts, swings = highest(POWER), (swing("max", POWER), swing("min", POWER, an_hour))
+    return highest(ENGINE), swing("max", MEMORY), watts, *swings, nvml, seen
 
 
 def _key(labels: Mapping[str, str]) -> str:

@@ -145,8 +145,10 @@ MEMORY_STILL = 0.001
 # small GPUs work at 70.
 POWER_AT_REST = 250.0
 # Watts between the lowest and the highest reading. A CUDA context that comes or goes moves an A100 by 26, the
-# least of the GPUs measured there; resident memory moves it by less than 0.02 per GB.
-POWER_STEADY = 20.0
+# least of the GPUs measured there; resident memory moves it by less than 0.02 per GB. An L40S that serves steadily
+# stays between 150 and 160.
+POWER_STEADY = 8.0
+POWER_BOUND = 5000.0  # no GPU draws that much: DCGM's blank values (1.4e14, 9.2e18) and garbage lie above
 # Share of the window that must have samples: a Prometheus that has just started knows of no work.
 COVERAGE_ENOUGH = 0.8
 
@@ -172,13 +174,16 @@ class Activity:
 class Sample:
     """The activity of one GPU of a pod over the last two minutes, as ratios, None where DCGM does not report it.
 
-    *engine* is the mean share of time the engine worked, *memory* mean used memory.
+    *engine* is the mean share of time the engine worked, *memory* mean used memory, *nvml* the mean of NVML's
+    utilization, which should agree with *engine*, *power* the lowest watts.
     """
 
     engine: float | None = None
     memory: float | None = None
     peak_memory: float | None = None
     least_memory: float | None = None
+    nvml: float | None = None
+    power: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +195,8 @@ class Course:
     memory: float | None = None  # by how much one's used memory changed (highest less lowest, ratio of that GPU's)
     power: float | None = None  # highest watts
     power_floor: float | None = None  # those less the widest swing of one GPU: with one GPU the lowest watts
+    least_swing: float | None = None  # watts, in the last hour at most, of the GPU whose power changed least
+    nvml: float | None = None  # highest NVML utilization of one of them (ratio), which should agree with `engine`
     coverage: float = 0.0  # share of the window that has samples (ratio)
 
 
@@ -210,14 +217,20 @@ def judge(seen: Activity) -> Use:
     unknown            unknown             unknown: watts alone prove nothing
     =================  ==================  =====================================================
     """
-    if seen.memory is not None and seen.memory >= MEMORY_HELD:
+    engine, memory, power = _within(seen.engine), _within(seen.memory), _within(seen.power, POWER_BOUND)
+    if memory is not None and memory >= MEMORY_HELD:
         return Use.ACTIVE
-    works_hard = None if seen.power is None else seen.power > POWER_AT_REST
-    if seen.engine is not None and seen.engine >= ENGINE_IN_USE:
-        stuck = seen.engine >= ENGINE_FULL and not works_hard and (seen.memory is not None or works_hard is False)
+    works_hard = None if power is None else power > POWER_AT_REST
+    if engine is not None and engine >= ENGINE_IN_USE:
+        stuck = engine >= ENGINE_FULL and not works_hard and (memory is not None or works_hard is False)
         return Use.UNKNOWN if stuck else Use.ACTIVE
-    quiet = [seen.engine is not None, seen.memory is not None, works_hard is False]
+    quiet = [engine is not None, memory is not None, works_hard is False]
     return Use.QUIET if sum(quiet) >= 2 and not works_hard else Use.UNKNOWN
+
+
+def _within(value: float | None, bound: float = 1.0) -> float | None:
+    """Return *value* if it lies between 0 and *bound*: exporters deliver NaN, negative and huge values now and then."""
+    return value if value is not None and 0 <= value <= bound else None
 
 
 def was_idle(course: Course) -> Use:
@@ -234,33 +247,42 @@ def was_idle(course: Course) -> Use:
     unknown               still or unknown     unknown: nothing else measures work
     ====================  ===================  ========================================================
 
-    If less than 80 % of the window has samples, quiet becomes unknown; observed work still counts. A course is stored
+    Quiet becomes unknown if less than 80 % of the window has samples, if NVML shows work, or if the power did not
+    change at all (the exporter repeats itself); observed work still counts. A course is stored
     by pod name, so a pod younger than the window may have the course of its predecessor (StatefulSets): the caller
     compares ages.
     """
-    if course.memory is not None and course.memory > MEMORY_STILL:
+    engine, memory, power = _within(course.engine), _within(course.memory), _within(course.power, POWER_BOUND)
+    if memory is not None and memory > MEMORY_STILL:
         return Use.ACTIVE
-    if course.engine is None:
+    if engine is None:
         return Use.UNKNOWN
     steady: bool | None = None  # whether the power stayed at an idle GPU's level, as far as known
-    if course.power is not None and course.power > POWER_AT_REST:
+    swing = None if power is None or course.power_floor is None else power - course.power_floor
+    if power is not None and power > POWER_AT_REST:
         steady = False
-    elif course.power is not None and course.power_floor is not None:
-        steady = course.power - course.power_floor <= POWER_STEADY
-    if course.engine >= ENGINE_QUIET:
-        return Use.UNKNOWN if course.engine >= ENGINE_FULL and steady else Use.ACTIVE
-    agreed = steady is not False and (steady or course.memory is not None)
-    return Use.QUIET if agreed and course.coverage >= COVERAGE_ENOUGH else Use.UNKNOWN
+    elif swing is not None:
+        steady = swing <= POWER_STEADY
+    if engine >= ENGINE_QUIET:
+        return Use.UNKNOWN if engine >= ENGINE_FULL and steady else Use.ACTIVE
+    agreed = steady is not False and (steady or memory is not None)
+    contradicted = course.nvml is not None and not course.nvml < ENGINE_IN_USE
+    frozen = 0 in (swing, course.least_swing)
+    believed = agreed and not contradicted and not frozen
+    return Use.QUIET if believed and course.coverage >= COVERAGE_ENOUGH else Use.UNKNOWN
 
 
 def at_rest(sample: Sample) -> bool | None:
     """Return whether a held GPU was idle: engine below 5 % and memory unchanged. None: not all of it is known.
 
-    A loaded model without requests is idle; one that is being loaded is not.
+    A loaded model without requests is idle; one that is being loaded is not, nor is one that draws the power of work or
+    that NVML sees at work.
     """
-    if sample.engine is None or sample.memory is None or sample.peak_memory is None or sample.least_memory is None:
+    engine, most, least = _within(sample.engine), _within(sample.peak_memory), _within(sample.least_memory)
+    if engine is None or _within(sample.memory) is None or most is None or least is None:
         return None
-    return sample.engine < ENGINE_UNUSED and sample.peak_memory - sample.least_memory <= MEMORY_STILL
+    works = (sample.nvml or 0.0) >= ENGINE_UNUSED or (sample.power or 0.0) > POWER_AT_REST
+    return engine < ENGINE_UNUSED and most - least <= MEMORY_STILL and not works
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from receiver.adapters.monitoring.prometheus import (
     CREATED,
     FAILURES,
     HEARTBEAT,
+    MISSING,
     NODES,
     SAMPLES,
     UTILIZATION,
@@ -58,7 +59,9 @@ def test_an_empty_prometheus_knows_nothing_and_runs_no_rules(
 def test_the_recorded_series_are_asked_for_by_name(httpserver: HTTPServer, telemetry: PrometheusTelemetry) -> None:
     serve(httpserver, {})
     telemetry.look()
-    assert {r.args["query"] for r, _ in httpserver.log} == {HEARTBEAT, UTILIZATION, COVERAGE, WAITING, NODES, FAILURES}
+    assert {r.args["query"] for r, _ in httpserver.log} == {
+        *(HEARTBEAT, UTILIZATION, COVERAGE, WAITING, NODES, FAILURES, MISSING)
+    }
     assert (UTILIZATION, COVERAGE) == ("pool:gpu_utilization:avg5m", "pool:gpu_telemetry_coverage:ratio")
     assert HEARTBEAT == 'ALERTS{alertname="GpuAutoscalerHeartbeat",alertstate="firing"}'
     assert all(r.path == QUERY for r, _ in httpserver.log)
@@ -97,20 +100,42 @@ def test_of_two_replicas_the_answer_that_removes_fewer_nodes_counts(
 def test_failed_gpus_and_restarts_by_civos_node_agent_are_read_by_node(
     httpserver: HTTPServer, telemetry: PrometheusTelemetry
 ) -> None:
-    def gpu(kind: str, node: str, number: str, value: str) -> tuple[dict[str, str], str]:
-        return {"__name__": f"node_gpu:dcgm_xid_fatal{kind}", "node": node, "gpu": number, "UUID": number}, value
+    def gpu(node: str, number: str, value: str = str(AT), **labels: str) -> tuple[dict[str, str], str]:
+        return {"node": node, "gpu": number, "UUID": f"{node}-{number}", **labels}, value
 
-    since = "_timestamp_seconds:latest"
     found = vector(
-        *(gpu(since, "n1", "0", str(AT)), gpu(":max", "n1", "0", "79")),
-        *(gpu(since, "n1", "3", str(AT)), gpu(since, "n2", "0", str(AT)), gpu(":max", "n3", "0", "79")),
+        *(gpu("n1", "0"), gpu("n1", "0", "79", of="code"), gpu("n1", "0", "79", of="reported")),
+        *(gpu("n1", "3"), gpu("n2", "0"), gpu("n2", "0", "1", xid="48")),
+        *(gpu("n3", "0", "79", of="code"), gpu("n3", "0", "45", of="reported")),  # a failure that has ended
         ({"__name__": "civo_node_agent_recovery_phase", "node": "n4", "phase": "WaitingReboot"}, "1"),
     )
     serve(httpserver, {FAILURES: found})
     facts = telemetry.look()
-    lost = "a fatal XID on GPU {}, which is no longer reported"
-    assert facts.failed == {"n1": f"XID 79 on GPU 0, {lost.format(3)}", "n2": lost.format(0)}
+    assert facts.failed == {
+        "n1": "XID 79 on GPU 0, a fatal XID on GPU 3, which is no longer reported",
+        "n2": "XID 48 on GPU 0, which is no longer reported",
+    }
     assert facts.recovering == {"n4": "WaitingReboot"}
+
+
+def test_a_failed_gpu_that_a_restart_renumbered_is_named_by_its_new_number_and_its_old_xid(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry
+) -> None:
+    def gpu(number: str, value: str, **labels: str) -> tuple[dict[str, str], str]:
+        return {"node": "n1", "gpu": number, "UUID": "GPU-x", **labels}, value
+
+    found = vector(gpu("2", str(AT)), gpu("3", "48", of="code"), gpu("2", "45", of="reported"))
+    serve(httpserver, {FAILURES: found})
+    assert telemetry.look().failed == {"n1": "XID 48 on GPU 2"}
+
+
+def test_counters_that_nodes_do_not_deliver_are_read_by_counter(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry
+) -> None:
+    xid = {"counter": "DCGM_FI_DEV_XID_ERRORS"}
+    found = vector(({**xid, "node": "n2"}, "1"), ({**xid, "node": "n1"}, "1"), ({"node": "n3"}, "1"))
+    serve(httpserver, {MISSING: found})
+    assert telemetry.look().missing == {"DCGM_FI_DEV_XID_ERRORS": ("n1", "n2")}
 
 
 def of_node(witness: str, value: str, node: str = "n1", **labels: str) -> tuple[dict[str, str], str]:
@@ -163,7 +188,7 @@ POD = {"namespace": "ml", "pod": "a"}
 
 
 def serve_courses(httpserver: HTTPServer, *values: str | None) -> None:
-    """Answer the queries for engine, memory, power, swing and coverage with *values* for pod ml/a, None: nothing."""
+    """Answer the queries of a course, in their order, with *values* for pod ml/a, None: nothing."""
     answers = (vector((POD, value)) if value is not None else vector() for value in values)
     serve(httpserver, dict(zip(course_queries(WINDOW), answers, strict=True)))
 
@@ -171,17 +196,29 @@ def serve_courses(httpserver: HTTPServer, *values: str | None) -> None:
 def test_a_course_has_the_peaks_the_changes_and_how_much_was_seen(
     httpserver: HTTPServer, telemetry: PrometheusTelemetry
 ) -> None:
-    serve_courses(httpserver, "0.75", "0.125", "300", "180", "0.9")
-    course = Course(window=WINDOW, engine=0.75, memory=0.125, power=300.0, power_floor=120.0, coverage=0.9)
+    serve_courses(httpserver, "0.75", "0.125", "300", "180", "90", "0.99", "0.9")
+    course = Course(
+        window=WINDOW,
+        engine=0.75,
+        memory=0.125,
+        power=300.0,
+        power_floor=120.0,
+        least_swing=90.0,
+        nvml=0.99,
+        coverage=0.9,
+    )
     assert telemetry.courses(WINDOW) == {"ml/a": course}
 
 
 @pytest.mark.parametrize(
     "values, course",
     [
-        (("0", None, "NaN", "NaN", None), Course(window=WINDOW, engine=0.0)),
-        ((None, None, "300", None, "1"), Course(window=WINDOW, power=300.0, coverage=1.0)),  # no swing, no floor
-        ((None, "0.5", None, None, "0"), Course(window=WINDOW, memory=0.5)),
+        (("0", None, "NaN", "NaN", "NaN", None, None), Course(window=WINDOW, engine=0.0)),
+        (
+            (None, None, "300", None, None, None, "1"),
+            Course(window=WINDOW, power=300.0, coverage=1.0),
+        ),  # no swing, no floor
+        ((None, "0.5", None, None, None, None, "0"), Course(window=WINDOW, memory=0.5)),
     ],
 )
 def test_a_witness_that_says_nothing_of_a_pod_is_none_and_not_zero(

@@ -184,5 +184,5 @@ def test_each_threshold_for_a_pod_lies_where_it_is_said() -> None:
     assert was_idle(replace(IDLE, memory=MEMORY_STILL + JUST)) is ACTIVE
     assert was_idle(replace(IDLE, power=100.0 + POWER_STEADY)) is QUIET
     assert was_idle(replace(IDLE, power=100.0 + POWER_STEADY + JUST)) is UNKNOWN
-    assert was_idle(replace(IDLE, power=POWER_AT_REST, power_floor=POWER_AT_REST)) is QUIET
+    assert was_idle(replace(IDLE, power=POWER_AT_REST, power_floor=POWER_AT_REST - JUST)) is QUIET
     assert was_idle(replace(IDLE, power=POWER_AT_REST + JUST, power_floor=POWER_AT_REST)) is UNKNOWN

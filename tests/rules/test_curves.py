@@ -1,0 +1,264 @@
+"""One table of what the exporter delivers of a held GPU, and what the rules and the core each make of it.
+
+promtool checks which course, sample, idleness and coverage follow from the raw series, by the shipped rules and the
+receiver's queries; `was_idle` and `at_rest` then judge that course and that sample.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from receiver.adapters.monitoring.prometheus import SAMPLES, course_queries
+from receiver.core.model.usage import Course, Sample, Use, at_rest, was_idle
+from tests.rules.files import RULES, run
+
+pytestmark = pytest.mark.usefixtures("each_prometheus")
+
+HOUR = timedelta(hours=1)
+POINTS = 241  # every 30s for two hours
+NAMES = ("engine", "memory", "power", "swing", "least_swing", "nvml", "seen")
+FILES = ("demand", "pools", "utilization", "activity", "workloads")
+GROUPS = ("demand", "pools", "utilization", "activity", "workloads", "waste")
+GPU = 'hostname="n1",gpu="0",UUID="g0",exported_namespace="ml",exported_pod="p"'
+KSM = {
+    'kube_node_labels{job="kube-state-metrics",node="n1",label_kubernetes_civo_com_civo_node_pool="pool-a"}': "1",
+    'kube_node_status_condition{job="kube-state-metrics",node="n1",condition="Ready",status="true"}': "1",
+    'kube_node_status_allocatable{job="kube-state-metrics",node="n1",resource="nvidia_com_gpu"}': "1",
+    'kube_pod_container_resource_requests{job="kube-state-metrics",namespace="ml",pod="p",node="n1",container="c",'
+    'resource="nvidia_com_gpu"}': "1",
+    'kube_pod_status_phase{job="kube-state-metrics",namespace="ml",pod="p",phase="Running"}': "1",
+    'kube_pod_info{job="kube-state-metrics",namespace="ml",pod="p",node="n1"}': "1",
+    'kube_pod_created{job="kube-state-metrics",namespace="ml",pod="p"}': "-7200",
+}
+
+
+def still(value: object) -> str:
+    return f"{value}x{POINTS - 1}"
+
+
+def wave(*values: float) -> str:
+    """Return the *values* again and again."""
+    return " ".join(str(values[at % len(values)]) for at in range(POINTS))
+
+
+def bursts(rest: float, work: float) -> str:
+    """Return *work* for a minute in every twenty, else *rest*."""
+    return wave(*[rest] * 20, work, work, *[rest] * 18)
+
+
+def once(rest: float, odd: object) -> str:
+    """Return *odd* for one reading within the last hour, else *rest*."""
+    return f"{rest}x160 {odd} {rest}x{POINTS - 163}"
+
+
+RISING = f"1000000+3000000x{POINTS - 1}"
+PROF, NVML, POWER, ENERGY = "PROF_GR_ENGINE_ACTIVE", "DEV_GPU_UTIL", "DEV_POWER_USAGE", "DEV_TOTAL_ENERGY_CONSUMPTION"
+HELD = {"DEV_FB_USED": still(30000), "DEV_FB_FREE": still(16000)}
+MODEL = 0.65  # of the memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """What the exporter delivers, the *course* of an hour and the last *sample* that follow, and what they mean.
+
+    *idle* is whether the rules call the GPU idle for an hour, *covered* whether its node counts as reporting.
+    """
+
+    delivered: Mapping[str, str]
+    course: Mapping[str, float]
+    sample: Mapping[str, float]
+    idle: bool
+    use: Use
+    rest: bool | None
+    covered: bool = True
+    memory: Mapping[str, str] = field(default_factory=lambda: HELD)
+
+
+CURVES = {
+    "a steady load with profiling stuck at 0": Curve(
+        delivered={PROF: still(0), NVML: still(99), POWER: wave(640, 655), ENERGY: RISING},
+        course={"engine": 0.99, "power": 655, "swing": 15, "least_swing": 15, "nvml": 0.99},
+        sample={"engine": 0.99, "nvml": 0.99, "power": 640},
+        idle=False,
+        use=Use.ACTIVE,
+        rest=False,
+    ),
+    "an exporter that is frozen": Curve(
+        delivered={PROF: still(0), NVML: still(0), POWER: still(72.31), ENERGY: still(5_000_000)},
+        course={"power": 72.31, "swing": 0, "least_swing": 0, "nvml": 0, "seen": 0},
+        sample={"nvml": 0, "power": 72.31},
+        idle=False,
+        use=Use.UNKNOWN,
+        rest=None,
+        covered=False,
+    ),
+    "an exporter that is frozen and has no energy counter": Curve(
+        delivered={PROF: still(0), NVML: still(0), POWER: still(72.31)},
+        course={"engine": 0, "power": 72.31, "swing": 0, "least_swing": 0, "nvml": 0},
+        sample={"engine": 0, "nvml": 0, "power": 72.31},
+        idle=True,  # for people; nothing ends because of it
+        use=Use.UNKNOWN,
+        rest=True,
+    ),
+    "an L40S that serves with profiling stuck at 0": Curve(
+        delivered={PROF: still(0), NVML: wave(30, 80), POWER: wave(150, 160), ENERGY: RISING},
+        course={"engine": 0.8, "power": 160, "swing": 10, "least_swing": 10, "nvml": 0.8},
+        sample={"engine": 0.55, "nvml": 0.55, "power": 150},
+        idle=False,
+        use=Use.ACTIVE,
+        rest=False,
+    ),
+    "an L40S that serves with both counters at 0": Curve(
+        delivered={PROF: still(0), NVML: still(0), POWER: wave(150, 160), ENERGY: RISING},
+        course={"engine": 0, "power": 160, "swing": 10, "least_swing": 10, "nvml": 0},
+        sample={"engine": 0, "nvml": 0, "power": 150},
+        idle=True,  # for people; nothing ends because of it
+        use=Use.UNKNOWN,
+        rest=True,
+    ),
+    "a steady load with both counters at 0": Curve(
+        delivered={PROF: still(0), NVML: still(0), POWER: wave(640, 655), ENERGY: RISING},
+        course={"power": 655, "swing": 15, "least_swing": 15, "nvml": 0, "seen": 0},
+        sample={"nvml": 0, "power": 640},
+        idle=False,
+        use=Use.UNKNOWN,
+        rest=None,
+        covered=False,
+    ),
+    "an idle GPU": Curve(
+        delivered={PROF: still(0), NVML: still(0), POWER: wave(102, 103), ENERGY: RISING},
+        course={"engine": 0, "power": 103, "swing": 1, "least_swing": 1, "nvml": 0},
+        sample={"engine": 0, "nvml": 0, "power": 102},
+        idle=True,
+        use=Use.QUIET,
+        rest=True,
+    ),
+    "an idle GPU with a garbage sample of each counter": Curve(
+        delivered={
+            PROF: once(0, 26.19),
+            NVML: once(0, 808334905),
+            POWER: once(102, "9.2e18 103"),
+            ENERGY: RISING,
+        },
+        memory={"DEV_FB_USED": once(30000, 2147483632), "DEV_FB_FREE": once(16000, "NaN")},
+        course={"engine": 0, "power": 103, "swing": 1, "least_swing": 1, "nvml": 0},
+        sample={"engine": 0, "nvml": 0, "power": 102},
+        idle=True,
+        use=Use.QUIET,
+        rest=True,
+    ),
+    "a busy GPU with a garbage sample of each counter": Curve(
+        delivered={PROF: once(0.9, -1), NVML: once(95, 2147483632), POWER: once(600, "-Inf 640"), ENERGY: RISING},
+        memory={"DEV_FB_USED": once(30000, -5), "DEV_FB_FREE": once(16000, "Inf")},
+        course={"engine": 0.9, "power": 640, "swing": 40, "least_swing": 40, "nvml": 0.95},
+        sample={"engine": 0.9, "nvml": 0.95, "power": 600},
+        idle=False,
+        use=Use.ACTIVE,
+        rest=False,
+    ),
+    "bursts": Curve(
+        delivered={PROF: bursts(0, 0.6), NVML: bursts(0, 90), POWER: bursts(102, 300), ENERGY: RISING},
+        course={"engine": 0.6, "power": 300, "swing": 198, "least_swing": 198, "nvml": 0.9},
+        sample={"engine": 0, "nvml": 0, "power": 102},
+        idle=False,
+        use=Use.ACTIVE,
+        rest=True,  # these two minutes
+    ),
+    "bursts with profiling stuck at 0": Curve(
+        delivered={PROF: still(0), NVML: bursts(0, 90), POWER: bursts(102, 300), ENERGY: RISING},
+        course={"engine": 0.9, "power": 300, "swing": 198, "least_swing": 198, "nvml": 0.9},
+        sample={"engine": 0, "nvml": 0, "power": 102},
+        idle=False,
+        use=Use.ACTIVE,
+        rest=True,  # these two minutes
+    ),
+    "counters that are never a number": Curve(
+        delivered={PROF: f"NaN+0x{POINTS - 1}", NVML: still(-1), POWER: still(1.4e14), ENERGY: still(9.2e18)},
+        memory={"DEV_FB_USED": still(9.2e18), "DEV_FB_FREE": still(16000)},
+        course={"seen": 0},
+        sample={},
+        idle=False,
+        use=Use.UNKNOWN,
+        rest=None,
+        covered=False,
+    ),
+}
+
+
+def course_of(curve: Curve) -> Mapping[str, float]:
+    """Return the whole course: by default the memory was known and stood still, and all of the hour was seen."""
+    return {"memory": 0, "seen": 1, **curve.course} if "power" in curve.course else curve.course
+
+
+def sample_of(curve: Curve) -> Mapping[str, float]:
+    memory = dict.fromkeys(("memory", "peak_memory", "least_memory"), MODEL) if curve.sample else {}
+    return {**memory, **curve.sample}
+
+
+def checks_of(curve: Curve) -> Iterator[tuple[str, Mapping[str, float]]]:
+    """Yield expressions with the values by labels that promtool has to find."""
+    found = course_of(curve)
+    for of, query in zip(NAMES, course_queries(HOUR), strict=True):
+        yield f"round({query}, 0.01)", {'{namespace="ml",pod="p"}': found[of]} if of in found else {}
+    gpu = 'namespace="ml",pod="p",node="n1",gpu="0",UUID="g0"'
+    yield f"round({SAMPLES}, 0.01)", {f'{{{gpu},of="{of}"}}': value for of, value in sample_of(curve).items()}
+    yield "sum(namespace_pod:gpu_allocated_idle:sum)", {"{}": 1} if curve.idle else {}
+    yield "pool:gpu_telemetry_coverage:ratio >= 1", {'{pool="pool-a"}': 1} if curve.covered else {}
+
+
+def promtool_test(name: str, curve: Curve) -> Mapping[str, object]:
+    counters = {**curve.delivered, **curve.memory}
+    series = {of: still(value) for of, value in KSM.items()}
+    series |= {f"DCGM_FI_{counter}{{{GPU}}}": values for counter, values in counters.items()}
+    return {
+        "name": name,
+        "interval": "30s",
+        "input_series": [{"series": of, "values": values} for of, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": f"({expr}) * 1",
+                "eval_time": "119m15s",
+                "exp_samples": [{"labels": labels, "value": value} for labels, value in expected.items()],
+            }
+            for expr, expected in checks_of(curve)
+        ],
+    }
+
+
+def test_the_rules_and_the_queries_make_of_each_curve_what_the_table_says(tmp_path: Path) -> None:
+    file = tmp_path / "curves.test.yaml"
+    whole = {
+        "rule_files": [str(RULES / f"{name}.rules.yaml") for name in FILES],
+        "evaluation_interval": "30s",
+        "group_eval_order": [f"gpu-autoscaler.{name}" for name in GROUPS],
+        "tests": [promtool_test(name, curve) for name, curve in CURVES.items()],
+    }
+    file.write_text(json.dumps(whole))
+    tested = run("promtool", "test", "rules", file)
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+@pytest.mark.parametrize("curve", CURVES.values(), ids=CURVES)
+def test_a_pod_was_idle_only_where_its_curve_says_so(curve: Curve) -> None:
+    found = course_of(curve)
+    floor = found["power"] - found["swing"] if "swing" in found else None
+    course = Course(
+        window=HOUR,
+        engine=found.get("engine"),
+        memory=found.get("memory"),
+        power=found.get("power"),
+        power_floor=floor,
+        least_swing=found.get("least_swing"),
+        nvml=found.get("nvml"),
+        coverage=found.get("seen", 0.0),
+    )
+    assert was_idle(course) is curve.use
+
+
+@pytest.mark.parametrize("curve", CURVES.values(), ids=CURVES)
+def test_a_gpu_is_at_rest_only_where_its_curve_says_so(curve: Curve) -> None:
+    assert at_rest(Sample(**sample_of(curve))) is curve.rest
