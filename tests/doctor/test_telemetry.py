@@ -99,7 +99,7 @@ PLANTED: list[tuple[str, Answers, str, str, str]] = [
         without("dcgm_counters", "DCGM_FI_DEV_XID_ERRORS"),
         "dcgm_counters",
         "warn",
-        "cannot fire: GpuXidFatal, GpuXidError",
+        "cannot fire: GpuXidError",
     ),
     (
         "no utilization",
