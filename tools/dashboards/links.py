@@ -74,7 +74,7 @@ RUNBOOKS: Mapping[str, Sequence[str]] = {
     "Memory used by GPU": ("GpuMemoryLeakSuspected",),
     "Temperature": ("GpuTemperatureHigh",),
     "Last XID by GPU": ("GpuXidFatal", "GpuXidError", "GpuNodeGpusUnhealthy"),
-    "GPUs with memory errors": ("GpuRowRemapFailed", "GpuEccUncorrectable"),
+    "GPUs with memory errors": ("GpuRowRemapFailed", "GpuRowRemapPending", "GpuEccUncorrectable"),
     "Tensor cores and memory bandwidth in use": ("GpuCollectiveStalled",),
     "Spend and forecast against the budget": ("GpuBudgetForecastExceeded", "GpuSpendUnknown"),
     "Budgets used": ("GpuBudgetWarn", "GpuBudgetHold", "GpuBudgetStop"),
@@ -95,7 +95,7 @@ RUNBOOKS: Mapping[str, Sequence[str]] = {
     ),
     "Sick": ("GpuNodeGpusUnhealthy",),
     "GPUs with a fatal XID": ("GpuXidFatal",),
-    "Nodes without telemetry": ("GpuTelemetryMissing",),
+    "Nodes without telemetry": ("GpuTelemetryMissing", "GpuCountersMissing", "GpuProfilingStuck"),
     "Promises kept, of a week": ("GpuPromisesLate",),
     "Configuration": ("GpuAutoscalerConfigurationRefused",),
     "Sources": (
