@@ -91,6 +91,7 @@ def test_nodes_and_pods_are_judged_by_what_their_gpus_show(
         return {node: judge(activity) for node, activity in telemetry.look().nodes.items()}
 
     def idle() -> Mapping[str, Use]:
+        sim.live.turn(timedelta(seconds=31))  # to the exporter's next reading: power that stands still is not believed
         return {pod: was_idle(course) for pod, course in telemetry.courses(WINDOW).items()}
 
     nodes = once(in_use, lambda n: len(n) == 3 and Use.UNKNOWN not in n.values())
