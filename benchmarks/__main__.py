@@ -20,6 +20,7 @@ from benchmarks import (
     replay,
     rest,
     restarts,
+    rules,
     scale,
     settings,
     startup,
@@ -48,11 +49,13 @@ BENCHMARKS: dict[str, Callable[[Say], dict[str, Any]]] = {
     "scale": scale.run,
     "policy": policy.run,
     "restarts": restarts.run,
+    "rules": rules.run,
     **{course.name: partial(reaction.run, course, SEED) for course in reaction.COURSES},
     "settings": partial(settings.run, SEED),
 }
 USUAL = ("reaction-5s", "reaction-alert-1s")  # the others of their kind take an hour
-ON_REQUEST = ("replay", "overload", "rest", *(c.name for c in reaction.COURSES if c.name not in USUAL), "settings")
+SLOW = ("replay", "overload", "rest", "rules", "settings")
+ON_REQUEST = (*SLOW, *(c.name for c in reaction.COURSES if c.name not in USUAL))
 
 
 def say(text: str) -> None:
