@@ -189,7 +189,7 @@ class Checks:
         Nodes are filled before others are bought, so of equal pods each node takes as many as it holds.
         """
         plan, coming = self._truth.plans[pool], self.counted[pool].coming
-        mine = once([p for p in self.waiting if self._could_want(p, pool)])
+        mine = once([p for p in (*self.waiting, *self._truth.awaited()) if self._could_want(p, pool)])
         spare = plan.standby_nodes + self._truth.words.wanted(plan, self._clock())
         spare += self._truth.warm(plan, self._clock())
         if new > self._nodes(mine, plan, coming) + spare:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from receiver.core.scaling.nominations import HOLDS_FOR
 from receiver.replay.world.objects import VM, WorldNode, WorldPod
 from receiver.replay.world.scheduler import selects, untolerated
 from receiver.step.reconcile import Stepped
@@ -58,10 +59,13 @@ class Law:
         """No waiting pod counts on room that is reserved for another one."""
         names = {n.instance: n.name for state in stepped.facts.pools for n in state.nodes}
         pods = {p.key: p for p in stepped.facts.waiting}
+        told = [p.nomination for p in pods.values() if p.nomination is not None]
+        tired = {n.node for n in told if stepped.facts.at - n.since >= HOLDS_FOR}  # the scheduler tries it for too long
         for wanted in stepped.assignment.pools.values():
             for workload, instance in wanted.placed:
                 free, pod = self._free.get(names.get(instance, "")), pods.get(workload)
-                if free is None or pod is None or self._is_reserved_for(names[instance], workload):
+                name = names.get(instance, "")
+                if free is None or pod is None or self._is_reserved_for(name, workload) or name in tired:
                     continue
                 for resource, count in pod.requests.items():
                     free[resource] = free.get(resource, 0) - count

@@ -104,9 +104,11 @@ def _crowded(run: "Run", plan: PoolPlan, pods: list[WorldPod]) -> int:
 
 
 def _spoilt(run: "Run", plan: PoolPlan) -> int:
-    """Nodes of *plan* that people keep from work, and that its floor keeps."""
+    """Nodes of *plan* that people keep from work, and that its floor keeps, or a pod that would be lost."""
     nodes = [run.world.nodes.get(vm.hostname) for vm in run.world.pools[plan.id].living]
-    return min(_rest(plan), sum(node is not None and spoilt(node) for node in nodes))
+    bad = [n.name for n in nodes if n is not None and (spoilt(n) or not plan.labels.items() <= n.labels.items())]
+    hosts = len(_host_names(run) & set(bad))
+    return hosts + min(plan.min_nodes, len(bad) - hosts)
 
 
 def _may_have(run: "Run", plan: PoolPlan) -> int:

@@ -254,6 +254,10 @@ class Truth:
             return pods
         return [p for p in pods if p.deletion_at is None or p.deletion_at > self.world.now]
 
+    def awaited(self) -> list[WorldPod]:
+        """The pods for which nodes are reserved: on one that is not usable yet, they count as waiting for any."""
+        return [self.world.pods[key] for key in self.world.reserved]
+
     def reserved_on(self, node: str) -> list[WorldPod]:
         """The pods for which *node* is reserved."""
         return [self.world.pods[key] for key, reserved in self.world.reserved.items() if reserved.node == node]

@@ -210,7 +210,8 @@ def is_no_spare(node: Node, case: Case) -> bool:
 
 
 def idle_removals_left(case: Case) -> int:
-    """How many idle nodes may go beside the standby nodes and headroom that the pool keeps."""
+    """How many idle nodes may go beside the standby nodes and headroom that the pool keeps. Where no other node may
+    come, one that waiting work cannot use is no standby node before that work has its own."""
     spare = [
         n
         for n in case.state.of(Stage.USABLE)
@@ -219,7 +220,7 @@ def idle_removals_left(case: Case) -> int:
     ]
     if case.wanted.stopped:
         return len(spare)
-    leaving = len(spare) - case.wanted.bounds.standby_nodes
+    leaving = len(spare) - max(0, case.wanted.bounds.standby_nodes - case.wanted.for_demand * case.full)
     return leaving if case.wanted.headroom is None else min(leaving, case.wanted.headroom.spare_nodes)
 
 

@@ -54,7 +54,8 @@ def offer_of(
     is the offer before, while that is valid and from a node that Civo's agent had labelled.
     """
     valid = before is not None and is_believed(before, pool, now)
-    usable = [n for n in nodes if n.stage is Stage.USABLE and n.labels and not _is_held_up(n)]
+    every = [n for n in nodes if n.stage is Stage.USABLE and n.labels]
+    usable = [n for n in every if not _is_held_up(n)]
     passing = (*PASSING_TAINTS, *startup_taints)
     if before is not None:
         before = replace(before, taints=_lasting(before.taints, pool, passing))
@@ -76,13 +77,19 @@ def offer_of(
         offer = replace(kept, taints=before.taints, since=before.since, others=before.others) if valid else kept
     else:
         offer = replace(offer, labels=_shared(usable, pool))
-    return _with_template(offer, usable, pool, passing, now if before is None else before.at)
+    return _with_template(offer, usable, every, pool, passing, now if before is None else before.at)
 
 
 def _with_template(
-    offer: Offer, usable: Sequence[Node], pool: Pool, passing: tuple[str, ...], looked_at: datetime
+    offer: Offer,
+    usable: Sequence[Node],
+    beside: Sequence[Node],
+    pool: Pool,
+    passing: tuple[str, ...],
+    looked_at: datetime,
 ) -> Offer:
     """Return *offer* with the labels and taints of the newest node that is becoming usable now; as it is without one.
+    *beside* it are all nodes of the pool, the sick ones too.
 
     A node is followed until it has settled. Where the look before, at *looked_at*, was too early, and this one is late,
     it counts if it shows what is configured. A node whose pool label is late is followed until Civo's agent has set it.
@@ -103,6 +110,10 @@ def _with_template(
     known = offer.others
     if offer.since is not None and (offer.node, offer.since) != (newest.node, newest.since):
         known = (_bare(offer),)
+    elif not known:  # a node that was old when it was first seen refuses no pod, but may speak for one
+        settled = (n for n in beside if n.name != newest.node and not n.startup_taint)
+        old = [n for n in settled if _is_as_configured(n, pool, passing)]
+        known = tuple(_bare(_shown_by(n, offer, pool, passing, usable)) for n in old[:1])
     return replace(newest, others=tuple(map(_bare, others[-1:])) or known)
 
 

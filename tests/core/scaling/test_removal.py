@@ -206,6 +206,12 @@ def test_an_idle_node_that_waiting_work_cannot_use_goes_at_its_paid_hour_where_n
     assert (decision.present, decision.target, decision.candidates) == (1, 0, ("i-small",))
 
 
+def test_an_idle_node_that_waiting_work_cannot_use_is_no_standby_node_where_no_other_may_come() -> None:
+    policy = a_policy(replace(PAIR, max_nodes=1, standby_nodes=1))
+    assert answer(a_state(small(), required=1), policy, **wide_work()).candidates == ("i-small",)
+    assert answer(a_state(small(), required=1), policy).candidates == ()
+
+
 def test_an_idle_node_that_waiting_work_cannot_use_delays_no_growth_that_may_come() -> None:
     decision = answer(a_state(small(), required=1), a_policy(replace(PAIR, max_nodes=2)), **wide_work())
     assert decision.target == 2

@@ -316,6 +316,16 @@ def test_one_odd_node_refuses_no_pod_and_two_in_a_row_do(odd: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("health", [{}, {"sick": "XID 79", "sick_since": NOW}], ids=["well", "sick"])
+def test_one_odd_node_refuses_no_pod_beside_an_old_one_that_is_as_configured(
+    odd: dict[str, Any], health: dict[str, Any]
+) -> None:
+    offer = look([an_old("a0", **health), a_new("b0", **odd)])
+    assert misfit(POD, POOL, offer) is None
+    assert misfit(POD, POOL, look([], NOW + HOUR, offer)) is None
+
+
+@pytest.mark.parametrize("odd", ODD)
 def test_of_nodes_that_come_together_one_odd_one_refuses_no_pod(odd: dict[str, Any]) -> None:
     together = [a_new("a0", NOW - MINUTE), a_new("b0", NOW, **odd)]
     offer = look(together)
