@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from receiver.core.scaling.market import USED_WITHIN
 from receiver.core.scaling.nominations import HOLDS_FOR
 from receiver.replay.world.objects import VM, WorldNode, WorldPod
 from receiver.replay.world.scheduler import selects, untolerated
@@ -140,7 +141,8 @@ def unnamed(run: "Run", calm_since: datetime, kept: int, pool: str) -> Iterator[
     removable = sum(vm.living or (vm.deleted_at or calm_since) > calm_since for vm in world.lives)
     queue = HOUR * (removable // hourly + 1) if hourly else timedelta(0)
     answers = HOUR if any(plan.asks for plan in scenario.pools) else timedelta(0)  # one removal may wait for several
-    patience = 2 * timedelta(seconds=scenario.granularity) + PATIENCE + queue + answers
+    warm = USED_WITHIN if scenario.objective == "wait" else timedelta(0)
+    patience = 2 * timedelta(seconds=scenario.granularity) + PATIENCE + queue + answers + warm
     living = world.pools[pool].living
     idle = {vm.hostname: run.checks.law.idle_since(vm, calm_since) for vm in living}
     late = sorted((since, name) for name, since in idle.items() if world.now - since > patience)
