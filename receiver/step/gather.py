@@ -47,7 +47,6 @@ from receiver.step.hosts import beside_other_nodes
 from receiver.step.node_objects import deleted_node_objects
 from receiver.step.parts import Parts
 from receiver.step.pool_states import Answers, lives_of, pool_state, strays, templates, with_nominations
-from receiver.step.sickness import undetected
 
 STALE = timedelta(days=1)  # older answers are not used for the account
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
@@ -363,9 +362,8 @@ def _judged(
     seen = {state.pool: state for state in pools}
     blind = [p.name for p in policy.pools if p.id in seen and _is_blind(p, seen[p.id], reported.get(p.id, 0.0), now)]
     detail = f"no activity reported for {'pool' if len(blind) == 1 else 'pools'} {', '.join(blind)}" if blind else ""
-    if telemetry is not None and not blind:
-        detail = undetected(telemetry.missing)
-    states[Source.DCGM] = SourceState(source=Source.DCGM, up=not blind, at=now, detail=detail)
+    lacks = telemetry.missing if telemetry is not None and not blind else {}
+    states[Source.DCGM] = SourceState(source=Source.DCGM, up=not blind, at=now, detail=detail, lacks=lacks)
     if not states[Source.PROMETHEUS].configured:  # it is read through Prometheus alone
         states[Source.DCGM] = replace(states[Source.PROMETHEUS], source=Source.DCGM)
     for source, state in states.items():

@@ -3,7 +3,7 @@
 A sick node is no room for waiting work, or only as far as its API says which devices work. What runs there goes on.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,13 +21,6 @@ FAULT_CONDITIONS = (
 UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"  # of the GPU operator
 # The operator sets `upgrade-required` on every node at once, and takes one after the other: until then it does work.
 AS_USUAL = ("", "upgrade-required", "upgrade-done", "upgrade-failed")
-UNDETECTED = {  # without these counters, which every GPU has (node:gpu_counter_missing:relabel in rules/)
-    "DCGM_FI_DEV_XID_ERRORS": "failed GPUs are not detected",
-    "DCGM_FI_DEV_GPU_TEMP": "hot GPUs are not detected",
-    "DCGM_FI_DEV_FB_USED": "memory leaks are not detected, and no idle workload is scaled to zero",
-    "DCGM_FI_DEV_POWER_USAGE": "stuck counters are not detected, and no idle workload is scaled to zero",
-    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": "a frozen exporter is not detected",
-}
 MAINTAINED_FOR = timedelta(minutes=45)  # Civo's node agent restarts a node within 40; later the node counts as before
 WELL_AFTER = timedelta(minutes=10)  # a fault within that time after another one continues it
 
@@ -66,16 +59,6 @@ def sickness(
     if telemetry is None and life.sick_since is not None and life.well_since is None:
         return Sickness(why="it was before Prometheus stopped answering")
     return Sickness()
-
-
-def undetected(missing: Mapping[str, Sequence[str]]) -> str:
-    """Return what cannot be detected without the *missing* counters, which are nodes by counter; empty for nothing."""
-    said = []
-    for counter, nodes in missing.items():
-        more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
-        effect = UNDETECTED.get(counter, "an alert cannot fire")
-        said.append(f"{effect}: no {counter} from {', '.join(nodes[:3])}{more}")
-    return "; ".join(said)
 
 
 def maintenance(node: ClusterNode, telemetry: TelemetryFacts | None) -> str:

@@ -376,7 +376,7 @@ def as_if_steps_went_well(health: Function) -> Function:
 def by_its_later_life(_: Function) -> Function:
     """The newest usable node shows what the next one is like, whatever was done to it."""
 
-    def shown(offer: Any, usable: Any, pool: Any, passing: Any) -> Any:
+    def shown(offer: Any, usable: Any, beside: Any, pool: Any, passing: Any, looked_at: Any) -> Any:
         from receiver.core.scaling import template
 
         newest = max(usable, key=template._age)

@@ -4,7 +4,8 @@ The promtool tests run with each version that is there (versions.py), which may 
 scan for what the changelog and the migration guide of Prometheus 3 name as changed:
 
 - Ranges are open on the left: `[10m]` over samples of 30s holds 20 of them where 2.x may hold 21. Samples are counted
-  in steps of a subquery only, against a bound at least 5 % below what fits, and a range holds several samples of 30s.
+  in steps of a subquery only, against a bound at least 5 % below what fits, or compared with a count over the same
+  range. A range holds several samples of 30s, or at least one where only the last is asked for.
 - `.` in a regular expression matches a newline. It is used on labels only that cannot have one: names of Kubernetes
   and of Civo, NVIDIA's product names, resources, metric names.
 - Names may be any UTF-8. All of ours and all that we read fit the old letters, and none is quoted.
@@ -66,14 +67,17 @@ def functions(expr: str) -> Iterator[str]:
 
 def ranges(expr: str) -> Iterator[str]:
     """Yield ranges that may hold too few samples when their left edge is open."""
-    for span, step in re.findall(r"\[(\w+)(?::(\w*))?\]", _without_strings(expr)):
-        if _length(span) < 4 * (_length(step) or timedelta(seconds=30)):
+    for call, span, step in re.findall(r"(last_over_time\([^()]*)?\[(\w+)(?::(\w*))?\]", _without_strings(expr)):
+        if _length(span) < (1.5 if call else 4) * (_length(step) or timedelta(seconds=30)):
             yield f"[{span}]"
 
 
 def counts(expr: str) -> Iterator[str]:
     """Yield counts of samples whose outcome depends on the edge of the range."""
     bare = " ".join(_without_strings(expr).split())
+    spans = re.findall(r"count_over_time\([^\]]*\[([\w:]+)\]", bare)
+    if len(spans) > 1 and len(set(spans)) == 1 and re.search(r"[<>]=? on \([^)]*\)[^\d]*count_over_time\(", bare):
+        return
     for call in re.finditer(r"count_over_time\(", bare):
         bound = re.match(r"[^\]]*\[(\w+):(\w+)\]\s*\)\s*>=\s*(\d+)", bare[call.end() :])
         if bound is None or int(bound[3]) > 0.95 * (_length(bound[1]) / _length(bound[2])):
@@ -110,9 +114,11 @@ FOUND: tuple[tuple[Scan, str], ...] = (
     (functions, "holt_winters(x[1h], 0.5, 0.5) > 1"),
     (ranges, "rate(x_total[1m])"),
     (ranges, "max_over_time(x[2m:1m])"),
+    (ranges, "last_over_time(x[30s])"),
     (counts, "count_over_time(x[10m]) >= 18"),
     (counts, "count_over_time(x[10m:30s]) >= 20"),
     (counts, "count_over_time(x[10m:30s]) == 20"),
+    (counts, "count_over_time(x[10m:30s]) >= on () count_over_time(y[20m:30s])"),
     (dots, 'x{err_msg=~".+"}'),
     (dots, 'label_replace(x, "to", "$1", "err_msg", "(.+)")'),
     (letters, '{"a.name", job="x"}'),

@@ -163,7 +163,7 @@ def test_no_message_to_people_stands_for_two_pools_nodes_or_budgets() -> None:
 
 
 # Labels that tell apart nothing that a message must not mix: GPUs of one node, and what other labels say already.
-TOGETHER = {"gpu", "UUID", "GPU_I_ID", "pool_name", "workload_kind", "rule_group"}
+TOGETHER = {"gpu", "UUID", "GPU_I_ID", "pool_name", "workload_kind", "rule_group", "counter"}
 SAME = {"component", "namespace", "action", "severity"}
 
 

@@ -52,7 +52,7 @@ def test_without_a_prometheus_the_activity_of_gpus_is_no_configured_source(store
     assert (dcgm.up, dcgm.configured) == (False, False)
 
 
-def test_counters_that_nodes_do_not_deliver_are_a_detail_of_dcgm_which_is_up(store: Store) -> None:
+def test_counters_that_nodes_do_not_deliver_are_known_of_dcgm_which_is_up(store: Store) -> None:
     life = a_life(store, 1)
     life.run(20 * MINUTE, tick=MINUTE)
     nodes = tuple(f"n{number}" for number in range(1, 6))
@@ -64,7 +64,7 @@ def test_counters_that_nodes_do_not_deliver_are_a_detail_of_dcgm_which_is_up(sto
     seen = gather(replace(life.sources, telemetry=Lacking()), life.policy, life.now, Parts())  # type: ignore[arg-type]  # one of its methods is enough
     dcgm = seen.facts.sources[Source.DCGM]
     assert dcgm.up
-    assert dcgm.detail == "failed GPUs are not detected: no DCGM_FI_DEV_XID_ERRORS from n1, n2, n3 and 2 more"
+    assert dcgm.lacks == {"DCGM_FI_DEV_XID_ERRORS": nodes}
 
 
 def test_low_with_every_node_busy_holds_for_hours_and_the_decision_lists_the_pods(store: Store) -> None:

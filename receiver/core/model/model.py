@@ -342,7 +342,8 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """Whether a source answered when asked *at* (the heartbeat: last received), and since when *up* is as it is."""
+    """Whether a source answered when asked *at* (the heartbeat: last received), and since when *up* is as it is.
+    *lacks* are the counters that some nodes do not deliver, with these nodes."""
 
     source: Source
     up: bool
@@ -350,6 +351,7 @@ class SourceState:
     since: datetime | None = None
     detail: str = ""
     configured: bool = True
+    lacks: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 the picture publishes them for the pages."""
 
 import hashlib
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import dollars, lasting, percent
 from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import configuration_notices, wording
+from receiver.core.notices.counter_concerns import of_counters
 from receiver.core.notices.money_notices import REFUSES, effect_of
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Notice, Seen
 from receiver.core.notices.pod_concerns import lapsed_nominations
@@ -33,7 +33,7 @@ def concerns(seen: Seen) -> Iterator[Concern]:
     yield from configuration_notices.concerns_of(seen.file, seen.now)
     yield from _sources(seen)
     yield from _queues(seen)
-    yield from _counters(seen)
+    yield from of_counters(seen)
     yield from _rights(seen)
     yield from _budgets(seen)
     for signal in seen.facts.signals:
@@ -222,25 +222,6 @@ def _queues(seen: Seen) -> Iterator[Concern]:
         page="sources",
         topic="source:queues",
         key=state.detail.partition(":")[0],  # the error after it changes
-    )
-
-
-def _counters(seen: Seen) -> Iterator[Concern]:
-    """Counters that DCGM does not deliver, without which a fault of GPUs is not detected."""
-    state = seen.facts.sources.get(Source.DCGM)
-    if state is None or not state.up or not state.detail:
-        return
-    yield Concern(
-        kind=Cause.SOURCE_SILENT,
-        level=Level.WARN,
-        what="DCGM does not deliver every counter: some faults of GPUs are not detected",
-        why=state.detail,
-        doing="everything else works as usual",
-        todo="Add them to the exporter's list; k8s/workloads/gpu-operator/dcgm-metrics.csv has all of them",
-        guide="runbooks/GpuCountersMissing.md",
-        page="sources",
-        topic="source:counters",
-        key=", ".join(sorted(set(re.findall(r"DCGM_\w+", state.detail)))),  # the nodes change
     )
 
 
