@@ -362,7 +362,7 @@ def _judged(
     seen = {state.pool: state for state in pools}
     blind = [p.name for p in policy.pools if p.id in seen and _is_blind(p, seen[p.id], reported.get(p.id, 0.0), now)]
     detail = f"no activity reported for {'pool' if len(blind) == 1 else 'pools'} {', '.join(blind)}" if blind else ""
-    lacks = telemetry.missing if telemetry is not None and not blind else {}
+    lacks = {c: tuple(n) for c, n in telemetry.missing.items()} if telemetry is not None and not blind else {}
     states[Source.DCGM] = SourceState(source=Source.DCGM, up=not blind, at=now, detail=detail, lacks=lacks)
     if not states[Source.PROMETHEUS].configured:  # it is read through Prometheus alone
         states[Source.DCGM] = replace(states[Source.PROMETHEUS], source=Source.DCGM)

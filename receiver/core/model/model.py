@@ -351,7 +351,7 @@ class SourceState:
     since: datetime | None = None
     detail: str = ""
     configured: bool = True
-    lacks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

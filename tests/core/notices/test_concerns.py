@@ -80,7 +80,7 @@ def test_a_configured_queue_that_cannot_be_read_is_told_once_whatever_its_error_
 def test_a_counter_that_dcgm_does_not_deliver_is_told_once_whichever_nodes_lack_it() -> None:
     """It is no silent source: utilization is known."""
     told = set()
-    for nodes, named in ((["n1"], "n1"), (["n1", "n2", "n3", "n4", "n5"], "n1, n2, n3 and 2 more")):
+    for nodes, named in ((("n1",), "n1"), (("n1", "n2", "n3", "n4", "n5"), "n1, n2, n3 and 2 more")):
         why = f"failed GPUs are not detected: no DCGM_FI_DEV_XID_ERRORS from {named}"
         lacks = {"DCGM_FI_DEV_XID_ERRORS": nodes}
         state = SourceState(source=Source.DCGM, up=True, at=NOW, since=ago(60), lacks=lacks)
