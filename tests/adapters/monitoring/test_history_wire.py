@@ -154,7 +154,7 @@ def test_a_prometheus_that_does_not_answer_in_time_is_told_so_at_once() -> None:
         with pytest.raises(TryLater, match="it did not answer in time"):
             ask(history)
         history.close()
-    assert len(came(arrivals)) == 1
+        assert len(came(arrivals)) == 1
 
 
 def test_a_prometheus_that_is_not_there_is_told_without_its_credentials() -> None:
