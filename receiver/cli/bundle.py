@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import available_timezones
 
+from receiver import installed_version
 from receiver.cli.replay_decision import FIELDS, Said, made_again, read, said
-from receiver.config.environment import installed_version
 from receiver.core.explain.rules import RULES
 from receiver.core.model.civo_sizes import labels_of_size
 from receiver.core.model.devices import CLAIM, COUNTER, KIND

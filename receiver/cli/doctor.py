@@ -13,9 +13,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from receiver import installed_version
 from receiver.cli.client import UNUSABLE, DurationType, print_json
 from receiver.config import ConfigError, Configuration, load
-from receiver.config.environment import installed_version
 from receiver.core.model.text import dollars, some
 from receiver.doctor.checks import PROBLEMS, VERDICTS, Finding, Installation
 from receiver.ports import Clock, TryLater, WontWork

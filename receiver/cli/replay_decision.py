@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from receiver import installed_version
 from receiver.adapters.http.own_api import NotThereError
 from receiver.adapters.store.decisions import read_grounds
 from receiver.cli.client import UNUSABLE, present_command, print_lines, server, show, tell_problem
 from receiver.config import ConfigError, load_file
-from receiver.config.environment import installed_version
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Decision
 from receiver.core.model.policy import Policy

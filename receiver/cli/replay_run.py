@@ -15,9 +15,9 @@ from typing import Any
 import click
 import structlog
 
+from receiver import installed_version
 from receiver.cli.client import print_json, print_lines
 from receiver.config import ConfigError, FileSettings, load_file, load_text
-from receiver.config.environment import installed_version
 from receiver.config.values import did_you_mean, spell_duration
 from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Anchor, Attribution, Billing, Pool, Rounding

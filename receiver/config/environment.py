@@ -1,4 +1,4 @@
-"""The environment: Civo's address, secrets, and what differs between installations. The version of the program.
+"""The environment: Civo's address, secrets, and what differs between installations.
 
 Messages never repeat values: the mistake may be a secret in the wrong variable.
 """
@@ -7,8 +7,6 @@ import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path as File
 from urllib.parse import urlsplit
 
@@ -297,12 +295,3 @@ def _tls(reading: EnvironmentReading) -> None:
         except (OSError, ValueError):  # an SSLError is an OSError; the key must have no password
             remedy = "mount a PEM certificate with its chain, and its key, readable by this process"
             reading.wrong(names[0], "and the key's file cannot be used together", remedy)
-
-
-@cache
-def installed_version() -> str:
-    """Return the version of the installed distribution, or "unknown" in a bare checkout."""
-    try:
-        return version("civo-gpu-autoscaler")
-    except PackageNotFoundError:
-        return "unknown"

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
+from receiver import installed_version
 from receiver.adapters.http.own_api import ServerApi
 from receiver.adapters.http.sessions import quick_session
-from receiver.config.environment import installed_version
 from receiver.core.model.text import some
 from receiver.doctor.checks import CALL_TIMEOUTS, Area, Check, Finding, Installation, skipped
 from receiver.ports import TryLater

@@ -12,7 +12,7 @@ from prometheus_client import Counter, Histogram, disable_created_metrics
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from receiver.config.environment import installed_version
+from receiver import installed_version
 from receiver.config.live import LiveConfiguration
 from receiver.config.settings import LiveSecrets
 from receiver.core.model import memory

@@ -15,7 +15,7 @@ from flask import Flask
 from gunicorn.errors import AppImportError
 from prometheus_client import CollectorRegistry
 
-from receiver import web
+from receiver import installed_version, web
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.kubernetes.cel import Selectors
@@ -32,7 +32,7 @@ from receiver.adapters.store import SqlStore, store_at
 from receiver.adapters.store.database import is_sqlite, parse
 from receiver.adapters.store.lease_table import LeaseTable
 from receiver.config import ConfigError, FileSettings, Settings, load
-from receiver.config.environment import Environment, installed_version
+from receiver.config.environment import Environment
 from receiver.config.live import LiveConfiguration
 from receiver.config.model import GroupDemand, Mode, QueueDemand
 from receiver.config.notify import oddities, unsendable

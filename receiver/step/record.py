@@ -6,7 +6,7 @@ from functools import partial
 
 import structlog
 
-from receiver.config.environment import installed_version
+from receiver import installed_version
 from receiver.core.model.policy import Policy
 from receiver.core.notices import people_notices
 from receiver.core.notices.notice import Cause

@@ -17,7 +17,10 @@ def helps(command: click.Command = main, path: tuple[str, ...] = ()) -> Iterator
     said = asked.stdout  # click leaves two columns free on a terminal, and none in its own runner
     yield " ".join(["gpu-autoscaler", *path]), said
     if isinstance(command, click.Group):
-        for name, below in command.commands.items():
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
             yield from helps(below, (*path, name))
 
 

@@ -9,8 +9,8 @@ from unittest.mock import patch
 import pytest
 from click.testing import CliRunner, Result
 
+from receiver import installed_version
 from receiver.cli.main import main
-from receiver.config.environment import installed_version
 from receiver.config.model import Configuration
 from receiver.config.pools import PoolSpec
 from receiver.config.show import DESCRIBED, DESCRIBED_OF_A_POOL

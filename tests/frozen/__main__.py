@@ -15,8 +15,8 @@ import click
 from click.testing import CliRunner
 from flask.testing import FlaskClient
 
-from receiver.cli.main import FORMATS
-from receiver.cli.main import main as command_line
+from receiver.cli.main import COMMANDS, main
+from receiver.cli.report import FORMATS
 from receiver.core.notices.grouping import Seal
 from tests.cli.asked import serving
 from tests.conftest import silence
@@ -36,7 +36,7 @@ def written(bench: Bench) -> Iterator[tuple[str, str]]:
     headers = {"Authorization": f"Bearer {OPERATOR}"}
     with serving(bench.parts()) as url:
         for arguments in _commands(client):
-            done = CliRunner(env={"GPU_AUTOSCALER_URL": url}).invoke(command_line, arguments, obj=bench.clock)
+            done = CliRunner(env={"GPU_AUTOSCALER_URL": url}).invoke(main, arguments, obj=bench.clock)
             said = _sorted(json.loads(done.stdout)) if "--json" in arguments and done.stdout else done.stdout
             text = f"exit {done.exit_code}\n{said}--- stderr\n{done.stderr}"
             yield f"cli/{'_'.join(arguments).replace('/', '+')}.txt", text
@@ -124,7 +124,7 @@ def _commands(client: FlaskClient) -> Iterator[list[str]]:
                 ["report", "--month", month, "--format", form],
                 ["report", "--team", "vision", "--format", form],
             )
-    yield from ([word, "--help"] for word in command_line.commands)
+    yield from ([word, "--help"] for word in COMMANDS)
 
 
 def _writes(client: FlaskClient) -> Iterator[tuple[str, str, Any]]:

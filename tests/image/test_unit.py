@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from receiver.adapters.kubernetes.cluster import credentials as credentials_of
-from receiver.cli.main import main
+from receiver.cli.main import COMMANDS
+from receiver.cli.serve import serve
 from receiver.config.environment import DATABASE, SECRET, VARIABLES, read_environment
 from receiver.server import gunicorn_conf
 from tests.docs.commands import fenced
@@ -31,7 +32,7 @@ def test_it_starts_a_command_that_the_package_installs() -> None:
     program, command = start.split()
     scripts = tomllib.loads(text_of("pyproject.toml"))["project"]["scripts"]
     assert Path(program).name in scripts
-    assert command in main.commands
+    assert command in COMMANDS
     assert f"python3 -m venv {Path(program).parents[1]}\n" in PAGE
 
 
@@ -147,7 +148,7 @@ def test_gunicorn_has_its_grace_before_it_is_killed() -> None:
 def test_what_cannot_be_used_is_not_started_again() -> None:
     assert lines("Restart") == ["on-failure"]
     [code] = lines("RestartPreventExitStatus")
-    assert f"exit status is {code} if it is invalid" in " ".join((main.commands["serve"].help or "").split())
+    assert f"exit status is {code} if it is invalid" in " ".join((serve.help or "").split())
 
 
 def test_it_runs_as_nobody_in_particular_and_gains_nothing() -> None:

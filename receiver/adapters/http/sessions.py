@@ -20,7 +20,7 @@ from urllib3.connectionpool import ConnectionPool, HTTPConnectionPool, HTTPSConn
 from urllib3.response import BaseHTTPResponse
 from urllib3.util.retry import Retry
 
-from receiver.config.environment import installed_version
+from receiver import installed_version
 from receiver.ports import Clock, TryLater
 
 LONGEST_DELAY = timedelta(hours=1)
