@@ -178,11 +178,16 @@ def _pools(pools: Sequence[PoolDocument], now: datetime, width: int | None) -> I
         ]
         yield f"{front.ljust(indent)}{notes[0]}".rstrip() if notes else front
         yield from (" " * indent + line for line in notes[1:])
+    if acts := [pool.would for pool in pools if pool.would]:
+        said = f"with mode: act it would {'; '.join(acts)}"
+        yield from ([said] if width is None else textwrap.wrap(said, width, subsequent_indent="  "))
 
 
 def _notes(pool: PoolDocument, now: datetime) -> Iterator[tuple[str, str | None]]:
     """What blocks a pool, what it waits for and which overrides it has, each with its colour."""
-    if pool.held_by:
+    if pool.state.would:
+        yield str(pool.state), "yellow"
+    elif pool.held_by:
         yield f"blocked by {', '.join(pool.held_by)}", "red"
     for wait in pool.waits:
         way = {"grow": "growth", "shrink": "removal"}.get(wait.direction, "change")

@@ -203,6 +203,7 @@ class PoolDocument(Published):
     verdict: Annotated[str, word(Change)] = ""
     decision: Annotated[Count | None, says("its number")] = None
     reconsider_at: Annotated[Moment | None, says("the first moment at which it can change by itself")] = None
+    would: Annotated[str | None, says("what act mode would do first, empty for nothing; null in act mode")] = None
     waits: Listed[WaitDocument] = ()
     provisioning: Provisioning | None = None
     awaited_since: Annotated[Moment | None, says("since when its oldest node on the way is awaited")] = None
@@ -224,7 +225,8 @@ class PoolDocument(Published):
         under_way = bool(self.open_action or self.building)
         counted = self.required is not None and self.pending_gpus is not None
         unseen = not counted or any(node.stage == Stage.UNKNOWN for node in self.nodes)
-        return scaling_state(self.verdict, self.reasons, self.mode, under_way=under_way, unseen=unseen)
+        seen = {"present": self.required, "under_way": under_way, "unseen": unseen}
+        return scaling_state(self.verdict, self.reasons, self.mode, **seen)
 
 
 PoolDocument.sometimes = tuple(PoolDocument.model_fields)[11:]

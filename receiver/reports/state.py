@@ -1,10 +1,12 @@
-"""A pool's state in one of four words, as pages show it. The API has `verdict` and the reasons instead."""
+"""A pool's state in one of three words, as pages show it; in observe mode with "would" in front of what would happen.
+The API has `verdict`, the reasons and `would` instead."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from receiver.config.model import Mode
+from receiver.core.explain.prospects import RuleVerdict, unobserved_target
 from receiver.core.model.actions import Change, Verdict
 from receiver.core.model.model import Source, Stage
 
@@ -21,48 +23,61 @@ def unseen(evidence: Mapping[str, Any]) -> bool:
 
 
 class StateWord(StrEnum):
-    """The four words."""
+    """The three words."""
 
     STEADY = "steady"  # no change is wanted
     SCALING = "scaling"  # a change is decided or under way
     BLOCKED = "blocked"  # a change is wanted, or it is unknown whether one is, and a guardrail leaves none of it
-    OBSERVING = "observing"  # observe mode: nothing is written
 
 
 class ScalingState(NamedTuple):
-    """A *word*, and for BLOCKED the guardrail that blocks the pool."""
+    """A *word*, for BLOCKED the guardrail that blocks the pool, and in observe mode what *would* happen: ``would scale
+    1 -> 3``, ``would remove 1``, ``would be blocked``; empty where nothing would."""
 
     word: StateWord
     blocked_by: str = ""
+    would: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The state without the guardrail."""
+        return self.would or self.word.value
 
     def __str__(self) -> str:
-        return f"{self.word} by {self.blocked_by}" if self.blocked_by else self.word.value
-
-
-class RuleVerdict(Protocol):
-    """What one rule said: a `Reason`, or the document of one."""
-
-    @property
-    def rule(self) -> str:
-        """The rule's name."""
-
-    @property
-    def verdict(self) -> str:
-        """One of `Verdict`, or the word of a newer version."""
+        return f"{self.shown} by {self.blocked_by}" if self.blocked_by else self.shown
 
 
 def scaling_state(
-    change: str, reasons: Iterable[RuleVerdict], mode: str | None, *, under_way: bool = False, unseen: bool = False
+    change: str,
+    reasons: Sequence[RuleVerdict],
+    mode: str | None,
+    *,
+    present: int | None = None,
+    under_way: bool = False,
+    unseen: bool = False,
 ) -> ScalingState:
     """Return the state of a pool whose decision, made in *mode* (None: not stored), has this *change* and *reasons*.
 
-    *under_way* is True while an earlier decision is still carried out: an action is open, or nodes are on their way.
-    *unseen* is True while no source says what nodes the pool has and what they do, or which pods wait.
+    *present* is the number of nodes that it was made on (None: not known), *under_way* is True while an earlier
+    decision is still carried out: an action is open, or nodes are on their way. *unseen* is True while no source says
+    what nodes the pool has and what they do, or which pods wait.
     """
-    if mode == Mode.OBSERVE:
-        return ScalingState(StateWord.OBSERVING)
+    observing = mode == Mode.OBSERVE
     silent = SOURCES if unseen else ""
     blocked_by = next((reason.rule for reason in reasons if reason.verdict == Verdict.HOLDS), silent)
+    if observing and (would := _would(change, reasons, present)):
+        return ScalingState(StateWord.SCALING, would=would)
     if change == Change.HOLD and blocked_by:
-        return ScalingState(StateWord.BLOCKED, blocked_by)
-    return ScalingState(StateWord.SCALING if change != Change.HOLD or under_way else StateWord.STEADY)
+        return ScalingState(StateWord.BLOCKED, blocked_by, "would be blocked" if observing else "")
+    if change == Change.HOLD:  # in observe mode, nodes on their way were requested by others
+        return ScalingState(StateWord.SCALING if under_way and not observing else StateWord.STEADY)
+    return ScalingState(StateWord.SCALING)
+
+
+def _would(change: str, reasons: Sequence[RuleVerdict], present: int | None) -> str:
+    if present is None:
+        return "" if change == Change.HOLD else f"would {change}"
+    target = unobserved_target(reasons, present)
+    if target > present:
+        return f"would scale {present} -> {target}"
+    return f"would remove {present - target}" if target < present else ""

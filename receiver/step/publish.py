@@ -12,7 +12,8 @@ from typing import Any
 import structlog
 
 from receiver.core.explain.explain import Explanation, explain
-from receiver.core.explain.rules import SPEAKS_UP, why
+from receiver.core.explain.prospects import first_act
+from receiver.core.explain.rules import SPEAKS_UP, sentence, why
 from receiver.core.explain.samples import PoolSample, minute_of, turns
 from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.devices import CLAIMS, is_claim
@@ -26,6 +27,7 @@ from receiver.core.promises.calibration import Promised
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.report.rightsizing import in_use
 from receiver.core.scaling.assign import Assignment, Wanted
+from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.patience import deferred
 from receiver.core.scaling.waits import awaited_since, waits
@@ -175,6 +177,7 @@ def _pool(
         verdict=decision.change,
         decision=number,
         reconsider_at=decision.reconsider_at,
+        would=first_act(decision, case_of(state, wanted, facts, policy), sentence) if mode == "observe" else None,
         waits=waits(pool, state, policy, facts.at),
         provisioning=state.trial,
         ready_in_seconds=None if state.ready_in is None else state.ready_in.total_seconds(),

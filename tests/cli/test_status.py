@@ -137,6 +137,15 @@ def test_observe_mode_says_that_nothing_is_written(url: str, store: FakeStore) -
     assert "mode observe: nothing is changed" in status(url).stdout
 
 
+def test_observe_mode_says_what_it_would_do(url: str, store: FakeStore) -> None:
+    wants = [{"rule": "demand", "verdict": "wants", "target": 6, "detail": ""}]
+    acts = {"mode": "observe", "verdict": "grow", "reasons": wants, "would": "request 2 nodes in l40s (4 -> 6)"}
+    keep(store, mode="observe", pools=[a_pool(**acts)])
+    lines = status(url).stdout.splitlines()
+    assert any(line.startswith("l40s ") and "would scale 4 -> 6" in line for line in lines)
+    assert "with mode: act it would request 2 nodes in l40s (4 -> 6)" in lines
+
+
 def test_an_old_picture_is_told_as_old(url: str) -> None:
     said = status(url, later=timedelta(hours=1)).stdout
     assert "as of 14:29:56 UTC, 1 h ago: the loop may be stalled, see /healthz" in said

@@ -1,4 +1,4 @@
-"""A pool's state is one of four words, and a blocked pool names its guardrail."""
+"""A pool's state is one of three words, in observe mode what would happen; a blocked pool names its guardrail."""
 
 from typing import Any
 
@@ -36,9 +36,6 @@ TABLE = [
     (Change.HOLD, (WANTS, HELD), None, False, "blocked by within_budget"),
     (Change.HOLD, (WANTS, HELD), "act", True, "blocked by within_budget"),
     (Change.HOLD, (WANTS, CUT, HELD, LATER), "act", False, "blocked by within_budget"),
-    (Change.HOLD, (NOTED,), "observe", False, "observing"),
-    (Change.GROW, (WANTS,), "observe", True, "observing"),
-    (Change.HOLD, (WANTS, HELD), "observe", False, "observing"),
 ]
 
 
@@ -49,13 +46,34 @@ def test_the_decision_gives_the_state(
     assert str(scaling_state(change, reasons, mode, under_way=under_way)) == state
 
 
+TO_THREE, TO_NONE = (Reason(rule="demand", verdict=Verdict.WANTS, target=nodes) for nodes in (3, 0))
+COOLING = Reason(rule="cooled_down", verdict=Verdict.HOLDS, target=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "reasons", "under_way", "state"),
+    [
+        (Change.HOLD, (NOTED,), False, "steady"),
+        (Change.HOLD, (NOTED,), True, "steady"),  # others requested the nodes
+        (Change.GROW, (TO_THREE,), False, "would scale 1 -> 3"),
+        (Change.SHRINK, (TO_NONE,), False, "would remove 1"),
+        (Change.HOLD, (TO_THREE, HELD), False, "would be blocked by within_budget"),
+        (Change.HOLD, (TO_THREE, COOLING), False, "would scale 1 -> 3"),  # its observed change started the cooldown
+    ],
+)
+def test_in_observe_mode_the_state_is_the_one_that_would_be(
+    change: Change, reasons: tuple[Reason, ...], under_way: bool, state: str
+) -> None:
+    assert str(scaling_state(change, reasons, "observe", present=1, under_way=under_way)) == state
+
+
 @pytest.mark.parametrize(
     ("shown", "state"),
     [
         (PoolDocument(verdict="hold", **SEEN), "steady"),
         (PoolDocument(verdict="hold", **SEEN, building=2), "scaling"),
         (PoolDocument(verdict="hold", **SEEN, open_action=OpenAction(kind="retire")), "scaling"),
-        (PoolDocument(verdict="hold", mode="observe", building=2), "observing"),
+        (PoolDocument(verdict="hold", **{**SEEN, "mode": "observe"}, building=2), "steady"),
         (PoolDocument(verdict="hold", reasons=(APPROVED,)), "blocked by approved"),
     ],
 )
@@ -74,7 +92,7 @@ UNKNOWN = NodeDocument(name="n1", stage="unknown")
         (PoolDocument(verdict="hold", mode="act", required=0), "blocked by sources_answer"),
         (PoolDocument(verdict="hold", mode="act", reasons=(APPROVED,)), "blocked by approved"),
         (PoolDocument(verdict="grow", **SEEN, nodes=(UNKNOWN,)), "scaling"),
-        (PoolDocument(verdict="hold", mode="observe"), "observing"),
+        (PoolDocument(verdict="hold", mode="observe"), "would be blocked by sources_answer"),
     ],
     ids=[
         "Civo is silent",

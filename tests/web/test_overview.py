@@ -299,14 +299,17 @@ def test_what_is_being_done_says_what_it_waits_for() -> None:
     assert "In progress: no pool is being changed." in words(page(store=showing()))
 
 
-def test_a_pool_has_one_of_four_states_and_a_blocked_one_names_its_guardrail() -> None:
+def test_a_pool_has_one_of_three_states_and_a_blocked_one_names_its_guardrail() -> None:
     blocking = [{"rule": "within_budget", "verdict": "holds", "target": 3, "detail": ""}]
+    wanting = [{"rule": "demand", "verdict": "wants", "target": 5, "detail": ""}]
     still = {"building": 0, "because": "why."}
     for changes, state in (
         ({}, "steady"),
         ({"reasons": blocking}, "blocked by within_budget"),
         ({"building": 1}, "scaling"),
-        ({"mode": "observe"}, "observing"),
+        ({"mode": "observe"}, "steady"),
+        ({"mode": "observe", "reasons": blocking}, "would be blocked by within_budget"),
+        ({"mode": "observe", "verdict": "grow", "required": 4, "reasons": wanting}, "would scale 4 → 5"),
     ):
         assert f" {state} 3 of 4 ready " in words(page(store=showing(well(**{**still, **changes}))))
 

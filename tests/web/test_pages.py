@@ -88,6 +88,14 @@ def test_observe_mode_is_marked_on_every_page() -> None:
         assert "Observe mode." in page(path, store, mode="observe")
 
 
+def test_the_observe_banner_says_what_act_mode_would_do_first() -> None:
+    acts = ["request 2 nodes in l40s (1 -> 3)", "", "cordon a100-2 and remove it at 14:20:00 UTC"]
+    said = words(page(store=showing(pools=[a_pool(mode="observe", would=act) for act in acts], mode="observe")))
+    assert "it would request 2 nodes in l40s (1 → 3); cordon a100-2 and remove it at 14:20:00 UTC." in said
+    said = words(page(store=showing(pools=[a_pool(mode="observe", would="")], mode="observe")))
+    assert "With mode: act it would change nothing now." in said
+
+
 def test_act_mode_shows_no_observe_banner() -> None:
     assert "Observe mode" not in page()
 

@@ -3,15 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Protocol
 
-from receiver.core.model.actions import ActionKind, Reason, Verdict
+from receiver.core.model.actions import ActionKind, Decision, Reason, Verdict
 from receiver.core.model.model import Node, Stage
 from receiver.core.model.policy import Repair
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import listed, some
 from receiver.core.scaling.bounds import Grace
 from receiver.core.scaling.decide import later
-from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply, approved
+from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply, approved, cooled_down
 from receiver.core.scaling.removal import (
     changes,
     claims_on,
@@ -150,6 +151,53 @@ def planned(grace: Grace, case: Case, say: Say) -> str:
     if at is None:
         return f"{says}, but not yet: {why}"
     return f"{says} from {clock(at if why else grace.ends_at, case.now)} on{_because(why)}"
+
+
+class RuleVerdict(Protocol):
+    """What one rule said: a `Reason`, or the document of one."""
+
+    @property
+    def rule(self) -> str:
+        """The rule's name."""
+
+    @property
+    def verdict(self) -> str:
+        """One of `Verdict`, or the word of a newer version."""
+
+    @property
+    def target(self) -> int:
+        """The nodes that it left."""
+
+
+def unobserved_target(reasons: Sequence[RuleVerdict], present: int) -> int:
+    """Return the nodes that a decision with *reasons*, made on *present* nodes in observe mode, leaves without the
+    cooldown of a change that was only observed: in act mode its nodes would be on their way."""
+    before = present
+    for reason in reasons:
+        if reason.verdict == Verdict.HOLDS:
+            return before if reason.rule == cooled_down.__name__ else present
+        before = reason.target
+    return before
+
+
+def first_act(decision: Decision, case: Case, say: Say) -> str:
+    """Return what act mode would do first in the pool of an observed *decision*, as far as is known; empty for
+    nothing."""
+    pool, nodes = case.pool.name, {node.instance: node for node in case.state.nodes}
+    target = unobserved_target(decision.reasons, decision.present)
+    if target > decision.present:
+        return f"request {some(target - decision.present, 'node')} in {pool} ({decision.present} -> {target})"
+    going = [nodes[i] for i in decision.candidates[: decision.present - target] if i in nodes]
+    if going:
+        their, them = ("its", "it") if len(going) == 1 else ("their", "them")
+        emptied = f", evict {their} pods" if any(node.busy for node in going) else ""
+        return f"cordon {listed([node.name for node in going], NODES_NAMED)}{emptied} and remove {them} now"
+    free = [node for node in case.state.of(Stage.USABLE) if is_idle_and_free(node, case)]
+    if not free:
+        return ""
+    first = min(free, key=lambda node: (_own_moment(node, case), node.name))
+    at, _ = first_removal([first], case, say)
+    return "" if at is None else f"cordon {first.name} and remove it at {clock(at, case.now)}"
 
 
 def why_kept(case: Case, say: Say) -> str:

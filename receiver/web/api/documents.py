@@ -141,7 +141,8 @@ class DecisionDocument(DecisionLine):
 
     @property
     def state(self) -> ScalingState:
-        return scaling_state(self.verdict, self.reasons, self.mode, unseen=unseen(self.evidence))
+        seen = {"present": self.from_count, "unseen": unseen(self.evidence)}
+        return scaling_state(self.verdict, self.reasons, self.mode, **seen)
 
     @classmethod
     def of_stored(cls, stored: StoredDecision, parts: WebParts, **more: Any) -> Self:

@@ -201,14 +201,15 @@ def _alert(arrival: Arrival, pool: Pool) -> Iterator[Event]:
 def _decision(stored: StoredDecision) -> Event:
     decision = stored.decision
     known = decision.evidence
-    state = scaling_state(decision.change, decision.reasons, known.get("mode"), unseen=unseen(known))
+    seen = {"present": decision.present, "unseen": unseen(known)}
+    state = scaling_state(decision.change, decision.reasons, known.get("mode"), **seen)
     size = some(decision.target, "node")
-    if decision.present != decision.target:
+    if decision.present != decision.target and not state.would:
         size = f"{decision.present} → {size}"
     return Event(
         at=decision.at,
         kind="decision",
-        what=f"{state}: {size}",
+        what=f"{state}: {size}".replace("->", "→"),
         detail=why(decision),
         look=state.word,
         decision=stored.id,

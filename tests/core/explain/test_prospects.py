@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.explain.prospects import first_removal
+from receiver.core.explain.prospects import first_act, first_removal
 from receiver.core.explain.rules import sentence
 from receiver.core.model.actions import Change, Decision
 from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Node, Source
@@ -24,6 +24,7 @@ from tests.core.builders import (
     MINUTE,
     NOW,
     a_node,
+    a_pod,
     a_policy,
     a_pool,
     a_signal,
@@ -36,6 +37,7 @@ from tests.core.builders import (
 )
 from tests.core.worlds import LAWS
 
+GONE_AT = NOW + 35 * MINUTE  # five minutes before the paid hours of the nodes end
 TOMORROW = NOW + timedelta(hours=22, minutes=10)
 STOPPED = Backoff(failures=1, until=TOMORROW, reason="Civo replaced a removed node: 2 nodes where 1 were left")
 
@@ -238,3 +240,28 @@ def test_no_node_goes_before_the_moment_that_was_named_and_one_goes_then(world: 
         at = decision.reconsider_at
     if named is not None:
         assert decided_at(named, found, policy).change is Change.SHRINK
+
+
+def would(*nodes: Node, at: datetime = NOW, **found: Any) -> str:
+    """What act mode would do first at *at* for a pool with *nodes*."""
+    policy, state = a_policy(), a_state(*nodes)
+    given = facts(state, at=at, **found)
+    assignment, decisions = run(given, policy)
+    return first_act(decisions["l40s"], case_of(state, assignment.pools["l40s-id"], given, policy), sentence)
+
+
+def test_act_mode_would_first_request_the_nodes_that_are_wanted() -> None:
+    assert would(waiting=[a_pod("p"), a_pod("q")]) == "request 2 nodes in l40s (0 -> 2)"
+
+
+def test_act_mode_would_remove_the_nodes_whose_moment_has_come_by_name() -> None:
+    idle = (a_node("n1"), a_node("n2"))
+    assert would(*idle, at=GONE_AT) == "cordon n1, n2 and remove them now"
+
+
+def test_act_mode_would_remove_the_first_idle_node_when_its_paid_hour_ends() -> None:
+    assert would(a_node("n1")) == "cordon n1 and remove it at 12:35:00 UTC"
+
+
+def test_act_mode_would_do_nothing_while_every_node_works() -> None:
+    assert would(a_node("n1", idle_since=None, pods=(a_pod("p", node="n1"),))) == ""
