@@ -94,16 +94,19 @@ class Evictions:
         if found is None or not self.left.get(node.name) or not is_on_its_way_out(node):
             return ""
         plan, skew, words = self.truth.plans[found.id], self.truth.skew, self.truth.words
-        most = max(words.most(plan, at) for at in (now - skew, now, now + skew))
+        moments = (now - skew, now, now + skew)
+        most = max(words.most(plan, at) for at in moments)
         usable = sum(vm.usable_at is not None and self._works(vm.hostname) for vm in found.living)
         decided = self.decisions.get(found.id)
         holds = [r.rule for r in decided.reasons if r.verdict in (Verdict.HOLDS, Verdict.LIMITS)] if decided else []
         stops = (
             min(found.required, usable) <= most,
+            any(min(words.tightest(plan, at), windowed(plan, at)) >= plan.max_nodes for at in moments),
             any(words.perhaps(kind, plan, now) for kind in ("pause", "snooze", "pin", "ceiling")),
             bool(holds),
             bool(node.annotations.get(PROTECT_ANNOTATION)),
             any(p.requests and p.deletion_at is None for p in self.truth.world.pods_on(node.name)),
+            any(reservation.node == node.name for reservation in self.truth.world.reserved.values()),
             any(self.truth.would_be_lost(p) for p in self.truth.world.pods_on(node.name)),
             abs(now - self.cordoned.get(node.name, now)) >= GIVEN_UP_AFTER - skew,
             not self._works(node.name),

@@ -286,9 +286,11 @@ class Outside:
                     self._violated("5 disproved", f"{pod.name} counts as a misfit, and {node.name} could hold it")
 
     def _came_bare(self, pool: str) -> bool:
-        """True where two nodes of *pool* come without its labels: for a day the next is expected to be like them."""
+        """True where two nodes of *pool* come without its labels: for a day the next is expected to be like them, or
+        until they carry theirs, where those are only late."""
         bare = [e for e in self._truth.scenario.events if e.kind == "bare" and e.what["pool"] == pool]
-        return len(bare) > 1
+        late = [n for n in self._truth.world.nodes.values() if n.pool == pool and POOL_LABEL not in n.labels]
+        return len(bare) > 1 or len(late) > 1
 
     def fits_already(
         self, pool: str, new: int, waiting: Sequence[WorldPod], coming: Collection[tuple[str, int]]
