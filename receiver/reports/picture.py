@@ -225,8 +225,9 @@ class PoolDocument(Published):
         under_way = bool(self.open_action or self.building)
         counted = self.required is not None and self.pending_gpus is not None
         unseen = not counted or any(node.stage == Stage.UNKNOWN for node in self.nodes)
-        seen = {"present": self.required, "under_way": under_way, "unseen": unseen}
-        return scaling_state(self.verdict, self.reasons, self.mode, **seen)
+        return scaling_state(
+            self.verdict, self.reasons, self.mode, present=self.required, under_way=under_way, unseen=unseen
+        )
 
 
 PoolDocument.sometimes = tuple(PoolDocument.model_fields)[11:]

@@ -141,8 +141,8 @@ class DecisionDocument(DecisionLine):
 
     @property
     def state(self) -> ScalingState:
-        seen = {"present": self.from_count, "unseen": unseen(self.evidence)}
-        return scaling_state(self.verdict, self.reasons, self.mode, **seen)
+        seen = unseen(self.evidence)
+        return scaling_state(self.verdict, self.reasons, self.mode, present=self.from_count, unseen=seen)
 
     @classmethod
     def of_stored(cls, stored: StoredDecision, parts: WebParts, **more: Any) -> Self:

@@ -201,8 +201,8 @@ def _alert(arrival: Arrival, pool: Pool) -> Iterator[Event]:
 def _decision(stored: StoredDecision) -> Event:
     decision = stored.decision
     known = decision.evidence
-    seen = {"present": decision.present, "unseen": unseen(known)}
-    state = scaling_state(decision.change, decision.reasons, known.get("mode"), **seen)
+    present, mode = decision.present, known.get("mode")
+    state = scaling_state(decision.change, decision.reasons, mode, present=present, unseen=unseen(known))
     size = some(decision.target, "node")
     if decision.present != decision.target and not state.would:
         size = f"{decision.present} → {size}"
