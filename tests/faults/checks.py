@@ -307,6 +307,10 @@ class Checks:
                 continue  # a node that does not answer loses the others: they cannot leave it
             self.violated("1 pods killed", f"{kill.namespace}/{kill.name} died on {kill.node} with {kill.gpus} GPUs")
 
+    def arrived(self, pool: str) -> None:
+        """A DELETE in *pool* that was not answered took effect: Civo's count may follow it late, too."""
+        self._truth.deleted.append((self._clock(), pool))
+
     def before_evict(self, namespace: str, name: str) -> None:
         """GPU pods go only by their owner's consent, or by a window whose grace was told and is over."""
         pod = self._truth.world.pods.get((namespace, name))

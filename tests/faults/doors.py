@@ -57,6 +57,9 @@ class Watcher(Protocol):
     def under_way(self, verb: str, args: tuple[Any, ...], until: datetime) -> None:
         """Our write *verb* was not answered, and takes effect at *until*."""
 
+    def arrived(self, verb: str, args: tuple[Any, ...]) -> None:
+        """A write of ours that was under way took effect."""
+
     def struck(self, name: str, what: str) -> None:
         """A fault struck at call *name*."""
 
@@ -231,3 +234,4 @@ class OurWorld:
         with suppress(Denied):
             if name != "resize" or args[1] > self._world.pools[args[0]].required:
                 getattr(self._world, name)(*args, **given)
+                self._watcher.arrived(name, (*args, *given.values()))

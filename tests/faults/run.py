@@ -333,6 +333,11 @@ class Run:
         if verb == "resize":
             self.checks.under_way[args] = until
 
+    def arrived(self, verb: str, args: tuple[Any, ...]) -> None:
+        """A write of ours that was not answered took effect."""
+        if verb == "delete_instance":
+            self.checks.arrived(args[0])
+
     def hangs(self, name: str) -> None:
         """A call takes its time, and no event waits for it."""
         self.checks.outside.hung(name)
