@@ -28,20 +28,21 @@ ELSEWHERE = ("mode", "pools", "public_url")  # values of their own; a template s
 GENERATED = re.compile(r'(?<=\n)  "definitions": .*\Z', re.DOTALL)
 JSON = dict[str, Any]
 
+TRUTH = "^([Tt]rue|TRUE|[Ff]alse|FALSE|[Yy]es|YES|[Nn]o|NO|[Oo]n|ON|[Oo]ff|OFF|[TtFfYyNn01])$"
 DURATION: JSON = {
     "type": ["string", "integer"],
-    "pattern": "^(0|([0-9]+(y|w|d|h|m|s|ms))+)$",
+    "pattern": "^ *(0|([0-9]+(y|w|d|h|m|s|ms))+) *$",
     "maximum": 0,  # of numbers, which have no unit
 }
 # The kinds of scalars by the name of their definition.
 SCALARS: Mapping[str, JSON] = {
-    "boolean": {"enum": [True, False, "true", "false"]},
+    "boolean": {"type": ["boolean", "integer", "string"], "pattern": TRUTH, "minimum": 0, "maximum": 1},
     "duration": DURATION,
     "text": {"type": ["string", "number", "boolean"]},
     "word": {"type": ["string", "number", "boolean"], "minLength": 1},
 }
-NUMBER: JSON = {"type": ["number", "string"], "pattern": "^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)$"}
-WHOLE: JSON = {"type": ["integer", "string"], "pattern": "^[+-]?[0-9]+$"}
+NUMBER: JSON = {"type": ["number", "string"], "pattern": "^ *[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+) *$"}
+WHOLE: JSON = {"type": ["integer", "string"], "pattern": "^ *[+-]?[0-9_]+([.]0*)? *$"}
 RATIO: JSON = {**NUMBER, "exclusiveMinimum": 0, "maximum": 1}
 BOUNDS = {"ge": "minimum", "lt": "exclusiveMaximum"}  # of a Decimal, as pydantic leaves them in its schema
 

@@ -1,5 +1,6 @@
 """The chart as other programs take it: without links, below another chart, beside templates of the same names."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -26,6 +27,11 @@ metadata:
   name: other
 data:
   image: {{ include "image" . }}
+"""
+CONDITION = """
+dependencies:
+- {name: gpu-autoscaler, version: ">=0", condition: gpu-autoscaler.enabled}
+- {name: other, version: ">=0"}
 """
 
 
@@ -79,17 +85,25 @@ def test_every_template_of_the_chart_carries_its_name() -> None:
     none_of(name for name in names if not name.startswith("gpu-autoscaler."))
 
 
-def test_below_another_chart_neither_changes_the_other(tmp_path: Path) -> None:
-    umbrella = tmp_path / "umbrella"
-    (umbrella / "charts" / "other" / "templates").mkdir(parents=True)
-    for folder, name in ((umbrella, "umbrella"), (umbrella / "charts" / "other", "other")):
-        (folder / "Chart.yaml").write_text(f"apiVersion: v2\nname: {name}\nversion: 1.0.0\n", "utf-8")
-    (umbrella / "charts" / "other" / "templates" / "all.yaml").write_text(OTHERS, "utf-8")
-    shutil.copytree(CHART, umbrella / "charts" / "gpu-autoscaler")
+@pytest.fixture
+def umbrella(tmp_path: Path) -> Path:
+    """Return a chart that has this one, under the condition of its name, and one with templates of common names."""
+    folder = tmp_path / "umbrella"
+    (folder / "charts" / "other" / "templates").mkdir(parents=True)
+    for chart, name in ((folder, "umbrella"), (folder / "charts" / "other", "other")):
+        (chart / "Chart.yaml").write_text(f"apiVersion: v2\nname: {name}\nversion: 1.0.0\n", "utf-8")
+    (folder / "charts" / "other" / "templates" / "all.yaml").write_text(OTHERS, "utf-8")
+    shutil.copytree(CHART, folder / "charts" / "gpu-autoscaler")
+    with (folder / "Chart.yaml").open("a", encoding="utf-8") as file:
+        file.write(CONDITION)
     example = EXAMPLE.read_text(encoding="utf-8")
-    values = tmp_path / "values.yaml"
-    values.write_text("gpu-autoscaler:\n" + re.sub(r"^", "  ", example, flags=re.MULTILINE), "utf-8")
-    ran = render(umbrella, "--values", values)
+    values = "global: {imageRegistry: elsewhere}\ngpu-autoscaler:\n" + re.sub(r"^", "  ", example, flags=re.MULTILINE)
+    (folder / "values.yaml").write_text(values, "utf-8")
+    return folder
+
+
+def test_below_another_chart_neither_changes_the_other(umbrella: Path) -> None:
+    ran = render(umbrella, "--set", "gpu-autoscaler.enabled=true")
     assert ran.returncode == 0, ran.stderr
     objects = tuple(read(ran.stdout))
     [container] = the(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
@@ -97,6 +111,54 @@ def test_below_another_chart_neither_changes_the_other(tmp_path: Path) -> None:
     assert "mode: observe" in the(objects, "ConfigMap")["data"]["config.yaml"]
     assert len([o for o in objects if o["kind"] == "PrometheusRule"]) > 15
     assert the(objects, "ConfigMap", "other")["data"] == {"image": "evil:1"}
+
+
+def test_below_another_chart_it_can_be_switched_off(umbrella: Path) -> None:
+    ran = render(umbrella, "--set", "gpu-autoscaler.enabled=false")
+    assert ran.returncode == 0, ran.stderr
+    assert [o["metadata"]["name"] for o in read(ran.stdout)] == ["other"]
+
+
+def test_below_another_chart_a_wrong_value_is_refused_by_its_name(umbrella: Path) -> None:
+    ran = render(umbrella, "--set", "gpu-autoscaler.config.budgett.monthly_usd=5")
+    assert "gpu-autoscaler:\n- at '/config': additional properties 'budgett' not allowed" in ran.stderr
+
+
+# As Argo CD's repo server calls Helm, and kustomize's helmCharts much the same.
+ARGO = (
+    *("--include-crds", "--kube-version", "1.36", "--values", EXAMPLE, "--set", "mode=act"),
+    *("--api-versions", "monitoring.coreos.com/v1", "--api-versions", "monitoring.coreos.com/v1/PrometheusRule"),
+)
+ANNOTATION = 256 * 1024  # bytes that all annotations of an object may have, and client-side apply puts it into one
+
+
+def test_argo_cd_renders_the_same_each_time_and_can_apply_each_object() -> None:
+    first, second = render(CHART, *ARGO), render(CHART, *ARGO)
+    assert (first.returncode, first.stdout) == (0, second.stdout), first.stderr
+    objects = list(read(first.stdout))
+    keys = [(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in objects]
+    assert len(keys) == len(set(keys)) > 40
+    assert max(len(json.dumps(o)) for o in objects) < ANNOTATION
+    hooks = [o["metadata"]["name"] for o in objects if "helm.sh/hook" in o["metadata"].get("annotations", {})]
+    assert hooks == ["gpu-autoscaler-test"]  # which it leaves out: it knows no hook `test`
+
+
+def test_the_package_of_an_archive_without_links_makes_what_the_folder_makes(tmp_path: Path) -> None:
+    chart = without_links(CHART, tmp_path)
+    command = [install_manifests.HELM, "package", chart, "--destination", tmp_path]
+    subprocess.run(command, capture_output=True, timeout=60, check=True)
+    [package] = tmp_path.glob("gpu-autoscaler-*.tgz")
+    assert render(package, *ARGO).stdout == render(CHART, *ARGO).stdout != ""
+
+
+def test_an_uninstall_leaves_the_volume_and_the_pod_of_the_test_alone() -> None:
+    objects = list(read(render(CHART, *ARGO).stdout))
+    kept = [
+        (o["kind"], o["metadata"]["name"])
+        for o in objects
+        if {"helm.sh/resource-policy", "helm.sh/hook"} & o["metadata"].get("annotations", {}).keys()
+    ]
+    assert sorted(kept) == [("PersistentVolumeClaim", "gpu-autoscaler"), ("Pod", "gpu-autoscaler-test")]
 
 
 @pytest.mark.parametrize("values", ["mode=observe", "monitoring=plain", "runsOn=vm", "createNamespace=true,mode=act"])

@@ -31,8 +31,8 @@ SETS = {
         "monitoringNamespace=observability",
         "prometheusRelease=kps",
         "prometheusUrl=http://thanos.observability.svc:9090",
-        "image.pullSecrets={pull}",
-        "storage.storageClass=fast",
+        "imagePullSecrets[0].name=pull",
+        "persistence.storageClass=fast",
         "dcgm.scrape=false",
         "actRights=true",
         "rights.mayWait=true",
@@ -44,11 +44,12 @@ SETS = {
         "dashboards.folder=GPU: ours",
     ),
 }
+POOL = "{name: a, civo_pool_id: p, size: an.g1.l40s.kube.x1, resources: {nvidia.com/gpu: 1}, max_nodes: 2}"
 # A wrong value, and words of the sentence that refuses it.
 WRONG = {
     "mode=acting": "'/mode': value must be one of 'observe', 'act'",
     "mod=act": "additional properties 'mod' not allowed",
-    "pools[0].max_nodes=two": "'/pools/0/max_nodes': 'two' does not match pattern '^[+-]?[0-9]+$'",
+    "pools[0].max_nodes=two": "'/pools/0/max_nodes': 'two' does not match pattern '^ *[+-]?[0-9_]+",
     "pools[0].max_nodes=-1": "'/pools/0/max_nodes': minimum: got -1, want 0",
     "pools[0].maxnodes=2": "'/pools/0': additional properties 'maxnodes' not allowed",
     "pools[0].taints[0].efect=NoSchedule": "'/pools/0/taints/0': additional properties 'efect' not allowed",
@@ -62,8 +63,16 @@ WRONG = {
     "config.budget.monthly_usd=-5": "'/config/budget/monthly_usd': minimum: got -5, want 0",
     "config.budget.hold_at=80": "'/config/budget/hold_at': maximum: got 80, want 1",
     "config.limits=8": "'/config/limits': got number, want object",
-    "config.kubernetes.watch=maybe": "'/config/kubernetes/watch': value must be one of true, false, 'true', 'false'",
+    "config.kubernetes.watch=maybe": "'/config/kubernetes/watch': 'maybe' does not match pattern '^([Tt]rue|",
     "config.tick=often": "'/config/tick': 'often' does not match pattern",
+    "image.repository=": "'/image/repository': minLength: got 0, want 1",
+    "image.digest=0a0a": "'/image/digest': '0a0a' does not match pattern",
+    "persistence.existing=x": "'/persistence': additional properties 'existing' not allowed",
+    "service.type=Public": "'/service/type': value must be one of 'ClusterIP', 'NodePort', 'LoadBalancer'",
+    "ingress.enabled=true": "'/ingress/hosts': minItems: got 0, want 1",
+    "affinity.nodeSelectorTerms[0].key=x": "'/affinity': additional properties 'nodeSelectorTerms' not allowed",
+    "serviceMonitor.interval=5h": "'/serviceMonitor/interval': '5h' does not match pattern",
+    "fullnameOverride=GPU": "'/fullnameOverride': 'GPU' does not match pattern",
     "image.repository=YOUR_REGISTRY/g": "'/image/repository': 'YOUR_REGISTRY/g' does not match pattern",
     "monitoring=datadog": "'/monitoring': value must be one of 'kube-prometheus-stack', 'plain', 'none'",
     "image.tags=1": "'/image': additional properties 'tags' not allowed",
@@ -76,6 +85,21 @@ WRONG = {
     "rules.alerts.GpuIdleCostHigh.threshold=9": "is a policy of the configuration; set config.idle_cost_usd_per_hour",
     "rules.alerts.GpuXidFatal.threshold=9": "compares with no number that could be changed; set `expr`",
     "config.mode=act": "config.mode: set `mode` at the top of the values instead",
+}
+# A wrong file, and what `helm lint` says of it.
+LINTED = {
+    "config: {budgett: {monthly_usd: 5}}": "'/config': additional properties 'budgett' not allowed",
+    "config: {budget: {monthly_usd: lots}}": "'/config/budget/monthly_usd': 'lots' does not match pattern",
+    "config: {tick: 30}": "'/config/tick': maximum: got 30, want 0",
+    "config: {notify: {destinations: [chat]}}": "'/config/notify/destinations': got array, want object",
+    "config: {limits: {max_gpus: many}}": "'/config/limits/max_gpus': 'many' does not match pattern",
+    f"pools: [{POOL[:-1]}, maxnodes: 2}}]": "'/pools/0': additional properties 'maxnodes' not allowed",
+    f"pools: [{POOL[:-1]}, windows: nights}}]": "'/pools/0/windows': got string, want array",
+    f"pools: {POOL}": "'/pools': got object, want array",
+    "mode: dry-run": "'/mode': value must be one of 'observe', 'act'",
+    "image: {repository: YOUR_REGISTRY/civo-gpu-autoscaler}": "'/image/repository': 'YOUR_REGISTRY/",
+    "replicaCount: 2": "'': additional properties 'replicaCount' not allowed",
+    "nodeSelector: [gpu]": "'/nodeSelector': got array, want object",
 }
 
 
@@ -123,13 +147,14 @@ def test_the_right_to_patch_pods_is_refused_where_nothing_can_fence_it() -> None
 def test_the_values_of_the_tests_and_defaults_name_every_value_that_the_schema_has() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))["properties"]
     values = load_yaml((CHART / "values.yaml").read_text(encoding="utf-8"))
-    assert values.keys() == schema.keys() - {"global"}
-    none_of(
+    assert values.keys() == schema.keys() - {"enabled", "global", "storage"}  # of charts above this one, and of 0.2
+    different = {
         f"{name}.{key}"
         for name, said in schema.items()
-        if isinstance(values.get(name), dict)
+        if isinstance(values.get(name), dict) and name != "affinity"
         for key in said.get("properties", values[name]).keys() ^ values[name].keys()
-    )
+    }
+    assert different == {"image.pullSecrets"}  # of 0.2
 
 
 @pytest.mark.parametrize("wrong", WRONG)
@@ -139,9 +164,25 @@ def test_a_wrong_value_is_refused_by_its_name(wrong: str) -> None:
     assert WRONG[wrong] in str(refused.value)
 
 
+@pytest.mark.parametrize("wrong", LINTED)
+def test_lint_names_the_wrong_key_of_a_file(wrong: str, tmp_path: Path) -> None:
+    (tmp_path / "wrong.yaml").write_text(wrong, encoding="utf-8")
+    ran = run("helm-4", "lint", CHART, "--values", EXAMPLE, "--values", tmp_path / "wrong.yaml")
+    assert ran.returncode != 0
+    [refused] = [line for line in (ran.stdout + ran.stderr).splitlines() if line.lstrip().startswith("- at")]
+    assert LINTED[wrong] in refused
+
+
+@pytest.mark.parametrize("value", ["rbac", "networkPolicy.enabled", "affinity", "persistence", "service.port"])
+def test_values_without_the_defaults_of_this_chart_are_refused(value: str) -> None:
+    with pytest.raises(NotRendered) as refused:  # as `helm upgrade --reuse-values` of an older release has them
+        made(f"{value}=null")
+    assert f"missing property '{value.rpartition('.')[2]}'" in str(refused.value)
+
+
 def test_pools_must_be_given() -> None:
     with pytest.raises(NotRendered, match="pools: name at least one GPU node pool, with name, civo_pool_id, size"):
-        helm()
+        helm("--set", "image.repository=r.example.org/g")
 
 
 def test_the_configuration_is_one_that_the_server_takes() -> None:

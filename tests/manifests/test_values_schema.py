@@ -2,19 +2,24 @@
 
 import json
 import re
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any, get_args, get_type_hints
 
 import jsonschema
 import pytest
+from pydantic import BaseModel
 
 from receiver.config import load_text
 from receiver.config.model import Configuration
 from receiver.config.pools import PoolSpec
-from receiver.config.values import ConfigError
+from receiver.config.values import ConfigError, Wrong, model_in, parse
 from tests.config.builders import one_pool
 from tests.lint import load_yaml, none_of
 from tests.manifests.built import ROOT
 from tools.chart_schema import ELSEWHERE, SCHEMA, text
 
+JSON = dict[str, Any]
 WRITTEN = json.loads(SCHEMA.read_text(encoding="utf-8"))
 # Further right lines of a pool, and of the top of a file.
 OF_A_POOL = (
@@ -39,6 +44,34 @@ OF_THE_TOP = (
     "queue_wait: {production: 10m}",
     "reports: {units: [{name: epoch, query: 'sum(increase(epochs_total[$range]))', per: 1000}]}",
 )
+# Texts of every kind that the server reads, and the shapes in which a field may have them.
+NUMBERS = (
+    "0",
+    "1",
+    "-1",
+    "+3",
+    "007",
+    "8.0",
+    "1_000",
+    " 8 ",
+    "1.5",
+    ".5",
+    "5.",
+    "0.70",
+    "100000000000",
+    "999999999999.99",
+)
+DURATIONS = ("30m", "1h30m", "1d", "0s", "5ms", "1m30s", " 30m ")
+TRUTHS = ("true", "false", "yes", "no", "on", "off", "t", "f", "y", "n", "TRUE", "Yes")
+TIMES = ("20:00", "24:00", "2026-08-22", "2026-11", "2026", "monday", "monday:friday", "1:-1", "january", "UTC")
+NAMES = ("", "l40s", " x ", "team", "gpu.example.com", "nvidia.com/gpu", "https://gpu.example.com/", "10.0.0.0/8")
+WORDS = (*NUMBERS, *DURATIONS, *TRUTHS, *TIMES, *NAMES)
+SHAPES: tuple[Callable[[Any], Any], ...] = (
+    lambda value: value,
+    lambda value: [value],
+    lambda value: {"l40s": value},
+    lambda value: {"nvidia.com/gpu": value},
+)
 
 
 def refusals(configuration: str) -> list[str]:
@@ -51,12 +84,58 @@ def refusals(configuration: str) -> list[str]:
     return [f"{'.'.join(map(str, e.path))}: {e.message}" for e in schema.iter_errors(values)]
 
 
+def sections(kind: type[BaseModel] = Configuration) -> Iterator[type[BaseModel]]:
+    """Yield every section of the configuration file."""
+    yield kind
+    for field in kind.model_fields.values():
+        if inner := model_in(field.annotation):
+            yield from sections(inner)
+
+
+def fields() -> Iterator[tuple[JSON, Any, str]]:
+    """Yield what the chart's schema says of each field, the field's kind, and its name."""
+    for kind in dict.fromkeys(sections()):
+        definition = WRITTEN["definitions"]["config" if kind is Configuration else kind.__name__]
+        for name, hint in get_type_hints(kind, include_extras=True).items():
+            if name in kind.model_fields and not (kind is Configuration and name in ELSEWHERE):
+                yield definition["properties"][name], hint, f"{kind.__name__}.{name}"
+
+
+def words(hint: Any) -> Iterator[str]:
+    """Yield texts to try for a field of the kind *hint*: those for every field, and the words of an enumeration."""
+    yield from WORDS
+    yield from (str(word) for word in hint) if isinstance(hint, type) and hasattr(hint, "__members__") else ()
+    for part in get_args(hint):
+        yield from [part] if isinstance(part, str) else words(part)
+
+
+def typed(word: str) -> Any:
+    """Return what Helm's YAML makes of *word* without quotes."""
+    if word.lower() in ("true", "yes", "on", "false", "no", "off"):
+        return word.lower() in ("true", "yes", "on")
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word
+
+
+def values(hint: Any) -> Iterator[Any]:
+    """Yield what the server takes for *hint*, as Helm's values have it: with quotes, and without."""
+    for word, shape in product(dict.fromkeys(words(hint)), SHAPES):
+        try:
+            parse(hint, shape(word))
+        except Wrong:
+            continue
+        yield from (shape(word), shape(typed(word)))
+
+
 def examples() -> list[str]:
-    """Return every whole configuration in the documentation."""
+    """Return every whole configuration in the documentation and beside the examples of workloads."""
     pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "runbooks").glob("*.md")]
     blocks = [
         b for p in pages for b in re.findall(r"^```yaml\n(.*?)^```", p.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     ]
+    blocks.append((ROOT / "k8s" / "workloads" / "gpu-autoscaler.yaml").read_text(encoding="utf-8"))
     return [b for b in blocks if "pools" in (d := load_yaml(b)) and not d.keys() & {"image", "config"}]
 
 
@@ -68,6 +147,23 @@ def test_the_schema_knows_every_key_of_the_configuration_and_of_a_pool() -> None
     found = WRITTEN["definitions"]
     assert found["config"]["properties"].keys() == Configuration.model_fields.keys()
     assert found["PoolSpec"]["properties"].keys() == PoolSpec.model_fields.keys()
+
+
+def test_no_section_takes_a_key_that_it_does_not_name() -> None:
+    found = {name: said for name, said in WRITTEN["definitions"].items() if "properties" in said}
+    assert {kind.__name__ for kind in sections()} - {"Configuration"} == found.keys() - {"config"}
+    none_of(name for name, said in found.items() if said["additionalProperties"] is not False)
+
+
+def test_the_chart_takes_every_text_that_the_server_takes_for_a_field() -> None:
+    tried, refused = 0, []
+    for schema, hint, name in {(json.dumps(s), repr(h)): (s, h, n) for s, h, n in fields()}.values():
+        validator = jsonschema.Draft7Validator({"definitions": WRITTEN["definitions"], "allOf": [schema]})
+        given = list(values(hint))
+        tried += len(given)
+        refused += [f"{name}: {value!r}" for value in given if not validator.is_valid(value)]
+    assert tried > 1000
+    none_of(refused)
 
 
 @pytest.mark.parametrize("line", OF_A_POOL)
@@ -84,7 +180,7 @@ def test_what_the_server_takes_of_the_rest_the_chart_takes(line: str) -> None:
     assert refusals(given) == []
 
 
-def test_the_chart_takes_every_example_of_the_documentation() -> None:
+def test_the_chart_takes_every_example() -> None:
     assert examples()
     none_of(f"{block}{refused}" for block in examples() for refused in refusals(block))
 

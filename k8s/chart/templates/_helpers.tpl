@@ -3,7 +3,35 @@
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: gpu-autoscaler
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* The name that the objects begin with. Their label app.kubernetes.io/name stays: the product finds its pods by it. */}}
+{{- define "gpu-autoscaler.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride }}
+{{- else if .Values.nameOverride }}
+{{- contains .Values.nameOverride .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name .Values.nameOverride) | trunc 40 | trimSuffix "-" }}
+{{- else -}}
+gpu-autoscaler
+{{- end }}
+{{- end }}
+
+{{- /* The ServiceAccount of server and rights. */}}
+{{- define "gpu-autoscaler.account" -}}
+{{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) }}
+{{- fail "serviceAccount.name: name the account to run as, or set serviceAccount.create to true" }}
+{{- end }}
+{{- .Values.serviceAccount.name | default (include "gpu-autoscaler.fullname" .) }}
+{{- end }}
+
+{{- /* The Service as pods of the cluster reach it. */}}
+{{- define "gpu-autoscaler.inside" -}}
+http://{{ include "gpu-autoscaler.fullname" . }}.{{ .Release.Namespace }}.svc:{{ .Values.service.port }}
 {{- end }}
 
 {{- /* Fails where the chart holds no file of a pattern: some tools leave files out of the archive they render from.
@@ -21,22 +49,38 @@ Arguments: root, pattern, what. */}}
 {{- end }}
 
 {{- define "gpu-autoscaler.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- $tag := .Values.image.tag | default .Chart.AppVersion }}
+{{- .Values.image.repository }}{{ empty .Values.image.digest | ternary (printf ":%s" $tag) (printf "@%s" .Values.image.digest) }}
 {{- end }}
 
 {{- define "gpu-autoscaler.pullSecrets" -}}
-{{- with .Values.image.pullSecrets -}}
+{{- $secrets := .Values.imagePullSecrets }}
+{{- range .Values.image.pullSecrets }}{{ $secrets = append $secrets (dict "name" .) }}{{ end }}
+{{- with $secrets -}}
 imagePullSecrets:
-{{- range . }}
-- name: {{ . }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
+
+{{- /* Where its pods run. Of the terms of a node affinity one must match, so each gets what keeps them off GPU nodes. */}}
+{{- define "gpu-autoscaler.placement" -}}
+{{- $sizes := include "gpu-autoscaler.gpuSizes" . | fromYamlArray }}
+{{- $noGpu := list (dict "key" "nvidia.com/gpu.present" "operator" "DoesNotExist") (dict "key" "node.kubernetes.io/instance-type" "operator" "NotIn" "values" $sizes) }}
+{{- $terms := list }}
+{{- range dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" list .Values.affinity | default (list dict) }}
+{{- $terms = append $terms (merge (dict "matchExpressions" (concat $noGpu (.matchExpressions | default list))) .) }}
+{{- end }}
+{{- $required := dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) }}
+{{- $where := dict "affinity" (mergeOverwrite (deepCopy .Values.affinity) (dict "nodeAffinity" $required)) }}
+{{- with .Values.nodeSelector }}{{ $_ := set $where "nodeSelector" . }}{{ end }}
+{{- with .Values.tolerations }}{{ $_ := set $where "tolerations" . }}{{ end }}
+{{- toYaml $where }}
 {{- end }}
 
 {{- /* The sizes of Civo's GPU nodes that are known, and those of `pools`. */}}
 {{- define "gpu-autoscaler.gpuSizes" -}}
 {{- $known := list }}
-{{- range .Values.pools }}{{ $known = append $known .size }}{{ end }}
+{{- range .Values.pools }}{{ with .size }}{{ $known = append $known . }}{{ end }}{{ end }}
 {{- concat (include "gpu-autoscaler.knownGpuSizes" . | fromYamlArray) $known | uniq | toYaml }}
 {{- end }}
 
@@ -66,8 +110,17 @@ imagePullSecrets:
 {{ eq .Values.runsOn "cluster" | ternary .Values.monitoring "none" }}
 {{- end }}
 
+{{- /* Where people open the pages: `publicUrl`, else the first host of the ingress, else empty. */}}
+{{- define "gpu-autoscaler.publicUrl" -}}
+{{- if .Values.publicUrl }}
+{{- trimSuffix "/" .Values.publicUrl }}
+{{- else if .Values.ingress.enabled }}
+{{- printf "%s://%s" (empty .Values.ingress.tls | ternary "http" "https") (first .Values.ingress.hosts).host }}
+{{- end }}
+{{- end }}
+
 {{- define "gpu-autoscaler.url" -}}
-{{ .Values.publicUrl | default "http://127.0.0.1:8080" | trimSuffix "/" }}
+{{ include "gpu-autoscaler.publicUrl" . | default "http://127.0.0.1:8080" }}
 {{- end }}
 
 {{- /* The configuration file: what the values say by name, and `config` beside it. */}}
@@ -90,8 +143,8 @@ imagePullSecrets:
 {{- $_ := set $alertmanager "group_interval" (first $route.routes).groupInterval }}
 {{- end }}
 {{- $said := dict "mode" .Values.mode "prometheus" (dict "url" $prometheus) "alertmanager" $alertmanager "pools" .Values.pools }}
-{{- if .Values.publicUrl }}
-{{- $_ := set $said "public_url" (include "gpu-autoscaler.url" .) }}
+{{- with include "gpu-autoscaler.publicUrl" . }}
+{{- $_ := set $said "public_url" . }}
 {{- end }}
 {{- toYaml (mergeOverwrite $said (deepCopy .Values.config)) }}
 {{- end }}
