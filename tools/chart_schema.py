@@ -41,7 +41,7 @@ SCALARS: Mapping[str, JSON] = {
     "text": {"type": ["string", "number", "boolean"]},
     "word": {"type": ["string", "number", "boolean"], "minLength": 1},
 }
-NUMBER: JSON = {"type": ["number", "string"], "pattern": "^ *[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+) *$"}
+NUMBER: JSON = {"type": ["number", "string"], "pattern": "^ *[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)? *$"}
 WHOLE: JSON = {"type": ["integer", "string"], "pattern": "^ *[+-]?[0-9_]+([.]0*)? *$"}
 RATIO: JSON = {**NUMBER, "exclusiveMinimum": 0, "maximum": 1}
 BOUNDS = {"ge": "minimum", "lt": "exclusiveMaximum"}  # of a Decimal, as pydantic leaves them in its schema

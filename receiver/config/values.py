@@ -97,7 +97,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 # Largest first, each unit once, whole numbers only: the syntax of Prometheus.
 _DURATION = re.compile(r"-?(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
 _LONGEST = timedelta(days=366)
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d\d?)?")  # Helm writes 1234567.25 as 1.23456725e+06
 _LABEL_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}"
 # Of a file, aliases resolved: a few lines of them can stand for billions of values, and each mistake repeats a value.
@@ -182,7 +182,7 @@ def _decimal(value: Any) -> Decimal:
     said = text(value)
     if not _NUMBER.fullmatch(said):
         raise Wrong(f'"{said}" is not a number', "write digits and a point, such as 0.70 or 1250.50")
-    return Decimal(said)
+    return Decimal(f"{Decimal(said):f}")  # 1000000, not 1E+6: amounts are shown as they are here
 
 
 def _ratio(value: Any) -> Decimal:

@@ -195,6 +195,15 @@ def test_the_configuration_is_one_that_the_server_takes() -> None:
     assert settings.configuration.prometheus.url == "http://prometheus-operated.monitoring.svc:9090"
 
 
+def test_an_amount_above_a_million_with_cents_reaches_the_server() -> None:
+    values = "config: {budget: {monthly_usd: 2500000.75, teams: {vision: 1000000}}}"
+    text = the(tuple(read(helm("--values", EXAMPLE, "--values", "-", text=values))), "ConfigMap")["data"]["config.yaml"]
+    assert "2.50000075e+06" in text  # Helm's words for it
+    budget = load_text(text).policy.budget
+    assert budget is not None
+    assert str(budget.monthly_usd) == "2500000.75"
+
+
 def test_further_variables_reach_the_pod_and_the_routes_can_be_left_out() -> None:
     objects = made(*SETS["elsewhere"])
     [container] = the(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
