@@ -20,7 +20,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from pydantic import BaseModel, BeforeValidator, TypeAdapter
 
+from receiver.config.completion import FROM_CIVO
 from receiver.config.model import Configuration
+from receiver.config.pools import PoolSpec
 from receiver.config.values import Wrong, parse
 
 SCHEMA = Path(__file__).resolve().parents[1] / "k8s" / "chart" / "values.schema.json"
@@ -67,10 +69,15 @@ def _model(model: type[BaseModel], found: JSON) -> JSON:
         found[model.__name__] |= {
             "type": "object",
             "additionalProperties": False,
-            "required": [name for name, field in fields.items() if field.is_required()],
+            "required": [name for name, field in fields.items() if field.is_required() and not _left_out(model, name)],
             "properties": {name: _value(hints[name], found) for name in fields},
         }
     return {"$ref": f"#/definitions/{model.__name__}"}
+
+
+def _left_out(model: type[BaseModel], name: str) -> bool:
+    """True for a key that a file may leave to Civo."""
+    return model is PoolSpec and name in FROM_CIVO
 
 
 def _value(hint: Any, found: JSON) -> JSON:

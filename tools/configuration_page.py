@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from receiver.config import devices, pools, values, web
+from receiver.config.completion import FROM_CIVO
 from receiver.config.model import Configuration, monthly_query
 from receiver.config.notify import notice_kind
 from receiver.config.prices import PriceFile
@@ -109,8 +110,10 @@ def keys(model: type[BaseModel], prefix: str = "") -> Iterator[Key]:
         said = meanings(model).get(name, "")
         if not said:
             raise ValueError(f"{model.__module__}.{model.__name__}.{name} has no meaning: write one below the field")
-        default = info.get_default(call_default_factory=True)
-        yield Key(path=path, kind=kind(hints[name]), default=spelled(default, hints[name]), meaning=said)
+        default = spelled(info.get_default(call_default_factory=True), hints[name])
+        if model is pools.PoolSpec and name in FROM_CIVO:
+            default = "from Civo"
+        yield Key(path=path, kind=kind(hints[name]), default=default, meaning=said)
 
 
 @cache

@@ -6,6 +6,7 @@ a writer of the store waits for.
 
 import sqlite3
 from collections.abc import Collection, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from sqlalchemy import URL, Connection, NullPool, create_engine
 from sqlalchemy import text as sql
 from sqlalchemy.exc import DBAPIError
 
-from receiver.adapters.civo.answers import whole
+from receiver.adapters.civo.answers import pool_facts_of, whole
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.kubernetes.api import (
     CONFLICT,
@@ -34,9 +35,12 @@ from receiver.adapters.kubernetes.cluster import LIVING, KubernetesCluster
 from receiver.adapters.kubernetes.nodes import node_from
 from receiver.adapters.kubernetes.pods import HOST_LABEL, SeenPod
 from receiver.adapters.kubernetes.reflector import ResourceKind
-from receiver.adapters.store.database import Database
+from receiver.adapters.store.database import Database, database_file, is_sqlite, parse
 from receiver.adapters.store.migrate import missing, names_in, newest
+from receiver.adapters.store.sql_store import facts_in
+from receiver.config import CivoAccess
 from receiver.core.model.installations import InstallationLease
+from receiver.core.model.pool_facts import PoolFacts
 from receiver.ports import ClusterNode, TryLater, WontWork
 
 # Resources of the account's quota, and what a size calls them.
@@ -55,17 +59,9 @@ class SizeAtCivo:
 class CivoSurvey(CivoCloud):
     """The account and cluster of `CivoCloud`."""
 
-    def shown(self) -> dict[str, dict[str, Any]]:
-        """Return the ``labels`` and ``taints`` of each pool by its id, as far as Civo's answer has them.
-
-        Raises TryLater and WontWork.
-        """
-        cluster = section({"cluster": self._cluster()}, "cluster")
-        found: dict[str, dict[str, Any]] = {}
-        for record in (*entries(cluster, "pools"), *entries(cluster, "required_pools")):
-            known = {key: record[key] for key in ("labels", "taints") if record.get(key) is not None}
-            found.setdefault(str(record.get("id")), {}).update(known)
-        return found
+    def shown(self) -> PoolFacts:
+        """Return what Civo says of the pools, without the GPUs of sizes. Raises TryLater and WontWork."""
+        return pool_facts_of(self._cluster(), [])
 
     def sizes(self) -> dict[str, SizeAtCivo]:
         """Return every size that Civo lists, by name. Raises TryLater and WontWork."""
@@ -92,6 +88,35 @@ class CivoSurvey(CivoCloud):
             raise TryLater("malformed answer of Civo: the quota", code="malformed")
         told = {name: (whole(answer.get(f"{name}_limit")), whole(answer.get(f"{name}_usage"))) for name in COUNTED}
         return {name: limit - used for name, (limit, used) in told.items() if limit is not None and used is not None}
+
+
+def survey_of(access: CivoAccess, timeouts: tuple[float, float]) -> CivoSurvey:
+    """Return the account and cluster of *access*; *timeouts* are (connect, read) in seconds. Raises WontWork for a key
+    or id that cannot be sent."""
+    try:
+        return CivoSurvey(
+            api_url=access.civo_api_url,
+            api_key=access.civo_api_key.get_secret_value(),
+            region=access.civo_region,
+            cluster_id=access.civo_cluster_id,
+            timeouts=timeouts,
+        )
+    except ValueError as error:  # the message names the variable
+        raise WontWork(str(error), code="configuration") from None
+
+
+def known_facts(
+    access: CivoAccess, timeouts: tuple[float, float], database: str | None = None
+) -> tuple[PoolFacts | None, str]:
+    """Return what is known of the pools, and why Civo's own answer is missing (empty if it came). The server at
+    *database* remembers earlier ones."""
+    before = remembered(parse(database)) if database is not None else None
+    try:
+        with closing(survey_of(access, timeouts)) as civo:
+            answer = civo.pool_facts()
+    except (TryLater, WontWork) as error:
+        return before, str(error)
+    return before.then(answer) if before is not None else answer, ""
 
 
 DAEMON_SETS = ResourceKind("apps", "daemonsets", ("v1",))
@@ -254,15 +279,20 @@ class Postgres:
 
 def sqlite_schema(file: Path) -> Schema:
     """Return the schema of the database in *file*, over a read-only connection. Raises TryLater."""
+    try:
+        with _reading(file) as connection:
+            return _schema(connection)
+    except DBAPIError as error:
+        raise TryLater(f"{file}: {error.orig}", code="store") from None
+
+
+def _reading(file: Path) -> Connection:
+    """Return a read-only connection to the database in *file*."""
 
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=WAITS_SECONDS)
 
-    try:
-        with create_engine("sqlite://", creator=connect, poolclass=NullPool).connect() as connection:
-            return _schema(connection)
-    except DBAPIError as error:
-        raise TryLater(f"{file}: {error.orig}", code="store") from None
+    return create_engine("sqlite://", creator=connect, poolclass=NullPool).connect()
 
 
 def postgres(url: URL) -> Postgres:
@@ -279,6 +309,25 @@ def postgres(url: URL) -> Postgres:
             )
     finally:
         database.close()
+
+
+def remembered(url: URL) -> PoolFacts | None:
+    """Return what the server at the database of *url* has last heard from Civo; None if that cannot be read."""
+    try:
+        if not is_sqlite(url):
+            database = Database(url)
+            try:
+                with database.read() as connection:
+                    return facts_in(connection)
+            finally:
+                database.close()
+        file = database_file(url)
+        if not file.is_file():
+            return None
+        with _reading(file) as connection:
+            return facts_in(connection)
+    except (TryLater, DBAPIError):  # also without the table, before the server's first start
+        return None
 
 
 def _schema(connection: Connection) -> Schema:

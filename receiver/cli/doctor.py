@@ -81,12 +81,17 @@ def doctor(
     one did or you declined, and 2 for a wrong command line or an invalid configuration.
     """
     _refuse_what_does_not_fit(ctx)
+    from receiver.doctor.civo import known
     from receiver.doctor.configuration import unreadable
     from receiver.doctor.rounds import AREAS, go_round, hidden, secrets_in
 
     clock: Clock = ctx.obj
     try:
         settings = load(os.environ)
+        problem = ""
+        if settings.from_civo:
+            facts, problem = known(settings.environment)
+            settings = load(os.environ, facts)
     except ConfigError as error:
         secrets = secrets_in(os.environ)
         mistakes = [hidden(finding, secrets) for finding in unreadable(error.mistakes)]
@@ -96,6 +101,7 @@ def doctor(
         sys.exit(UNUSABLE)
     installation = Installation(
         settings=settings,
+        without_civo=problem,
         environ=os.environ,
         clock=clock,
         send_test_alert=send_test_alert,

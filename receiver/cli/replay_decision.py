@@ -15,6 +15,7 @@ from receiver.config import ConfigError, load_file
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Decision
 from receiver.core.model.policy import Policy
+from receiver.core.model.pool_facts import PoolFacts
 from receiver.core.scaling.approval import without_approvals
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
@@ -166,7 +167,7 @@ def _compare(then: Said, kept: Said, config: Path | None, *, as_json: bool) -> i
 def _policy(path: Path, then: Said, made_from: Grounds) -> Policy:
     """Return the policy in a file. Exits with 2 where it has pools that the decision did not know."""
     try:
-        policy = load_file(path).policy
+        policy = load_file(path, facts=PoolFacts.of(made_from.policy.pools)).policy
     except ConfigError as error:
         mistakes = [f"{path}: {mistake}" for mistake in error.mistakes]
         _refuse(*mistakes, f"to check again: gpu-autoscaler check-config {path}")

@@ -2,6 +2,7 @@
 page."""
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,10 +18,11 @@ import structlog
 
 from receiver import installed_version
 from receiver.cli.client import print_json, print_lines
-from receiver.config import ConfigError, FileSettings, load_file, load_text
+from receiver.config import ConfigError, FileSettings, civo_access, load_file, load_text
 from receiver.config.values import did_you_mean, spell_duration
 from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Anchor, Attribution, Billing, Pool, Rounding
+from receiver.core.model.pool_facts import PoolFacts
 from receiver.ports import Past, TryLater, WontWork
 from receiver.replay.contest import Contestant, Progress, Reckoned, a_peer, contest, the_product
 from receiver.replay.document import Replayed, as_means, as_table, conclusion, document, page_document, several
@@ -34,6 +36,7 @@ from receiver.replay.traces.trace import BadTrace, Trace, TraceReading, error_li
 FINE = 0
 WRONG = 1  # something does not add up, or a policy of ours took the node from a pod
 OURS = "gpu-autoscaler"
+CALL_TIMEOUTS = (5, 15)  # seconds to connect to Civo and to read
 USD_PER_GPU_HOUR = Decimal("1.29")  # an L40S at Civo, for nodes of any size
 
 WITHOUT_CONFIG = """\
@@ -255,9 +258,11 @@ def _first(asked: ReplayRequest) -> FileSettings:
 
 
 def _loaded(path: Path) -> FileSettings:
-    """Load a configuration as the server does, without the environment and its secrets."""
+    """Load a configuration as the server does, without the environment, except for Civo where a pool needs it."""
     try:
         found = load_file(path)
+        if found.pending:
+            found = load_file(path, facts=_facts(path))
     except ConfigError as error:
         raise BadInput(f"{path}: {mistake}" for mistake in error.mistakes) from error
     unpriced = [pool.name for pool in found.policy.pools if pool.price_usd_per_hour is None]
@@ -265,6 +270,22 @@ def _loaded(path: Path) -> FileSettings:
         remedy = "set price_usd_per_hour, or add its size to a prices_file"
         raise BadInput(f"{path}: pool {name} has no price, so it cannot grow: {remedy}" for name in unpriced)
     return found
+
+
+def _facts(path: Path) -> PoolFacts:
+    """Return what Civo says of the pools. Raises BadInput without CIVO_... in the environment, or an answer."""
+    from receiver.adapters.survey import known_facts  # imports clients that nothing else here needs
+
+    lacks = f"{path}: it leaves size or GPUs of a pool to Civo; write them into a copy, or"
+    try:
+        access = civo_access(os.environ)
+    except ConfigError as error:
+        names = ", ".join(mistake.path for mistake in error.mistakes)
+        raise BadInput([f"{lacks} set {names} (docs/getting-started.md)"]) from None
+    facts, problem = known_facts(access, CALL_TIMEOUTS)
+    if facts is None:
+        raise BadInput([f"{lacks} try again: {problem}"])
+    return facts
 
 
 def _ours(name: str, settings: FileSettings, setting: Setting) -> Contestant:

@@ -3,15 +3,39 @@
 import os
 import shlex
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
 from receiver.cli.client import refuse
-from receiver.config import ConfigError, load, load_file
+from receiver.config import ConfigError, FileSettings, Settings, civo_access, load, load_file
 from receiver.config.show import describe
 
 CHECK = "gpu-autoscaler check-config"
+CALL_TIMEOUTS = (5, 15)  # seconds to connect to Civo and to read; short, because a person waits
+
+
+F = TypeVar("F", bound=FileSettings)
+
+
+def from_civo(loaded: Callable[..., F]) -> tuple[F, Sequence[str]]:
+    """Return what *loaded* returns, completed by Civo if the environment names it, and a warning if it does not answer.
+    Raises ConfigError."""
+    settings = loaded()
+    try:
+        access = civo_access(os.environ)
+    except ConfigError:
+        return settings, ()
+    if not settings.from_civo:
+        return settings, ()
+    from receiver.adapters.survey import known_facts  # imports clients that a whole file does not need
+
+    database = settings.environment.database_url.get_secret_value() if isinstance(settings, Settings) else None
+    facts, problem = known_facts(access, CALL_TIMEOUTS, database)
+    return (loaded(facts=facts) if facts is not None else settings), ([problem] if problem else ())
 
 
 @click.command("check-config")
@@ -19,18 +43,21 @@ CHECK = "gpu-autoscaler check-config"
 def check_config(file: Path | None) -> None:
     """Check FILE and show its settings, or the mistakes in it.
 
-    Without FILE, it checks the file in GPU_AUTOSCALER_CONFIG and the environment, as the server does at startup.
+    Without FILE, it checks the file in GPU_AUTOSCALER_CONFIG and the environment, as the server does at startup. What
+    the file leaves to Civo is read from there if CIVO_API_KEY, CIVO_REGION and CIVO_CLUSTER_ID are set.
     Contradictions between keys are found once each value is right. The exit status is 0 for a valid configuration and
     2 for an invalid one.
     """
     try:
         if file is not None:
-            lines = describe(load_file(file))
+            settings, problem = from_civo(partial(load_file, file))
+            lines = describe(settings, problem)
         else:
             from receiver.adapters.messages import check_every_destination  # loads Apprise: slow
 
-            settings = load(os.environ)
-            lines = describe(settings, check_every_destination(*settings.environment.destinations(), settings.routes))
+            whole, problem = from_civo(partial(load, os.environ))
+            odd = check_every_destination(*whole.environment.destinations(), whole.routes)
+            lines = describe(whole, (*problem, *odd))
     except ConfigError as error:
         refuse(error, " ".join([CHECK, *([shlex.quote(str(file))] if file else [])]))
     for line in lines:

@@ -3,7 +3,7 @@
 Every mistake is reported at once, each with its path and a remedy.
 """
 
-from receiver.config.environment import Environment, operator_token, reading_token, server_url
+from receiver.config.environment import CivoAccess, Environment, civo_access, operator_token, reading_token, server_url
 from receiver.config.model import Configuration, Mode
 from receiver.config.pools import PoolSpec
 from receiver.config.prices import Prices
@@ -12,6 +12,7 @@ from receiver.config.values import ConfigError, Mistake
 from receiver.config.web import ReadAccess
 
 __all__ = [
+    "CivoAccess",
     "ConfigError",
     "Configuration",
     "Environment",
@@ -22,6 +23,7 @@ __all__ = [
     "Prices",
     "ReadAccess",
     "Settings",
+    "civo_access",
     "load",
     "load_file",
     "load_text",

@@ -54,7 +54,18 @@ UNREADABLE = ("names a file that cannot be read", "mount it there, readable by t
 VARIABLES = (*_HELP, *OPTIONAL)
 
 
-class Environment(BaseModel):
+class CivoAccess(BaseModel):
+    """The account and the cluster at Civo."""
+
+    model_config = ConfigDict(frozen=True)
+
+    civo_api_key: SecretStr
+    civo_region: str
+    civo_cluster_id: str
+    civo_api_url: str = CIVO_API
+
+
+class Environment(CivoAccess):
     """The environment, read and checked. Secrets print as stars.
 
     *webhook_tokens* are two during a rotation. *database_url* is a SQLAlchemy URL; it may hold a password, as may
@@ -62,12 +73,8 @@ class Environment(BaseModel):
     read-only.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid")
 
-    civo_api_key: SecretStr
-    civo_region: str
-    civo_cluster_id: str
-    civo_api_url: str = CIVO_API
     webhook_tokens: tuple[SecretStr, ...]
     operator_token: SecretStr | None = None
     reader_token: SecretStr | None = None
@@ -141,20 +148,14 @@ class EnvironmentReading:
 def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, list[Mistake], list[str]]:
     """Return the environment (None if it cannot be used), every mistake in it, and warnings."""
     reading = EnvironmentReading(environ)
-    key, region, cluster = (reading.required(f"CIVO_{name}") for name in ("API_KEY", "REGION", "CLUSTER_ID"))
+    civo = _civo(reading)
     reading.required("GPU_AUTOSCALER_CONFIG")
-    civo = reading.address("CIVO_API_URL", CIVO_API)
-    if civo.startswith("http:") and urlsplit(civo).hostname not in LOOPBACK:
-        reading.warnings.append("CIVO_API_URL: is http, so the API key is sent unencrypted; use https")
     webhook, operator, reader = _tokens(reading)
     database, destinations, of_teams = _database(reading), _destinations(reading), _team_destinations(reading)
     listen = _listen(reading)
     _tls(reading)
     values = {
-        "civo_api_key": key,
-        "civo_region": region,
-        "civo_cluster_id": cluster,
-        "civo_api_url": civo,
+        **civo,
         "webhook_tokens": webhook,
         "operator_token": operator or None,
         "reader_token": reader or None,
@@ -173,6 +174,24 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, li
     if reading.mistakes:
         return None, reading.mistakes, reading.warnings
     return Environment.model_validate(values), [], reading.warnings
+
+
+def _civo(reading: EnvironmentReading) -> dict[str, str]:
+    """Return the fields of `CivoAccess`."""
+    found = {f"civo_{name.lower()}": reading.required(f"CIVO_{name}") for name in ("API_KEY", "REGION", "CLUSTER_ID")}
+    url = reading.address("CIVO_API_URL", CIVO_API)
+    if url.startswith("http:") and urlsplit(url).hostname not in LOOPBACK:
+        reading.warnings.append("CIVO_API_URL: is http, so the API key is sent unencrypted; use https")
+    return {**found, "civo_api_url": url}
+
+
+def civo_access(environ: Mapping[str, str]) -> CivoAccess:
+    """Return the account and cluster for commands that ask Civo; raise ConfigError for what is not set."""
+    reading = EnvironmentReading(environ)
+    found = _civo(reading)
+    if reading.mistakes:
+        raise ConfigError(reading.mistakes)
+    return CivoAccess.model_validate(found)
 
 
 def server_url(environ: Mapping[str, str]) -> str:

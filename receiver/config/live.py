@@ -20,6 +20,7 @@ from receiver.config.model import Configuration
 from receiver.config.settings import FileSettings, load_file, load_text
 from receiver.config.values import ConfigError, Mistake, Section, spell, spell_duration
 from receiver.core.model.configuration import SETTLED, ConfigurationFile
+from receiver.core.model.pool_facts import PoolFacts
 
 # Keys, or sections of them, that take effect at the next start.
 NEEDS_RESTART = (
@@ -53,12 +54,17 @@ class LiveConfiguration:
         now: Callable[[], datetime],
         refuses: Callable[[Configuration], Iterable[Mistake]] = lambda _: (),
         region: str = "",
+        facts: Callable[[], PoolFacts | None] = lambda: None,
+        needs_facts: Callable[[], None] = lambda: None,
     ) -> None:
         """Start with *settings*, which the file at *path* had. *refuses* yields the mistakes of a configuration that
-        the file alone does not show. *region* is Civo's."""
+        the file alone does not show. *region* is Civo's, and so are *facts* of the pools (None: not known yet);
+        *needs_facts* is called when the file has changed, and must return at once."""
         self.settings, self.file = settings, ConfigurationFile()
         self._path, self._started, self._now, self._refuses = path, settings, now, refuses
-        self._region = region
+        self._region, self._facts, self._needs_facts = region, facts, needs_facts
+        self._known: PoolFacts | None = None  # as of the last read
+        self.asks_civo = bool(settings.from_civo)
         self._read: dict[File, bytes | None] = {}  # the content of the files that were read last
         self._changing: dict[File, bytes | None] = {}  # their content at the last look, if it had changed
         self._lock = threading.Lock()
@@ -73,22 +79,27 @@ class LiveConfiguration:
         return self.refused or bool(self.file.restart)
 
     def look(self) -> bool:
-        """Read the file if its content has changed, or that of its ``prices_file``; return whether other settings are
-        in force now. What changed since the look before is read at the next one: the first half of a file may be a
-        valid file without a budget."""
+        """Read the file if its content has changed, that of its ``prices_file``, or what Civo says of the pools; return
+        whether other settings are in force now. What changed since the look before is read at the next one: the first
+        half of a file may be a valid file without a budget."""
         with self._lock:
-            found = {file: _content(file) for file in self._read or (self._path,)}
-            if found == self._read:
+            found, facts = {file: _content(file) for file in self._read or (self._path,)}, self._facts()
+            if found == self._read and facts == self._known:
                 return False
-            if self._read and found != self._changing:
+            if self._read and found not in (self._read, self._changing):
                 self._changing = found
+                self._needs_facts()
                 return False
-            self._read = {}
+            news = self._known is None and facts is not None
+            first, self._known, self._read = news and self._read in ({}, found), facts, {}
             try:
-                settings = load_file(self._path, self._noted, self._region)
+                settings = load_file(self._path, self._noted, self._region, facts)
+                self.asks_civo = bool(settings.from_civo)
                 if mistakes := list(self._refuses(settings.configuration)):
                     raise ConfigError(mistakes)
-                return self._accept(settings)
+                if settings.pending and not self.settings.pending:
+                    raise ConfigError([_no_answer(pool.civo_pool_id) for pool in settings.pending])
+                return self._accept(settings, quietly=first or bool(self.settings.pending))
             except ConfigError as error:
                 self._refuse(tuple(str(mistake) for mistake in error.mistakes))
             except Exception as error:  # a bug: what is not in force must not look as if it were
@@ -108,7 +119,7 @@ class LiveConfiguration:
             return file.read_bytes()
 
         whole = with_changes(in_force.text, text) if changes else text
-        return load_text(whole, directory=self._path.parent, read=read, region=self._region)
+        return load_text(whole, directory=self._path.parent, read=read, region=self._region, facts=self._facts())
 
     def _noted(self, file: File) -> bytes:
         """Return the content of *file*, noted so that a later change of it is seen."""
@@ -123,10 +134,17 @@ class LiveConfiguration:
     def _refuse(self, mistakes: tuple[str, ...]) -> None:
         since = self.file.at if self.refused else self._now()
         self.file = replace(self.file, at=since, mistakes=mistakes, changes=(), digest=self._digest())
-        log.error("configuration refused", detail="the previous one stays in force", mistakes=list(mistakes))
+        stays = "nothing is decided meanwhile" if self.settings.pending else "the previous one stays in force"
+        log.error("configuration refused", detail=stays, mistakes=list(mistakes))
 
-    def _accept(self, found: FileSettings) -> bool:
+    def _accept(self, found: FileSettings, *, quietly: bool) -> bool:
+        """Put *found* into force; *quietly* where it is the file of the start, completed by Civo's first answer."""
         before, now = self.settings, self._now()
+        if quietly and found != before:
+            self.settings = self._started = found
+            self.file = replace(self.file, at=None, mistakes=())
+            log.info("pools read from Civo", pools={pool: list(keys) for pool, keys in found.from_civo.items()})
+            return True
         restart = tuple(path for path, _ in changes(self._started, found) if needs_restart(path))
         changed = tuple(self._told(path, how, restart) for path, how in changes(before, found))
         was_refused = self.refused and self.file.at is not None and now - self.file.at >= SETTLED
@@ -151,6 +169,11 @@ class LiveConfiguration:
         if needs_restart(path):
             how = "needs a restart" if path in restart else "as at the start"
         return f"{path} {how}"
+
+
+def _no_answer(pool: str) -> Mistake:
+    remedy = "wait for Civo, or write name, size and resources of the pool"
+    return Mistake(path=f"pool {pool}", problem="Civo has not said its size and GPUs yet", remedy=remedy)
 
 
 def differences(before: FileSettings, after: FileSettings) -> Iterator[str]:

@@ -397,9 +397,7 @@ class Configuration(Section):
     overrides: OverridesSpec = OverridesSpec()
     reports: ReportsSpec = ReportsSpec()
     leader: LeaderSpec = LeaderSpec()
-    pools: tuple[PoolSpec, ...] = Field(
-        examples=["at least one pool with name, civo_pool_id, size, resources and max_nodes"]
-    )
+    pools: tuple[PoolSpec, ...] = Field(examples=["at least one pool with civo_pool_id and max_nodes"])
 
     @property
     def documents_url(self) -> str | None:

@@ -293,14 +293,18 @@ class ApprovalSpec(Section):
 
 
 class PoolSpec(Section):
+    """A pool. What a file leaves out of `receiver.config.completion.FROM_CIVO` has been filled in before."""
+
     name: values.PoolName = Field(examples=["a short name, such as name: l40s"])
-    """its name in messages and pages"""
+    """its name in messages and pages. Left out, it is short for its size, such as `l40s` or `h100-x8`, or Civo's id for
+    another pool of that size"""
     civo_pool_id: values.Identifier = Field(
         examples=["Civo's id of the pool, which `civo kubernetes node-pool list` shows, such as civo_pool_id: 5f3c"]
     )
     """Civo's id: node label `kubernetes.civo.com/civo-node-pool`, alert label `pool`"""
     size: values.Identifier = Field(examples=["Civo's size of its nodes, such as size: an.g1.l40s.kube.x1"])
-    """Civo's size of its nodes; determines the price"""
+    """Civo's size of its nodes; determines the price. Once it was read, [only you change
+    it](decisions/0083-pools-are-completed-from-civo.md)"""
     resources: dict[values.GpuResource, values.Units] = Field(
         examples=["the GPUs of one node, such as resources: {nvidia.com/gpu: 1}"]
     )

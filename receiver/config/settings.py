@@ -13,17 +13,19 @@ from typing import Any
 import structlog
 
 from receiver.config import model, pools
+from receiver.config.completion import completed, named
 from receiver.config.devices import devices_text
 from receiver.config.environment import Environment, read_environment
 from receiver.config.lint import price_of, warnings_of
 from receiver.config.model import Configuration
 from receiver.config.notify import oddities, routes_of, unsendable
 from receiver.config.prices import Prices, Read, overlaid
-from receiver.config.values import ConfigError, Mistake, Section
-from receiver.config.values import load as load_document
+from receiver.config.values import ConfigError, Mistake, Section, validated
+from receiver.config.values import read as read_document
 from receiver.config.web import ReadAccess
 from receiver.core.model import policy, windows
 from receiver.core.model.policy import Policy
+from receiver.core.model.pool_facts import PoolFacts
 from receiver.core.notices.routing import Route
 
 # The core's class of each section. Fields of the same name are copied; READ says how the others are read.
@@ -84,6 +86,11 @@ class FileSettings:
     policy: Policy
     prices: Prices
     warnings: tuple[str, ...] = ()
+    from_civo: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The keys that the file leaves to Civo, by pool id."""
+    pending: tuple[pools.PoolSpec, ...] = ()
+    """The pools with a placeholder for what Civo has not said yet. Until then there are no others, and nothing is
+    decided."""
     text: str = field(default="", compare=False, repr=False)  # YAML
 
     @property
@@ -97,14 +104,15 @@ class Settings(FileSettings):
     environment: Environment
 
 
-def load(environ: Mapping[str, str]) -> Settings:
-    """Return the settings of *environ* and the file it names; raise ConfigError with every mistake of both."""
+def load(environ: Mapping[str, str], facts: PoolFacts | None = None) -> Settings:
+    """Return the settings of *environ* and the file it names; raise ConfigError with every mistake of both. *facts* are
+    what Civo says of the pools, None while that is unknown."""
     environment, mistakes, odd = read_environment(environ)
     settings: FileSettings | None = None
     path = environ.get("GPU_AUTOSCALER_CONFIG", "").strip()
     if path:
         try:
-            settings = load_file(File(path), region=environ.get("CIVO_REGION", "").strip())
+            settings = load_file(File(path), region=environ.get("CIVO_REGION", "").strip(), facts=facts)
         except ConfigError as error:
             mistakes += error.mistakes
     if environment is None or settings is None:
@@ -117,14 +125,8 @@ def load(environ: Mapping[str, str]) -> Settings:
     if environment.reader_token and settings.configuration.web.reading is ReadAccess.OPEN:
         odd.append("GPU_AUTOSCALER_READER_TOKEN: is unused while web.reading is open; write web: {reading: token}")
     odd += oddities(notify, entries)
-    return Settings(
-        configuration=settings.configuration,
-        environment=environment,
-        policy=settings.policy,
-        prices=settings.prices,
-        warnings=(*settings.warnings, *odd),
-        text=settings.text,
-    )
+    kept = {each.name: getattr(settings, each.name) for each in fields(FileSettings)}
+    return Settings(**{**kept, "warnings": (*settings.warnings, *odd)}, environment=environment)
 
 
 def locked_out(configuration: Configuration, environment: Environment) -> Iterable[Mistake]:
@@ -136,9 +138,11 @@ def locked_out(configuration: Configuration, environment: Environment) -> Iterab
     yield Mistake(path="web.reading", problem=problem, remedy=remedy)
 
 
-def load_file(path: File, read: Read = File.read_bytes, region: str = "") -> FileSettings:
+def load_file(
+    path: File, read: Read = File.read_bytes, region: str = "", facts: PoolFacts | None = None
+) -> FileSettings:
     """Return the settings in the file at *path*; raise ConfigError with every mistake. *read* reads it and its
-    ``prices_file``. *region* is Civo's."""
+    ``prices_file``. *region* is Civo's, and so are *facts*."""
     try:
         content = read(path).decode()
     except OSError as error:
@@ -146,20 +150,30 @@ def load_file(path: File, read: Read = File.read_bytes, region: str = "") -> Fil
         raise ConfigError([Mistake(path="", problem=problem, remedy="check the path and its permissions")]) from error
     except UnicodeDecodeError as error:
         raise ConfigError([Mistake(path="", problem=f"{path} is not UTF-8", remedy="save it as UTF-8")]) from error
-    return load_text(content, directory=path.parent, read=read, region=region)
+    return load_text(content, directory=path.parent, read=read, region=region, facts=facts)
 
 
 def load_text(
-    content: str, *, directory: File = File(), read: Read = File.read_bytes, region: str = ""
+    content: str,
+    *,
+    directory: File = File(),
+    read: Read = File.read_bytes,
+    region: str = "",
+    facts: PoolFacts | None = None,
 ) -> FileSettings:
     """Return the settings in *content* (YAML); raise ConfigError with every mistake. A relative ``prices_file`` is read
-    from *directory*."""
-    configuration, mistakes = load_document(Configuration, content)
+    from *directory*. *facts* complete the pools; without them those that need Civo are pending."""
+    document, mistakes = read_document(content)
+    whole = completed(document, facts)
+    configuration, mistakes = validated(Configuration, whole.document, [*mistakes, *whole.mistakes])
     if configuration is None:
         raise ConfigError(mistakes)
     prices, wrong = overlaid(configuration.prices_file, directory, read)
     if mistakes or wrong:
         raise ConfigError([*mistakes, *wrong])
+    listed = configuration.pools
+    if whole.pending:
+        configuration = configuration.model_copy(update={"pools": ()})
     return FileSettings(
         configuration=configuration,
         policy=to_core(
@@ -171,7 +185,9 @@ def load_text(
         ),
         prices=prices,
         warnings=tuple(warnings_of(configuration, prices)),
-        text=content,
+        from_civo={listed[place].civo_pool_id: keys for place, keys in whole.left.items()},
+        pending=listed if whole.pending else (),
+        text=content if whole.pending else named(document, whole.document) or content,
     )
 
 

@@ -43,7 +43,14 @@ def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
     yield from (f"{name} {value}" for name, value in _others(configuration, DESCRIBED))
     for spec, pool in zip(configuration.pools, settings.policy.pools, strict=True):
         yield ""
-        yield from _pool(spec, pool)
+        yield from _of_civo(pool, settings.from_civo.get(pool.id, ()))
+        yield from _as_written(spec)
+    for spec in settings.pending:
+        left = settings.from_civo.get(spec.civo_pool_id, ())
+        yield ""
+        yield f"pool {spec.civo_pool_id if 'name' in left else f'{spec.name} ({spec.civo_pool_id})'}"
+        yield f"  Civo     will say {', '.join(left)}" if left else f"  size     {spec.size}"
+        yield from _as_written(spec)
     warnings = (*settings.warnings, *odd)
     if warnings:
         yield ""
@@ -79,16 +86,22 @@ def _reports(reports: ReportsSpec) -> Iterator[str]:
             yield f"reports {words} {', '.join(found)}"
 
 
-def _pool(spec: PoolSpec, pool: Pool) -> Iterator[str]:
+def _of_civo(pool: Pool, left: Sequence[str]) -> Iterator[str]:
+    """Yield what Civo has said of *pool* where the configuration leaves it out, and what follows from that."""
     yield f"pool {pool.name} ({pool.id})"
+    if left:
+        yield f"  Civo     says {', '.join(left)}"
     price = pool.price_usd_per_hour
     costs = f"{dollars(price)} per node-hour" if price is not None else "price unknown, so it cannot grow"
     yield f"  size     {pool.size}, {costs}"
     offers = ", ".join(f"{count} {name}" for name, count in pool.resources.items())
     yield f"  GPUs     {pool.gpus_per_node} per node ({offers})"
-    if pool.budget_usd is not None:
-        yield f"  budget   {dollars(pool.budget_usd)} a month of its own"
-    yield f"  nodes    {pool.min_nodes} to {pool.max_nodes}, standby {pool.standby_nodes}"
+
+
+def _as_written(spec: PoolSpec) -> Iterator[str]:
+    if spec.budget_usd is not None:
+        yield f"  budget   {dollars(spec.budget_usd)} a month of its own"
+    yield f"  nodes    {spec.min_nodes} to {spec.max_nodes}, standby {spec.standby_nodes}"
     yield from (f"  {name:8} {value}" for name, value in _others(spec, DESCRIBED_OF_A_POOL))
     if (approval := spec.approval) is not None:
         asked = ["removals"] if approval.removals else []

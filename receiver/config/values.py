@@ -339,6 +339,11 @@ def load(kind: type[Model], content: str) -> tuple[Model | None, list[Mistake]]:
         document, mistakes = read(content)
     except ConfigError as error:
         return None, list(error.mistakes)
+    return validated(kind, document, mistakes)
+
+
+def validated(kind: type[Model], document: Document, mistakes: list[Mistake]) -> tuple[Model | None, list[Mistake]]:
+    """Return *document* as a *kind*, None if that is impossible, and every mistake in it beside *mistakes*."""
     try:
         return kind.model_validate(document), mistakes
     except ValidationError as error:

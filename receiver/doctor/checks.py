@@ -78,12 +78,14 @@ def skipped(checks: Iterable[Check], said: str) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """The settings as the server would load them, and the options of the command.
+    """The settings as the server would load them, and the options of the command. *without_civo* says why Civo did not
+    complete the pools; empty if it did, or if the file leaves nothing to it.
 
     Areas run in parallel, so each opens and closes its own connections.
     """
 
     settings: Settings
+    without_civo: str = ""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     clock: Clock = field(default_factory=SystemClock)
     send_test_alert: bool = False

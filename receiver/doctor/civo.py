@@ -2,12 +2,11 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any
 
-from receiver.adapters.kubernetes.api import entries, words
-from receiver.adapters.kubernetes.nodes import taint_from
-from receiver.adapters.survey import CivoSurvey, SizeAtCivo
+from receiver.adapters.survey import CivoSurvey, SizeAtCivo, known_facts, survey_of
+from receiver.config import Environment
 from receiver.core.model.policy import Policy, Pool
+from receiver.core.model.pool_facts import PoolAtCivo, PoolFacts
 from receiver.core.model.text import dollars, some
 from receiver.doctor.checks import CALL_TIMEOUTS, Area, Check, Finding, Installation, few, skipped, taint_text
 from receiver.ports import CloudPool, TryLater, WontWork
@@ -35,7 +34,7 @@ POOLS = Check(
 SIZE = Check(
     "civo.pool_size",
     "whether each pool's nodes have the configured size: price and budget depend on it",
-    "set `size` to the pool's size at Civo",
+    "if the pool was replaced, set `size` to its size at Civo",
 )
 LABELS, TAINTS = (
     Check(
@@ -88,7 +87,7 @@ def look(installation: Installation) -> Iterator[Finding]:
             return
         for check, said in ((KEY, "Civo accepts the key"), (REGION, civo.region), (CLUSTER, civo.cluster_id)):
             yield check.passed(said)
-        yield from at_civo(policy.pools, found, civo.shown())
+        yield from at_civo(policy.pools, found, civo.shown().pools)
         why = "its budget cannot be enforced" if policy.budget is not None else "its cost is unknown"
         bare = [f"{pool.name} ({pool.size})" for pool in policy.pools if pool.price_usd_per_hour is None]
         prices = ", ".join(f"{pool.name} {dollars(pool.price_usd_per_hour)}/h" for pool in policy.pools)
@@ -113,17 +112,13 @@ def look(installation: Installation) -> Iterator[Finding]:
 
 def opened(installation: Installation) -> CivoSurvey:
     """Return Civo with the server's settings. Raises WontWork for a key or id that cannot be sent."""
-    told = installation.settings.environment
-    try:
-        return CivoSurvey(
-            api_url=told.civo_api_url,
-            api_key=told.civo_api_key.get_secret_value(),
-            region=told.civo_region,
-            cluster_id=told.civo_cluster_id,
-            timeouts=CALL_TIMEOUTS,
-        )
-    except ValueError as error:  # the message names the variable
-        raise WontWork(str(error), code="configuration") from None
+    return survey_of(installation.settings.environment, CALL_TIMEOUTS)
+
+
+def known(environment: Environment) -> tuple[PoolFacts | None, str]:
+    """Return what is known of pools that the configuration leaves to Civo, as the server remembers and Civo says it,
+    and why Civo's answer is missing."""
+    return known_facts(environment, CALL_TIMEOUTS, environment.database_url.get_secret_value())
 
 
 def refused(error: WontWork) -> Iterator[Finding]:
@@ -142,9 +137,9 @@ def refused(error: WontWork) -> Iterator[Finding]:
 
 
 def at_civo(
-    wanted: Sequence[Pool], found: Mapping[str, CloudPool], shown: Mapping[str, Mapping[str, Any]]
+    wanted: Sequence[Pool], found: Mapping[str, CloudPool], shown: Mapping[str, PoolAtCivo]
 ) -> Iterator[Finding]:
-    """Compare each pool at Civo with its configuration; *shown* are labels and taints, which some answers lack."""
+    """Compare each pool at Civo with its configuration; *shown* has labels and taints, which some answers lack."""
     there = ", ".join(f"{p.id} ({p.size}, {some(p.required, 'node')})" for p in found.values()) or "no pool"
     missing = [pool for pool in wanted if pool.id not in found]
     lost = [f"pool {pool.name} ({pool.id}) is not in the cluster, which has {there}" for pool in missing]
@@ -154,13 +149,13 @@ def at_civo(
     for pool in wanted:
         if pool.id not in found:
             continue
-        at, said = found[pool.id], shown.get(pool.id, {})
+        at, said = found[pool.id], shown.get(pool.id, PoolAtCivo())
         differs = f"nodes of pool {pool.name} are {at.size} at Civo, and {pool.size} in the configuration"
         size = at.size or "Civo does not return its size"
         yield SIZE.failed_if(at.size and at.size != pool.size, differs, f"pool {pool.name}: {size}")
-        labels = [f"{k}={v}" for k, v in words(said, "labels").items()] if "labels" in said else None
+        labels = [f"{k}={v}" for k, v in said.labels.items()] if said.labels is not None else None
         yield _equal(LABELS, pool, [f"{k}={v}" for k, v in pool.labels.items()], labels)
-        taints = [taint_text(taint_from(t)) for t in entries(said, "taints")] if "taints" in said else None
+        taints = [taint_text(taint) for taint in said.taints] if said.taints is not None else None
         yield _equal(TAINTS, pool, [taint_text(taint) for taint in pool.taints], taints)
 
 
@@ -180,7 +175,7 @@ def _equal(check: Check, pool: Pool, wanted: Collection[str], found: Collection[
     if more:
         return check.warned(f"{unknown}; while it has no node, pods that select them count as fitting nowhere")
     if found is None and not wanted:
-        return check.passed(f"pool {pool.name}: none configured, and none at Civo")
+        return check.passed(f"pool {pool.name}: none configured, and Civo returns none")
     return check.passed(f"pool {pool.name}: equal{' (applied to nodes: apply_to_nodes)' if lacking else ''}")
 
 

@@ -50,7 +50,14 @@ def unreadable(mistakes: Sequence[Mistake]) -> list[Finding]:
 def look(installation: Installation) -> Iterator[Finding]:
     """Check the loaded settings."""
     settings, configuration = installation.settings, installation.settings.configuration
-    yield LOADS.passed(f"file and environment are valid; {some(len(configuration.pools), 'pool')} configured")
+    if settings.pending:
+        pools = ", ".join(pool.civo_pool_id for pool in settings.pending)
+        said = f"nothing is decided until Civo has said size and GPUs of {pools}: {installation.without_civo}"
+        yield LOADS.failed(said, "see the checks of civo, or write name, size and resources of each pool")
+    else:
+        read = ", ".join(pool.name for pool in configuration.pools if pool.civo_pool_id in settings.from_civo)
+        said = f"file and environment are valid; {some(len(configuration.pools), 'pool')} configured"
+        yield LOADS.passed(f"{said}, completed from Civo: {read}" if read else said)
     reported_below = {short_token(name) for name in ("WEBHOOK", "OPERATOR", "READER")}  # with a better remedy
     odd = [warning for warning in settings.warnings if warning not in reported_below]
     yield from ODD.warnings(odd, "nothing is unusual")

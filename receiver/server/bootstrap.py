@@ -45,6 +45,7 @@ from receiver.ports import Clock, TryLater, WontWork, WriterLostError
 from receiver.reports.monthly import MonthEnd
 from receiver.reports.weekly import WeekEnd
 from receiver.runtime.loop import LONGEST_CALL, Beat, Courier, Loop, WakeupBurst
+from receiver.runtime.pool_reader import PoolReader
 from receiver.runtime.reload import Latest, Reloader
 from receiver.runtime.store_opener import Opening, WarmUp
 from receiver.step.carry_out import LEAD_LOST, Hands
@@ -80,6 +81,8 @@ class Outside:
             clock.now,
             lambda read: (*locked_out(read, told), *unsendable(read.notify, told.destinations()[0])),
             told.civo_region,
+            facts=lambda: self.pools.facts,
+            needs_facts=lambda: self.pools.soon(),
         )
         process = process_name()
         self.instruments, self.beat, self.attempts = Instruments(process), Beat(), Attempts()
@@ -93,6 +96,12 @@ class Outside:
             url, terms = parse(database.get_secret_value()), said.leader
             self.writer = Lease(LeaseTable(url, process, terms.lease, terms.longest_write))
             self.loops_store = self.store.fenced(self.writer.fence)
+        self.pools = PoolReader(
+            self._civo().pool_facts,  # an instance of its own: a session serves one thread
+            self.store,
+            needed=lambda: self.live.asks_civo,
+            settled=lambda: not (self.live.settings.pending or self.live.refused),
+        )
         civo, cluster = self._civo(), None
         if said.kubernetes.enabled:
             own = Own(
@@ -131,6 +140,14 @@ class Outside:
         observed = ObservedCluster(cluster) if cluster else None
         self.only_looks = Hands(cloud=ObservedCloud(civo), cluster=observed, may_write=self._may_write)
         self._acts = Hands(cloud=civo, cluster=cluster, may_write=self._may_write)
+
+    def why_pending(self) -> str:
+        """Return why nothing is decided while the pools are not known; empty when they are."""
+        pending = [pool.civo_pool_id for pool in self.live.settings.pending]
+        if not pending:
+            return ""
+        why = "; ".join(self.live.file.mistakes) or self.pools.failure or "Civo has not answered yet"
+        return f"nothing is decided until Civo has said size and GPUs of {', '.join(pending)}: {why}"
 
     def hands(self, mode: Mode) -> Hands:
         return self.only_looks if mode is Mode.OBSERVE else self._acts
@@ -232,7 +249,7 @@ def loop_of(outside: Outside, opening: Opening, clock: Clock) -> Loop:
         clock,
         said.tick,
         instruments,
-        may_begin=opening.is_open,
+        may_begin=lambda: opening.is_open() and not outside.live.settings.pending,
         beat=outside.beat,
         longest_call=max(LONGEST_CALL, said.leader.longest_call + SPARE),
         newest=outside.newest,
@@ -326,6 +343,7 @@ def web_of(outside: Outside, settings: FileSettings, loop: Loop, clock: Clock, m
             docs_url=said.docs_url,
             messages_to=messages_to,
             watch=lambda: instruments.watch.state,
+            pools_pending=outside.why_pending,
             attempts=outside.attempts,
             last_step=lambda: outside.last_step if loop.leads() else None,
             other_settings=lambda text, changes: outside.live.other(text, changes=changes),
@@ -344,6 +362,7 @@ class Running:
     courier: Courier
     watched: KubernetesCluster | None
     reloader: Reloader
+    pools: PoolReader
     told_at: float = 0.0  # when the threads were told to stop, in seconds of `monotonic`; 0 before
 
     def start(self) -> None:
@@ -351,6 +370,7 @@ class Running:
             self.writer.start()
         self.loop.start()
         self.courier.start()
+        self.pools.start()
         self.reloader.start()
 
     def tell(self) -> None:
@@ -369,8 +389,8 @@ class Running:
             self.writer.close()
         self.store.close()
 
-    def _beside(self) -> tuple[Opening | KubernetesCluster | Courier | Reloader, ...]:
-        parts = (self.opening, self.watched, self.courier, self.reloader)
+    def _beside(self) -> tuple[Opening | KubernetesCluster | Courier | PoolReader | Reloader, ...]:
+        parts = (self.opening, self.watched, self.courier, self.pools, self.reloader)
         return tuple(part for part in parts if part is not None)
 
 
@@ -412,6 +432,9 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
             loop.wake()
 
     opening.begin()
+    outside.pools.recall()
+    if outside.pools.facts is not None:
+        look()
     app.extensions[EXTENSION] = Running(
         store=outside.store,
         writer=outside.writer,
@@ -420,6 +443,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
         courier=Courier(lambda now: outbox().deliver_due(now), loop, clock),
         watched=watch_cluster(outside, loop),
         reloader=Reloader(look),
+        pools=outside.pools,
     )
     return app
 

@@ -41,6 +41,8 @@ def blueprint(parts: WebParts) -> Blueprint:
                 parts.store.check()
             except (TryLater, WontWork) as error:
                 reason = f"store: {str(error).removeprefix('store: ')}"
+        if not reason and request.args.get("exclude") != "steps":
+            reason = parts.pools_pending()
         if not reason and request.args.get("exclude") != "steps" and not health.steps_well:
             reason = f"no step has succeeded for {span((health.good_age or timedelta()).total_seconds())}: see the log"
         document = ReadinessDocument.of(

@@ -42,7 +42,8 @@ class WebParts:
     other names, *docs_url* where people read docs/ if not here, *messages_to* names the destinations of messages, and
     *cluster_name* what people call the cluster. *user_header* names the person in requests from *trusted_proxies*.
     *attempts* outlive a change of the configuration. *region* and *cluster_id* are Civo's. *wake* must return at once.
-    *mode* is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`. *last_step* is None before the
+    *mode* is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`. *pools_pending* says why Civo
+    has not completed the pools yet, and is empty once it has. *last_step* is None before the
     first one and where another replica steps. *other_settings* reads a configuration that is not in force; with True
     its text holds only changes of the one that is. It raises ConfigError.
     """
@@ -70,6 +71,7 @@ class WebParts:
     docs_url: str | None = None
     messages_to: tuple[str, ...] = ()
     watch: Callable[[], str] = lambda: "off"
+    pools_pending: Callable[[], str] = lambda: ""
     attempts: Attempts = field(default_factory=Attempts)
     last_step: Callable[[], LastStep | None] = field(default=lambda: None, repr=False)
 

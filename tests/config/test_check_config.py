@@ -51,6 +51,7 @@ def test_a_right_file_is_shown_as_understood_without_any_environment(file: Path)
         "alertmanager urls http://alertmanager:9093",
         "",
         "pool l40s (5f3c)",
+        "  Civo     says labels, taints",
         "  size     an.g1.l40s.kube.x1, $1.29 per node-hour",
         "  GPUs     1 per node (1 nvidia.com/gpu)",
         "  nodes    1 to 8, standby 1",

@@ -12,8 +12,9 @@ import pytest
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from receiver.config import Configuration, Environment
+from receiver.config import Configuration, Environment, completion
 from receiver.config.environment import SECRET, VARIABLES
+from receiver.config.pools import PoolSpec
 from receiver.config.prices import PriceFile
 from receiver.config.values import model_in, spell_duration
 
@@ -33,6 +34,9 @@ def documented(title: str) -> dict[str, str]:
     return dict(rows)
 
 
+FROM_CIVO = "from Civo"
+
+
 def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every key below *model* that holds a value, with its default."""
     for name, info in model.model_fields.items():
@@ -40,7 +44,7 @@ def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]
         path = f"{prefix}{name}"
         default = info.get_default(call_default_factory=True)
         if inner is None:
-            yield path, default
+            yield path, FROM_CIVO if model is PoolSpec and name in completion.FROM_CIVO else default
         else:
             outer = get_origin(info.annotation)
             many = "[]." if outer is tuple else ".*." if outer is dict else "."
@@ -49,6 +53,8 @@ def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]
 
 def spelled(default: Any) -> set[str]:
     """What the page may say of a default."""
+    if default == FROM_CIVO:
+        return {FROM_CIVO}
     if default is PydanticUndefined:
         return {"required"}
     if default is None or default in ((), {}):

@@ -12,8 +12,9 @@ from receiver.config.live import NEEDS_RESTART, LiveConfiguration, needs_restart
 from receiver.config.model import Configuration
 from receiver.config.settings import load_file
 from receiver.config.values import Mistake
-from receiver.core.model.configuration import SETTLED
+from receiver.core.model.configuration import SETTLED, ConfigurationFile
 from receiver.core.model.policy import Objective
+from receiver.core.model.pool_facts import PoolAtCivo, PoolFacts
 from tests.config.builders import POOL, QUIET, one_pool
 from tests.core.builders import NOW
 
@@ -253,3 +254,83 @@ def test_of_threads_that_look_at_once_one_reads_the_file(mounted: Mounted) -> No
     mounted.live.look()
     with ThreadPoolExecutor(4) as threads:
         assert sorted(threads.map(lambda _: mounted.live.look(), range(8))) == [*[False] * 7, True]
+
+
+class AtCivo:
+    """A file that leaves its pool to Civo, read while Civo answers or does not."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        self.path, self.asked = folder / "config.yaml", 0
+        self.path.write_text(text)
+        self.facts: PoolFacts | None = None
+        self.live = LiveConfiguration(
+            self.path, load_file(self.path), lambda: NOW, facts=lambda: self.facts, needs_facts=self._ask
+        )
+        self.live.look()
+
+    def _ask(self) -> None:
+        self.asked += 1
+
+    def says(self, labels: dict[str, str]) -> bool:
+        """Let Civo answer, and look."""
+        pool = PoolAtCivo(size="an.g1.l40s.kube.x1", labels=labels)
+        self.facts = PoolFacts(pools={"5f3c": pool}, gpus={"an.g1.l40s.kube.x1": 1})
+        return self.live.look()
+
+
+MINIMAL = one_pool(pool="\n  - {civo_pool_id: 5f3c, max_nodes: 8}\n")
+
+
+def test_the_first_answer_of_civo_puts_the_file_of_the_start_into_force_without_a_message(tmp_path: Path) -> None:
+    at = AtCivo(tmp_path, MINIMAL)
+    assert at.live.settings.pending
+    assert at.says({"gpu": "on-demand"})
+    assert [pool.name for pool in at.live.settings.policy.pools] == ["l40s"]
+    assert at.live.file == ConfigurationFile()
+
+
+def test_the_first_answer_is_no_message_for_a_pool_that_needed_none(tmp_path: Path) -> None:
+    at = AtCivo(tmp_path, one_pool())
+    assert at.says({"gpu": "on-demand"})
+    assert dict(at.live.settings.policy.pools[0].labels) == {"gpu": "on-demand"}
+    assert at.live.file == ConfigurationFile()
+
+
+def test_a_label_that_changes_at_civo_is_told_as_a_change(tmp_path: Path) -> None:
+    at = AtCivo(tmp_path, MINIMAL)
+    at.says({"gpu": "on-demand"})
+    assert not at.says({"gpu": "on-demand"})
+    assert at.says({"gpu": "spot"})
+    assert at.live.file.changes == ("pools.l40s.labels.gpu on-demand -> spot",)
+
+
+def test_an_answer_without_the_pool_keeps_the_file_of_the_start_waiting_and_says_why(tmp_path: Path) -> None:
+    at = AtCivo(tmp_path, MINIMAL)
+    at.facts = PoolFacts(pools={"other": PoolAtCivo(size="an.g1.l40s.kube.x1")})
+    assert not at.live.look()
+    assert at.live.settings.pending
+    assert "the cluster has no pool 5f3c" in at.live.file.mistakes[0]
+    assert at.says({})
+    assert not at.live.refused
+
+
+def test_civo_is_asked_at_once_for_a_file_that_changes(tmp_path: Path) -> None:
+    at = AtCivo(tmp_path, one_pool())
+    at.path.write_text(MINIMAL)
+    at.live.look()
+    assert at.asked == 1
+    at.live.look()
+    assert at.live.file.mistakes == (
+        (
+            "pool 5f3c: Civo has not said its size and GPUs yet; "
+            "wait for Civo, or write name, size and resources of the pool"
+        ),
+    )
+    assert [pool.name for pool in at.live.settings.policy.pools] == ["l40s"]
+
+
+def test_another_configuration_is_completed_too(tmp_path: Path) -> None:
+    at = AtCivo(tmp_path, MINIMAL)
+    at.says({"gpu": "on-demand"})
+    [pool] = at.live.other("pools.l40s.max_nodes: 2", changes=True).policy.pools
+    assert (pool.max_nodes, dict(pool.labels)) == (2, {"gpu": "on-demand"})

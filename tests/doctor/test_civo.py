@@ -132,7 +132,7 @@ def test_what_an_answer_leaves_out_is_not_called_equal_where_nothing_is_configur
     found = [
         f for f in at_civo(told.settings.policy.pools, {GPU_POOL: bare}, {}) if f.check.endswith(("labels", "taints"))
     ]
-    assert [(f.verdict, f.said) for f in found] == [("pass", "pool l40s: none configured, and none at Civo")] * 2
+    assert [(f.verdict, f.said) for f in found] == [("pass", "pool l40s: none configured, and Civo returns none")] * 2
 
 
 def test_a_pool_whose_size_civo_does_not_list_is_not_said_to_fit_into_the_quota(tmp_path: Path) -> None:

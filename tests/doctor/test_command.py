@@ -6,10 +6,13 @@ from pathlib import Path
 from click import unstyle
 from click.testing import CliRunner, Result
 
+from receiver.adapters.store import open_store
 from receiver.cli.doctor import round_lines
 from receiver.cli.main import main
+from receiver.core.model.pool_facts import PoolAtCivo, PoolFacts
 from receiver.doctor.checks import Finding
-from tests.doctor.builders import document, environ
+from simulator.server import Simulator
+from tests.doctor.builders import GPU_POOL, document, environ
 
 
 def doctor(env: dict[str, str], *arguments: str) -> Result:
@@ -111,3 +114,39 @@ def test_an_area_that_is_not_there_is_a_wrong_command_line(tmp_path: Path) -> No
     done = doctor(environ(tmp_path), "--only", "moon")
     assert done.exit_code == 2
     assert "unknown area moon; use one of: configuration" in done.stderr
+
+
+MINIMAL = document(pools=[{"civo_pool_id": GPU_POOL, "max_nodes": 4}])
+
+
+def test_pools_are_completed_from_civo_before_anything_is_checked(tmp_path: Path, sim: Simulator) -> None:
+    done = doctor(environ(tmp_path, MINIMAL, CIVO_API_URL=sim.url), "--only", "configuration", "--only", "civo", "-v")
+    assert "1 pool configured, completed from Civo: l40s" in done.stdout
+    assert "civo.pool_labels" in done.stdout
+    assert done.exit_code == 0
+
+
+def test_without_civo_the_other_checks_run_and_the_first_says_what_is_not_known(tmp_path: Path) -> None:
+    done = doctor(environ(tmp_path, MINIMAL), "--only", "configuration")
+    assert done.exit_code == 1
+    assert f"nothing is decided until Civo has said size and GPUs of {GPU_POOL}: the request to Civo" in done.stdout
+    assert "configuration.links" not in done.stdout
+
+
+def test_a_size_that_the_server_remembers_is_compared_with_the_one_at_civo(tmp_path: Path, sim: Simulator) -> None:
+    env = environ(tmp_path, MINIMAL, CIVO_API_URL=sim.url)
+    store = open_store(env["GPU_AUTOSCALER_DATABASE_URL"])
+    store.keep_pool_facts(PoolFacts(pools={GPU_POOL: PoolAtCivo(size="an.g1.h100.kube.x1")}))
+    store.close()
+    done = doctor(env, "--only", "civo")
+    assert (
+        "nodes of pool h100 are an.g1.l40s.kube.x1 at Civo, and an.g1.h100.kube.x1 in the configuration" in done.stdout
+    )
+    assert "if the pool was replaced, set `size` to its size at Civo" in done.stdout
+
+
+def test_a_pool_without_gpus_is_a_finding_with_its_remedy(tmp_path: Path, sim: Simulator) -> None:
+    said = document(pools=[{"civo_pool_id": "pool-cpu", "max_nodes": 4}])
+    done = doctor(environ(tmp_path, said, CIVO_API_URL=sim.url))
+    assert done.exit_code == 2
+    assert "pools[0].resources: g4s.kube.medium, the size of pool pool-cpu, has no GPU at Civo" in done.stdout

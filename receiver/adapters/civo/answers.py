@@ -13,6 +13,8 @@ from decimal import Decimal, InvalidOperation
 from receiver.adapters.http.sessions import moment
 from receiver.core.model.charges import Charge
 from receiver.core.model.pods import CPU, GIB, MEMORY, MIB, STORAGE
+from receiver.core.model.policy import Taint
+from receiver.core.model.pool_facts import PoolAtCivo, PoolFacts
 from receiver.core.model.text import harmless
 from receiver.ports import Charges, CloudPool, Instance, TryLater, WontWork
 
@@ -237,6 +239,47 @@ def machines_of(response: object) -> Mapping[str, Mapping[str, int]]:
             if machine:
                 found[record["name"]] = machine
     return found
+
+
+def pool_facts_of(cluster: object, sizes: object) -> PoolFacts:
+    """Return what the cluster and the list of sizes say of pools. Raises TryLater for responses that are neither."""
+    if not isinstance(sizes, list):
+        raise malformed("the list of sizes")
+    fields, wanted = _fields(cluster, "the cluster"), required_pools(cluster)
+    said: dict[str, Fields] = {}
+    for record in (*_list(fields, "pools"), *_list(fields, "required_pools")):
+        if isinstance(record, dict) and (pool := _word(record, "id")):
+            known = {key: record[key] for key in ("labels", "taints") if record.get(key) is not None}
+            said[pool] = {**said.get(pool, {}), **known}
+    existing = _existing(cluster)
+    pools = {
+        pool: PoolAtCivo(
+            size=(wanted[pool].size if pool in wanted else "") or existing.get(pool, PoolRecords()).size,
+            labels=_labels(found.get("labels")),
+            taints=_taints(found.get("taints")),
+        )
+        for pool, found in said.items()
+    }
+    gpus = {_word(r, "name"): whole(r.get("gpu_count")) for r in sizes if isinstance(r, dict) and _word(r, "name")}
+    return PoolFacts(pools=pools, gpus=gpus)
+
+
+def _labels(value: object) -> Mapping[str, str] | None:
+    """Return labels, or None for anything else."""
+    if not isinstance(value, dict):
+        return None
+    return {harmless(key): harmless(said) for key, said in value.items() if isinstance(said, str)}
+
+
+def _taints(value: object) -> tuple[Taint, ...] | None:
+    """Return taints, or None for anything else."""
+    if not isinstance(value, list):
+        return None
+    return tuple(
+        Taint(key=_word(taint, "key"), value=_word(taint, "value"), effect=_word(taint, "effect") or "NoSchedule")
+        for taint in value
+        if isinstance(taint, dict)
+    )
 
 
 def whole(value: object) -> int | None:

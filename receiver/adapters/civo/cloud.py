@@ -21,6 +21,7 @@ from receiver.adapters.civo.answers import (
     cloud_pools,
     machines_of,
     malformed,
+    pool_facts_of,
     refusal,
     required_pools,
 )
@@ -37,6 +38,7 @@ from receiver.adapters.http.sessions import (
     without,
 )
 from receiver.core.model.charges import distinct, windows
+from receiver.core.model.pool_facts import PoolFacts
 from receiver.core.model.text import some
 from receiver.ports import Charges, CloudPool, Did, Receipt, TryLater, WontWork
 
@@ -185,6 +187,10 @@ class CivoCloud:
 
     def machines(self) -> Mapping[str, Mapping[str, int]]:
         return self._sizes.machines()
+
+    def pool_facts(self) -> PoolFacts:
+        """Return what a configuration may leave out of its pools. Raises TryLater and WontWork."""
+        return pool_facts_of(self._cluster(), self._send("GET", "/v2/sizes", "list the sizes"))
 
     def _pool_path(self, pool: str) -> str:
         return f"{self._cluster_path}/pools/{_identifier(pool, 'the pool id')}"

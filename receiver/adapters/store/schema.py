@@ -306,6 +306,13 @@ seals = Table(  # one row: the random key of sessions and of links in messages
     Column("key", PlainText, nullable=False),
 )
 
+pool_facts = Table(  # one row: what Civo last said of the pools (`receiver.core.model.pool_facts`)
+    "pool_facts",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("facts", Json, nullable=False),
+)
+
 compatibility = Table(  # one row: the oldest revision whose programs can use this schema
     "compatibility", metadata, Column("id", Integer, primary_key=True), Column("oldest", PlainText, nullable=False)
 )

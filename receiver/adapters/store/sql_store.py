@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Delete, Text, cast, delete, except_, func, make_url, or_, select
+from sqlalchemy import Connection, Delete, Text, cast, delete, except_, func, make_url, or_, select
 
 from receiver.adapters.store import inbox, schema
 from receiver.adapters.store.database import (
@@ -33,6 +33,7 @@ from receiver.adapters.store.overrides import SqlOverrides
 from receiver.adapters.store.usage import KEPT_FROM, SqlUsage
 from receiver.core.explain.samples import Doing
 from receiver.core.model.memory import Control
+from receiver.core.model.pool_facts import PoolFacts
 from receiver.ports import Snapshot, TryLater, WontWork
 
 LIVES_KEPT = timedelta(days=400)  # a year of spend and what a month's start still needs: 13 months
@@ -78,11 +79,19 @@ def _deletions(now: datetime) -> Iterator[Delete]:
     yield delete(schema.turns).where(turns.at < now - SAMPLES_KEPT, or_(~goes_on, turns.doing == Doing.GONE))
 
 
-THE_ONE = 1  # the only row of the snapshot, and of the control state
+THE_ONE = 1  # the only row of the snapshot, of the control state, and of Civo's facts
 CONTROL = select(schema.control.c.state)
 CONTROL_STATE = TypeAdapter(Control)
+FACTS = select(schema.pool_facts.c.facts)
+POOL_FACTS = TypeAdapter(PoolFacts)
 SNAPSHOT_AT = select(schema.snapshot.c.at)
 SNAPSHOT = select(schema.snapshot.c.picture, schema.snapshot.c.at)
+
+
+def facts_in(connection: Connection) -> PoolFacts | None:
+    """Return what Civo last said of the pools, None before its first answer."""
+    state = connection.execute(FACTS).scalar()
+    return None if state is None else POOL_FACTS.validate_python(state)
 
 
 class SqlStore(SqlInbox, SqlMemory, SqlActions, SqlOutbox, SqlOverrides, SqlUsage, SqlFigures):
@@ -132,6 +141,15 @@ class SqlStore(SqlInbox, SqlMemory, SqlActions, SqlOutbox, SqlOverrides, SqlUsag
         with self._database.read() as connection:
             state = connection.execute(CONTROL).scalar()
         return None if state is None else CONTROL_STATE.validate_python(state)
+
+    def keep_pool_facts(self, facts: PoolFacts) -> None:
+        with self._database.write() as connection:
+            state = POOL_FACTS.dump_python(facts, mode="json")
+            put(connection, schema.pool_facts, {"id": THE_ONE, "facts": state})
+
+    def pool_facts(self) -> PoolFacts | None:
+        with self._database.read() as connection:
+            return facts_in(connection)
 
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
         with self._database.write() as connection:

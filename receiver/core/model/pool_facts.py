@@ -1,0 +1,57 @@
+"""What Civo says of a cluster's node pools, as far as a configuration may leave it out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from receiver.core.model.policy import Pool, Taint
+
+GPU = "nvidia.com/gpu"  # what Civo counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolAtCivo:
+    """A pool's *size* (empty: not in the answer), *labels* and *taints* (None: not in the answer)."""
+
+    size: str = ""
+    labels: Mapping[str, str] | None = None
+    taints: tuple[Taint, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolFacts:
+    """The *pools* of the cluster by id, and the GPUs of one node by size (None: Civo gives no number)."""
+
+    pools: Mapping[str, PoolAtCivo] = field(default_factory=dict)
+    gpus: Mapping[str, int | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pools: Sequence[Pool]) -> "PoolFacts":
+        """Return what *pools* of a policy say."""
+        known = {p.id: PoolAtCivo(size=p.size, labels=p.labels, taints=p.taints) for p in pools}
+        return cls(pools=known, gpus={p.size: p.resources.get(GPU) for p in pools})
+
+    def then(self, answer: "PoolFacts") -> "PoolFacts":
+        """Return these facts with a later *answer* over them.
+
+        What the answer lacks stays known. A pool keeps the size that was read first: prices and budgets depend on it,
+        so a person confirms another one by writing it into the configuration.
+        """
+        pools = dict(self.pools)
+        for pool, new in answer.pools.items():
+            known = pools.get(pool, new)
+            pools[pool] = replace(
+                new,
+                size=known.size or new.size,
+                labels=known.labels if new.labels is None else new.labels,
+                taints=known.taints if new.taints is None else new.taints,
+            )
+        counted = {size: gpus for size, gpus in answer.gpus.items() if gpus is not None or size not in self.gpus}
+        return PoolFacts(pools=pools, gpus={**self.gpus, **counted})
+
+    def resized(self, answer: "PoolFacts") -> Mapping[str, tuple[str, str]]:
+        """Return the size that is known and the one in *answer* of each pool for which they differ, by pool id."""
+        return {
+            pool: (known.size, answer.pools[pool].size)
+            for pool, known in self.pools.items()
+            if pool in answer.pools and answer.pools[pool].size not in ("", known.size)
+        }

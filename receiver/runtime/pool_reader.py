@@ -1,0 +1,109 @@
+"""The thread that reads from Civo what the configuration leaves out of its pools.
+
+What Civo said is kept in the store: a restart while Civo does not answer goes on with the same pools.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from receiver.core.model.pool_facts import PoolFacts
+from receiver.ports import TryLater, WontWork
+
+EVERY_SECONDS = 600.0
+WAITS = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds after each look that left something open; the last for all that follow
+
+log = structlog.get_logger("receiver")
+
+
+class FactsStore(Protocol):
+    """Where the last answer is kept. Calls raise TryLater."""
+
+    def pool_facts(self) -> PoolFacts | None: ...
+    def keep_pool_facts(self, facts: PoolFacts) -> None: ...
+
+
+class PoolReader(threading.Thread):
+    """*facts* are what is known, None before the first answer; *failure* says why Civo's last one is missing."""
+
+    def __init__(
+        self,
+        ask: Callable[[], PoolFacts],
+        store: FactsStore,
+        needed: Callable[[], bool],
+        settled: Callable[[], bool],
+        waits: tuple[float, ...] = WAITS,
+    ) -> None:
+        """*ask* raises TryLater and WontWork. While *needed* is false nothing is asked; until *settled*, more often."""
+        super().__init__(name="pool-reader", daemon=True)
+        self.facts: PoolFacts | None = None
+        self.failure = ""
+        self._ask, self._store, self._needed, self._settled, self._waits = ask, store, needed, settled, waits
+        self._woken, self._stopping = threading.Event(), threading.Event()
+        self._kept: PoolFacts | None = None  # in the store
+        self._resized: object = {}
+
+    def soon(self) -> None:
+        """Look at once; returns at once."""
+        self._woken.set()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """End after the look under way, at most *timeout* seconds later."""
+        self._stopping.set()
+        self._woken.set()
+        if self.is_alive():
+            self.join(timeout)
+
+    def run(self) -> None:
+        """The thread's body."""
+        tries = 0
+        while not self._stopping.is_set():
+            self._woken.clear()
+            if self._needed():
+                try:
+                    self.look()
+                except Exception:  # a bug must not end the looks
+                    log.exception("pools not read from Civo")
+            tries = 0 if self._settled() and not self.failure else tries + 1
+            self._woken.wait(self._waits[min(tries, len(self._waits)) - 1] if tries else EVERY_SECONDS)
+
+    def recall(self) -> None:
+        """Take what the store remembers, unless something is known already."""
+        if self.facts is not None:
+            return
+        try:
+            self._kept = self.facts = self._store.pool_facts()
+        except TryLater:  # the store is not open yet
+            return
+
+    def look(self) -> None:
+        """Ask Civo once, and keep what is new."""
+        self.recall()
+        try:
+            answer = self._ask()
+        except (TryLater, WontWork) as error:
+            if str(error) != self.failure:
+                stays = "the pools stay as they were read last" if self.facts else "nothing is decided until it answers"
+                log.warning("pools not read from Civo", error=str(error), detail=stays)
+            self.failure = str(error)
+            return
+        self.failure = ""
+        known = self.facts or PoolFacts()
+        self._warn_of_sizes(known, answer)
+        self.facts = known.then(answer)
+        if self.facts != self._kept:
+            try:
+                self._store.keep_pool_facts(self.facts)
+                self._kept = self.facts
+            except TryLater as error:
+                log.warning("pools not stored", error=str(error))
+
+    def _warn_of_sizes(self, known: PoolFacts, answer: PoolFacts) -> None:
+        resized = known.resized(answer)
+        if resized != self._resized:
+            for pool, (before, now) in resized.items():
+                detail = f"its nodes are of {now} at Civo; to accept that, write size: {now} into the configuration"
+                log.warning("pool keeps its size", pool=pool, size=before, detail=detail)
+        self._resized = resized
