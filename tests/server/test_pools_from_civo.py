@@ -70,6 +70,7 @@ def test_until_civo_answers_nothing_is_decided_and_readiness_says_why(started: S
     assert not started.may_step
     reason = started.get("/readyz").json["reason"]
     assert reason == (f"nothing is decided until Civo has said size and GPUs of {GPU_POOL}: Civo has not answered yet")
+    assert "Nothing is decided until Civo has said size and GPUs of" in started.get("/").text
     assert started.get("/healthz").status_code == 200
     assert started.get("/readyz?exclude=steps").status_code == 200
     headers = {"Authorization": f"Bearer {ENVIRONMENT['GPU_AUTOSCALER_WEBHOOK_TOKEN']}"}

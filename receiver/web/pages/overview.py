@@ -33,7 +33,8 @@ class ShownConcern(ConcernDocument):
 
 
 class Scene(NamedTuple):
-    """All that is looked at: *found* is the picture, *at* its time (None: no step has finished yet)."""
+    """All that is looked at: *found* is the picture, *at* its time (None: no step has finished yet), and *pending* why
+    the pools are not known."""
 
     found: Picture
     at: datetime | None
@@ -41,6 +42,7 @@ class Scene(NamedTuple):
     health: LoopHealth
     policy: Policy
     undelivered: Sequence[StoredNotice]
+    pending: str = ""
 
 
 def names_of(scene: Scene) -> dict[str, str]:
@@ -53,7 +55,8 @@ def names_of(scene: Scene) -> dict[str, str]:
 def scene_of(parts: WebParts) -> Scene:
     """Return what the last step saw, how the loop does, and what waits to be told."""
     found, at = kept_picture(parts.store)
-    return Scene(found, at, parts.clock.now(), parts.heartbeat(), parts.policy, parts.store.undelivered())
+    undelivered, pending = parts.store.undelivered(), parts.pools_pending()
+    return Scene(found, at, parts.clock.now(), parts.heartbeat(), parts.policy, undelivered, pending)
 
 
 def concerns(scene: Scene, pool: str | None = None) -> list[ShownConcern]:
@@ -105,7 +108,10 @@ def _ourselves(scene: Scene) -> Iterator[ShownConcern]:
         yield _wrong("loop", "The loop is not running.", doing, "runbooks/GpuAutoscalerDown.md")
     # Older than a loop that beats would leave it.
     stale = scene.at is not None and scene.now - scene.at > health.fresh
-    if scene.at is None:
+    if scene.pending:
+        doing = f"{scene.pending[0].upper()}{scene.pending[1:]}."
+        yield _wrong("pools_pending", "The pools are not known yet.", doing, "configuration.md#pools")
+    elif scene.at is None:
         pools = some(len(scene.policy.pools), "configured pool")
         doing = f"Nothing is known about the {pools}; the first step looks at Civo and the cluster."
         yield _wrong("no_step", "No step has finished yet.", doing, "", level=Level.WARN)
