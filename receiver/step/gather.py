@@ -40,7 +40,7 @@ from receiver.core.money.cost import A_WEEK, dearer_per_hour, elsewhere_per_hour
 from receiver.core.money.reconciliation import account, compare
 from receiver.core.scaling.nominations import believed
 from receiver.core.scaling.ownership import own_work
-from receiver.core.scaling.waits import drift, removals_stop
+from receiver.core.scaling.waits import drift, late_after, removals_stop
 from receiver.ports import Accounts, AlarmFacts, Alarms, Cloud, Cluster, Sizes, StepStore, Telemetry, TryLater, WontWork
 from receiver.step.devices import DeviceJoin
 from receiver.step.hosts import beside_other_nodes
@@ -341,7 +341,9 @@ def _joined(
         state = _with_deleted(pool_state(pool, said, memory, lives, policy, drifted), store)
     with parts.part("removals", pool.id, sets_aside=True):
         if found is not None:
-            stop = removals_stop(past.late, shown, state.living, said.at)
+            open_action = state.open_action  # of its nodes some may be gone while others cannot be emptied
+            late = past.late or (late_after(open_action, state, said.at) if open_action is not None else None)
+            stop = removals_stop(late, shown, state.living, said.at)
     return state, drifted, stop
 
 

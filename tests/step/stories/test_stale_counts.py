@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from receiver.core.model.model import Stage
 from receiver.ports import CloudPool, Store
-from receiver.replay.world.objects import Behaviour
+from receiver.replay.world.objects import Behaviour, PodSpec
 from simulator.store import MemoryStore
+from simulator.world import Pdb
+from tests.core.builders import EVERY_SECOND
 from tests.step.harness import START, Life, a_job, a_policy, a_world
 from tests.step.stories.bench import (
     HOUR,
@@ -186,3 +188,20 @@ def test_a_removal_is_not_mistaken_for_somebody_elses_change(store: Store) -> No
     life.run(30 * MINUTE, tick=30 * SECOND)
     state = life.steps[-1].facts.pool(POOL)
     assert (state.required, state.drifts) == (0, ())
+
+
+def test_a_replacement_is_not_removed_while_another_node_of_the_same_removal_cannot_be_emptied(store: Store) -> None:
+    """Civo builds a new node for one that was removed, again and again: removing that as well would only cost money."""
+    pool = replace(a_policy().pools[0], idle_for=2 * MINUTE)
+    policy = a_policy(pool, billing=EVERY_SECOND)
+    life = idle_nodes(store, 2, behaviour=Behaviour(decrement="never"), policy=policy)
+    [held, *_] = [vm.hostname for vm in living(life)]
+    labels = {"app": "web"}
+    life.world.add_pod(
+        PodSpec(namespace="web", name="web-0", labels=labels, owner_kind="ReplicaSet", owner_name="web", node=held)
+    )
+    life.world.pdbs.append(Pdb(namespace="web", selector=labels, min_available=1))
+
+    life.run(25 * MINUTE)
+
+    assert len(life.writes("retire")) == 1
