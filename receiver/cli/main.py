@@ -17,6 +17,7 @@ COMMANDS = {
     "completion": ("client:completion", "Print the completion script of a shell."),
     "doctor": ("doctor:doctor", "Check a live installation and show how to fix what is wrong."),
     "explain": ("explain:explain", "Explain a pool's size, a waiting pod, a node or a decision."),
+    "init": ("init:init", "Write the chart's values for the GPU pools of your cluster."),
     "override": ("operate:override", "Override policy: pin, floor, ceiling, pause or snooze."),
     "questions": ("operate:questions", "List unanswered approval requests."),
     "replay": ("replay:replay", "Compare the cost and waits of policies on recorded work."),

@@ -181,7 +181,7 @@ def test_values_without_the_defaults_of_this_chart_are_refused(value: str) -> No
 
 
 def test_pools_must_be_given() -> None:
-    with pytest.raises(NotRendered, match="pools: name at least one GPU node pool, with name, civo_pool_id, size"):
+    with pytest.raises(NotRendered, match="pools: name at least one GPU node pool, with civo_pool_id and max_nodes"):
         helm("--set", "image.repository=r.example.org/g")
 
 

@@ -134,7 +134,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 {{- if not .Values.pools }}
-{{- fail "pools: name at least one GPU node pool, with name, civo_pool_id, size, resources and max_nodes" }}
+{{- fail "pools: name at least one GPU node pool, with civo_pool_id and max_nodes" }}
 {{- end }}
 {{- $alertmanager := dict "urls" $alertmanagers }}
 {{- if and .Values.alertmanagerConfig (eq .Values.monitoring "kube-prometheus-stack") }}
