@@ -17,6 +17,8 @@ SELF_EXPLAINING = frozenset(
         "GpuShare",
         "KeepRule",
         "KeepUntil",
+        "PoolAtCivo",
+        "PoolFacts",
         "Preference",
         "Requirement",
         "Taint",
