@@ -1,6 +1,7 @@
 """The values that most charts have under the same names: what each makes, and what none of them can change."""
 
 import json
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -125,12 +126,12 @@ def test_the_labels_are_on_every_object_and_on_the_pods() -> None:
     assert the(everything(), "Deployment", "scaler")["spec"]["selector"]["matchLabels"] == {NAME: "gpu-autoscaler"}
 
 
-@pytest.mark.parametrize("value", ["commonLabels", "podLabels"])
+@pytest.mark.parametrize("value", ["commonLabels", "podLabels", "serviceMonitor.labels"])
 @pytest.mark.parametrize("key", [NAME, "app.kubernetes.io/instance", "helm.sh/chart"])
 def test_a_label_that_selectors_or_helm_need_is_not_replaced(value: str, key: str) -> None:
     with pytest.raises(NotRendered) as refused:
-        made({value: {key: "mine"}})
-    assert f"'/{value}/{key.replace('/', '~1')}': false schema" in str(refused.value)
+        made({value.split(".")[0]: {"labels": {key: "mine"}} if "." in value else {key: "mine"}})
+    assert f"'/{value.replace('.', '/')}/{key.replace('/', '~1')}': false schema" in str(refused.value)
 
 
 def test_the_image_is_the_one_of_the_digest_in_every_pod() -> None:
@@ -294,12 +295,29 @@ def test_monitors_and_rules_have_labels_of_ones_own_beside_the_release() -> None
         assert [e["interval"] for e in monitor["spec"]["endpoints"]] == ["30s"]
     rules = [o["metadata"]["labels"] for o in everything() if o["kind"] == "PrometheusRule"]
     assert {(labels["prometheus"], labels["release"]) for labels in rules} == {("rules", "kube-prometheus-stack")}
-    [other] = {
-        o["metadata"]["labels"]["release"]
-        for o in made({"serviceMonitor": {"labels": {"release": "kps"}}})
-        if o["kind"] == "ServiceMonitor"
-    }
-    assert other == "kps"
+
+
+def repeated(node: yaml.Node) -> Iterator[str]:
+    """Yield each key that a mapping in *node* has twice: Helm and parsers take one of its values without a word."""
+    if isinstance(node, yaml.MappingNode):
+        keys = [key.value for key, _ in node.value]
+        yield from (key for key in keys if keys.count(key) > 1)
+        children = [value for _, value in node.value]
+    else:
+        children = node.value if isinstance(node, yaml.SequenceNode) else []
+    for child in children:
+        yield from repeated(child)
+
+
+def test_of_a_label_that_is_given_twice_the_closer_one_counts() -> None:
+    labels = {"release": "x", "team": "all"}
+    given = {"commonLabels": labels, "podLabels": {"team": "pods"}, "serviceMonitor": {"labels": {"team": "metrics"}}}
+    text = helm("--values", EXAMPLE, "--values", "-", "--set", "dashboards.enabled=false", text=yaml.safe_dump(given))
+    none_of(key for node in yaml.compose_all(text, Loader=yaml.CSafeLoader) for key in repeated(node))
+    objects = tuple(read(text))
+    assert the(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]["team"] == "pods"
+    monitors = [o["metadata"]["labels"] for o in objects if o["kind"] == "ServiceMonitor"]
+    assert [(one["release"], one["team"]) for one in monitors] == [("kube-prometheus-stack", "metrics")] * 2
 
 
 # --- names ------------------------------------------------------------------------------------------------
