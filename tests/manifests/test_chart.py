@@ -340,6 +340,14 @@ def test_no_pod_starts_on_a_node_of_the_sizes_that_are_given() -> None:
     assert "an.g1.new.kube.x8" in term["matchExpressions"][1]["values"]
 
 
+def test_no_pod_starts_on_a_node_of_a_pool_whose_size_civo_says() -> None:
+    spec = the(made("pools[1].civo_pool_id=7777", "pools[1].max_nodes=1"), "Deployment")["spec"]["template"]["spec"]
+    [term] = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    expected = {"key": "kubernetes.civo.com/civo-node-pool", "operator": "NotIn", "values": ["7777"]}
+    assert term["matchExpressions"][2:] == [expected]
+    assert None not in term["matchExpressions"][1]["values"]
+
+
 def test_the_chart_is_of_the_version_of_the_release() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     chart = load_yaml((CHART / "Chart.yaml").read_text(encoding="utf-8"))
