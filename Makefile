@@ -164,3 +164,4 @@ browser: python
 
 kubectl: venv
 	@$(VENV)/python -m tools.fetch_kubectl
+	@$(VENV)/python -m tools.fetch_busybox

@@ -51,7 +51,8 @@ def look(installation: Installation) -> Iterator[Finding]:
     routes = installation.settings.routes
     of_each = (opened(told, f"of team {team} ") for team, told in of_teams.items())
     destinations = [*opened(urls, routes=routes), *chain.from_iterable(of_each)]
-    lost = f"GPU_AUTOSCALER_NOTIFY_URLS is not set: messages go {'to teams' if of_teams else 'to the log'} only"
+    whom = "to teams only" if of_teams else "to the log only, and nothing wakes a person"
+    lost = f"GPU_AUTOSCALER_NOTIFY_URLS is not set: messages go {whom}"
     beside = f", and those of {some(len(of_teams), 'team')}" if of_teams else ""
     yield ANYBODY.warned_if(not urls, lost, f"{some(len(urls), 'destination')} for all messages{beside}")
     wrong = check_every_destination(urls, of_teams, routes)

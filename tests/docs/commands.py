@@ -36,6 +36,9 @@ FIGURES = {
 }
 
 
+HERE = re.compile(r"<<EOF$", re.MULTILINE)  # the following lines up to EOF are its input
+
+
 def spans(text: str) -> Iterator[str]:
     """The code spans of *text* outside its fenced blocks."""
     plain = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -43,12 +46,19 @@ def spans(text: str) -> Iterator[str]:
 
 
 def fenced(text: str) -> Iterator[str]:
-    """The command lines of the shell blocks of *text*, continued lines joined, without prompts and comments."""
+    """The command lines of the shell blocks of *text*, continued lines joined, without prompts and comments; one that
+    is given its input has that below it."""
     for block in re.findall(r"^ *```(?:sh|console)\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
         begun = ""
         for line in block.replace("\\\n", " ").splitlines():
+            if HERE.search(begun):
+                begun += f"{line}\n"
+                if line == "EOF":
+                    yield begun
+                    begun = ""
+                continue
             said = begun + line.strip().removeprefix("$ ")
-            begun = f"{said} " if _is_open(said) else ""
+            begun = f"{said}\n" if HERE.search(said) else f"{said} " if _is_open(said) else ""
             if said and not begun and not said.startswith("#"):
                 yield said
 

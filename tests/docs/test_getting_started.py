@@ -1,19 +1,24 @@
-"""docs/getting-started.md: its six commands, each run as far as it can be here, and its pieces fit each other."""
+"""docs/getting-started.md: its seven commands, run in a shell without GNU tools up to the edge of the cluster, and
+whether its pieces fit each other."""
 
 import json
+import os
 import re
-import shlex
+import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flask import Flask
+import pytest
+import requests
+import yaml
 
+from receiver.adapters.civo.cloud import CivoCloud
 from receiver.config import load_text
 from receiver.core.model.policy import Pool
-from simulator.civo import civo_face
-from simulator.clocks import ManualClock
-from simulator.config import parse
 from simulator.server import Simulator
 from tests.docs.commands import commands, fenced, taken
 from tests.docs.pages import ROOT, section, text_of
@@ -21,97 +26,189 @@ from tests.docs.test_install import secrets_read
 from tests.lint import load_yaml
 from tests.manifests.built import NEW, mistakes, read, the
 from tests.rules.files import run
-from tests.step.harness import START
-from tools.install_manifests import EXAMPLE, helm
+from tests.simulator.builders import CLUSTER, CPU_POOL, KEY, starting
+from tools.install_manifests import helm
 
 PAGE = text_of("docs/getting-started.md")
-BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-POD = BLOCKS[1]
-VALUES = BLOCKS[0].replace("YOUR_REGISTRY", "registry.example.org")
-QUICK = PAGE[PAGE.index("**2.") : PAGE.index("Open the pages")]  # from a cluster to observe mode
-[NAMESPACE, COPY, TOKENS, STACK, INSTALL, DOCTOR] = list(fenced(QUICK))
-OF_CIVO = """\
-apiVersion: v1
-data: {api-key: aw==, api-url: dQ==, cluster-id: Yw==, region: cg==}
-kind: Secret
-metadata:
-  creationTimestamp: "2026-01-01T00:00:00Z"
-  name: civo-api-access
-  namespace: kube-system
-  resourceVersion: "42"
-  uid: 0e7b0a5f-7a49-4d0f-8d0e-000000000001
-type: Opaque
-"""
+[POD] = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+QUICK = PAGE[PAGE.index("**1.") : PAGE.index("Open the pages")]  # from a cluster to observe mode
+SEVEN = list(fenced(QUICK))
+BINARIES = ROOT / ".build" / "bin"
+APPLETS = ("sh", "sed", "cat", "mv", "env")
+STACK = "kube-prometheus-stack"
+# What stands for the programs that need a cluster or an engine. They note their arguments and input; what they can do
+# without either they do.
+FAKES = {
+    "docker": """
+case "$1" in
+run) exec "$PYTHON" -m receiver.cli.main init ;;
+esac
+""",
+    "kubectl": """
+case "$*" in
+*"get secret civo-api-access"*) # the real program fills the template of the page
+    while [ "$#" -gt 1 ]; do shift; done
+    exec "$REAL_KUBECTL" create secret generic civo-api-access --dry-run=client -o "$1" --from-literal=api-url="$URL" \
+        --from-literal=api-key="$KEY" --from-literal=cluster-id="$CLUSTER" --from-literal=region=LON1 ;;
+"create -f -") cat > created.yaml ;;
+esac
+""",
+    "helm": """
+case "$*" in
+*"get metadata"*) printf 'name: kube-prometheus-stack\\nappVersion: v0.80.1\\nversion: 70.4.2\\n' ;;
+"install "*) exec "$REAL_HELM" "$@" --dry-run=client ;;
+esac
+""",
+}
 
 
-def _pool() -> Pool:
-    [pool] = load_text(the(_installed(), "ConfigMap")["data"]["config.yaml"]).policy.pools
-    return pool
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """What came of the commands: their output, their calls (program and arguments), and the files they wrote."""
+
+    stdout: str
+    calls: list[list[str]]
+    files: dict[str, str]
+
+    def call(self, *start: str) -> list[str]:
+        [found] = [call for call in self.calls if call[: len(start)] == list(start)]
+        return found
 
 
-def _installed() -> tuple[dict[str, Any], ...]:
-    """What the page's `helm install` sends, with the page's values."""
-    return tuple(read(helm("--values", "-", text=VALUES)))
+def _busybox() -> Path:
+    busybox = BINARIES / "busybox"
+    if not busybox.exists():
+        pytest.skip("no busybox: `make kubectl` says why")
+    return busybox
 
 
-def made_by_kubectl(line: str) -> dict[str, Any]:
-    """Return the object that ``kubectl create`` of the page would send."""
-    there = {"PATH": f"{ROOT}/.build/bin:/usr/bin:/bin", "KUBECONFIG": "/dev/null"}
-    line = line.replace("kubectl", f"kubectl-{NEW}", 1) + " --dry-run=client -o json"
-    ran = subprocess.run(["sh", "-euc", line], env=there, capture_output=True, text=True, timeout=60, check=False)
+def _program(place: Path, body: str) -> None:
+    note = 'printf "%s\\037" "${0##*/}" "$@" >> calls; printf "\\036" >> calls'
+    place.write_text(f"#!{BINARIES / 'busybox'} sh\n{note}\n{body.strip()}\n")
+    place.chmod(0o755)
+
+
+@pytest.fixture(scope="module")
+def civo() -> Iterator[Simulator]:
+    with starting() as start:
+        pool = {**_created(), "resources": {"nvidia.com/gpu": 1}}
+        cpu = {
+            "id": CPU_POOL,
+            "size": "g4s.kube.medium",
+            "resources": {},
+            "cpu_cores": 2,
+            "ram_mb": 4096,
+            "disk_gb": 50,
+        }
+        yield start(pools=[{name: pool[name] for name in pool if name != "region"}, cpu])
+
+
+@pytest.fixture(scope="module")
+def walked(civo: Simulator, tmp_path_factory: pytest.TempPathFactory) -> Walked:
+    """Run the page's commands one after the other, as one who reads it does; the edit of the file is a registry."""
+    folder, busybox = tmp_path_factory.mktemp("reader"), _busybox()
+    programs = folder / "bin"
+    programs.mkdir()
+    for applet in APPLETS:
+        (programs / applet).symlink_to(busybox)
+    for name, body in FAKES.items():
+        _program(programs / name, body)
+    openssl = shutil.which("openssl")
+    assert openssl is not None
+    (programs / "openssl").symlink_to(openssl)
+    (folder / "k8s").symlink_to(ROOT / "k8s")
+    edit = "sed 's/YOUR_REGISTRY/registry.example.org/' gpu-autoscaler.yaml > edited && mv edited gpu-autoscaler.yaml"
+    image, secret, init, *rest = SEVEN
+    script = "\n".join([image, secret, init, edit, *rest])
+    environ = {
+        "PATH": str(programs),
+        "PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+        "REAL_KUBECTL": str(BINARIES / f"kubectl-{NEW}"),
+        "REAL_HELM": str(BINARIES / "helm-4"),
+        "KUBECONFIG": "/dev/null",
+        "URL": civo.url,
+        "KEY": KEY,
+        "CLUSTER": CLUSTER,
+        **({"HOME": os.environ["HOME"]} if "HOME" in os.environ else {}),
+    }
+    ran = subprocess.run(
+        [busybox, "sh", "-eu"], input=script, env=environ, cwd=folder, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    made: dict[str, Any] = json.loads(ran.stdout)
-    return made
+    calls = [call.split("\037")[:-1] for call in (folder / "calls").read_text().split("\036")[:-1]]
+    return Walked(ran.stdout, calls, {p.name: p.read_text() for p in folder.glob("*.yaml")})
 
 
-def test_six_commands_lead_from_a_cluster_to_observe_mode() -> None:
-    made = made_by_kubectl(NAMESPACE)
-    assert (made["kind"], made["metadata"]["name"]) == ("Namespace", "gpu-autoscaler")
+def _installed(values: str) -> tuple[dict[str, Any], ...]:
+    """What the page's `helm install` sends, with *values*."""
+    return tuple(read(helm("--values", "-", text=values)))
 
 
-def test_the_copy_of_civos_secret_can_be_created_in_our_namespace() -> None:
-    _, edit, apply = COPY.split(" | ")
-    ran = subprocess.run(["sh", "-euc", edit], input=OF_CIVO, capture_output=True, text=True, timeout=60, check=True)
-    made = load_yaml(ran.stdout)
-    assert made["metadata"] == {"name": "civo-api-access", "namespace": "gpu-autoscaler"}
-    assert mistakes(made, "1.36") == ""
-    assert made["data"] == load_yaml(OF_CIVO)["data"]
-    assert apply == "kubectl apply -f -"
+def test_seven_commands_lead_from_a_cluster_to_observe_mode(walked: Walked) -> None:
+    assert "Seven commands" in PAGE
+    assert len(SEVEN) == 7
+    programs = [call[0] for call in walked.calls if call[1:3] != ["-n", "monitoring"] or "metadata" not in call]
+    assert programs == ["docker", "kubectl", "docker", "kubectl", "helm", "helm", "kubectl"]
 
 
-def test_the_two_secrets_are_all_that_the_pod_reads() -> None:
-    tokens = made_by_kubectl(TOKENS)
-    assert all(len(value) > 40 for value in tokens["data"].values())
-    there = {("civo-api-access", key) for key in load_yaml(OF_CIVO)["data"]}
-    there |= {(tokens["metadata"]["name"], key) for key in tokens["data"]}
-    assert secrets_read(_installed()) == there | {("gpu-autoscaler", "notify-urls"), ("gpu-autoscaler", "reader-token")}
+def test_the_image_is_built_and_pushed_under_the_name_that_the_chart_starts(walked: Walked) -> None:
+    words = walked.call("docker", "build")
+    assert {"--push", "linux/amd64"} <= set(words)
+    container = the(_installed(walked.files["gpu-autoscaler.yaml"]), "Deployment")["spec"]["template"]["spec"]
+    built = words[words.index("--tag") + 1].replace("YOUR_REGISTRY", "registry.example.org")
+    assert container["containers"][0]["image"] == built
 
 
-def test_the_chart_of_the_monitoring_keeps_its_version_and_gets_the_file() -> None:
-    words = shlex.split(STACK)
-    assert words[words.index("--version") + 1] == "VERSION"
-    assert "kube-state-metrics" in load_yaml((ROOT / words[words.index("--values") + 1]).read_text(encoding="utf-8"))
+def test_the_values_are_those_of_the_clusters_gpu_pools(walked: Walked) -> None:
+    said = load_yaml(walked.files["gpu-autoscaler.yaml"])
+    assert said["pools"] == [{"civo_pool_id": "gpu-l40s", "max_nodes": 1}]
+    assert said["config"] == {"budget": {"monthly_usd": 100}}
 
 
-def test_the_release_of_the_page_installs_in_observe_mode(tmp_path: Path) -> None:
-    file = tmp_path / "gpu-autoscaler.yaml"
-    file.write_text(VALUES, encoding="utf-8")
-    words = shlex.split(INSTALL)
-    assert words[3] == "k8s/chart"
-    words[words.index("--values") + 1] = str(file)
-    ran = run("helm-4", *words[1:], "--dry-run=client")
-    assert ran.returncode == 0, ran.stderr
-    assert "is in observe mode with 1 pool." in ran.stdout
-    assert the(_installed(), "Deployment")["spec"]["template"]["spec"]["containers"][0]["image"].startswith("registry")
+def test_the_container_gets_the_variables_that_init_needs(walked: Walked) -> None:
+    words = walked.call("docker", "run")
+    passed = {words[at + 1] for at, word in enumerate(words) if word == "-e"}
+    assert passed == {"CIVO_API_URL", "CIVO_API_KEY", "CIVO_CLUSTER_ID", "CIVO_REGION"}
+    assert words[-1] == "init"
+
+
+def test_namespace_and_secrets_are_all_that_the_pod_reads(walked: Walked, civo: Simulator) -> None:
+    namespace, *secrets = yaml.safe_load_all(walked.files["created.yaml"])
+    assert [mistakes(made, "1.36") for made in (namespace, *secrets)] == ["", "", ""]
+    assert (namespace["kind"], namespace["metadata"]["name"]) == ("Namespace", "gpu-autoscaler")
+    at_civo, tokens = (made["stringData"] for made in secrets)
+    assert at_civo == {"api-url": civo.url, "api-key": KEY, "cluster-id": CLUSTER, "region": "LON1"}
+    assert len(tokens["webhook-token"]) == len(tokens["operator-token"]) == 48
+    assert tokens["webhook-token"] != tokens["operator-token"]
+    there = {(made["metadata"]["name"], key) for made in secrets for key in made["stringData"]}
+    assert secrets_read(_installed(walked.files["gpu-autoscaler.yaml"])) == there | {("gpu-autoscaler", "reader-token")}
+
+
+def test_the_chart_of_the_monitoring_keeps_its_version_and_gets_the_file(walked: Walked) -> None:
+    words = walked.call("helm", "-n", "monitoring", "upgrade")
+    assert words[4:6] == [STACK, STACK]
+    assert words[words.index("--version") + 1] == "70.4.2"
+    assert "--reuse-values" in words
+    values = load_yaml((ROOT / words[words.index("--values") + 1]).read_text(encoding="utf-8"))
+    assert values.keys() == {"kube-state-metrics"}
+
+
+def test_the_release_of_the_page_installs_in_observe_mode(walked: Walked) -> None:
+    assert "is in observe mode with 1 pool." in walked.stdout
 
 
 def test_the_last_command_is_the_doctor_of_the_pod() -> None:
-    assert DOCTOR.endswith("exec deployment/gpu-autoscaler -- gpu-autoscaler doctor")
+    assert SEVEN[-1].endswith("exec deployment/gpu-autoscaler -- gpu-autoscaler doctor")
     assert taken(["doctor"]) is None
 
 
-def test_the_example_of_the_chart_is_the_pool_of_the_page() -> None:
-    assert load_yaml(EXAMPLE.read_text(encoding="utf-8"))["pools"] == load_yaml(VALUES)["pools"]
+def test_every_command_of_the_page_is_one_of_posix() -> None:
+    """What busybox takes as well as GNU, and a Mac does not."""
+    gnu = (r"sed -i", r"\\\|", r"base64 -(d|w)", r"readlink -f", r"grep -P", r"date -d", r"xargs -r", r"<\(", r"\[\[")
+    found = [line for line in fenced(PAGE) for word in gnu if re.search(word, line)]
+    assert found == []
 
 
 def _created() -> dict[str, Any]:
@@ -121,32 +218,36 @@ def _created() -> dict[str, Any]:
     return body
 
 
-def test_the_pool_that_the_page_creates_is_the_one_that_it_configures() -> None:
-    there = {"id": "other", "size": "an.g1.l40s.kube.x1", "resources": {"nvidia.com/gpu": 1}}
-    pool, config = _pool(), parse({"pools": [there]})
-    app = Flask("civo")
-    app.register_blueprint(civo_face(Simulator(config, clock=ManualClock(START)).live))
-    at = f"/v2/kubernetes/clusters/{config.cluster.id}?region=LON1"
-    headers = {"Authorization": f"Bearer {config.civo.api_key}"}
-    client = app.test_client()
-    made = client.post(at.replace("?", "/pools?"), json=_created(), headers=headers)
-    assert made.json == {"result": "success"}
-    required = (client.get(at, headers=headers).json or {})["required_pools"]
-    [made] = [found for found in required if found["id"] == pool.id]
-    assert (made["count"], made["size"], made["labels"]) == (0, pool.size, dict(pool.labels))
-    assert made["taints"] == [{"key": t.key, "value": t.value, "effect": t.effect} for t in pool.taints]
+def _pool(civo: Simulator) -> Pool:
+    """The pool that the page creates, as a server reads it from Civo."""
+    with_key = CivoCloud(api_url=civo.url, api_key=KEY, region="LON1", cluster_id=CLUSTER)
+    [pool] = load_text("pools: [{civo_pool_id: gpu-l40s, max_nodes: 2}]", facts=with_key.pool_facts()).policy.pools
+    with_key.close()
+    return pool
 
 
-def test_the_pod_of_the_page_fits_the_pool_of_the_page() -> None:
-    spec, pool = load_yaml(POD)["spec"], _pool()
-    assert spec["nodeSelector"].items() <= pool.labels.items()
+def test_the_pool_that_the_page_creates_can_be_created(civo: Simulator) -> None:
+    at = f"{civo.url}/v2/kubernetes/clusters/{CLUSTER}"
+    headers = {"Authorization": f"Bearer {KEY}"}
+    body = {**_created(), "id": "gpu-l40s-2"}
+    made = requests.post(f"{at}/pools?region=LON1", json=body, headers=headers, timeout=30)
+    assert made.json() == {"result": "success"}
+    required = requests.get(f"{at}?region=LON1", headers=headers, timeout=30).json()["required_pools"]
+    [found] = [pool for pool in required if pool["id"] == "gpu-l40s-2"]
+    assert [found[key] for key in ("count", "size", "labels", "taints")] == [
+        body[key] for key in ("count", "size", "labels", "taints")
+    ]
+
+
+def test_the_pod_of_the_page_fits_the_pool_of_the_page(civo: Simulator) -> None:
+    spec, pool = load_yaml(POD)["spec"], _pool(civo)
     assert {(t["key"], t["effect"]) for t in spec["tolerations"]} == {(t.key, t.effect) for t in pool.taints}
     assert spec["containers"][0]["resources"]["limits"] == dict(pool.resources)
 
 
-def test_price_and_removal_are_those_of_the_list_and_of_the_defaults() -> None:
-    assert f"${_pool().price_usd_per_hour} for one L40S" in PAGE
-    margin = load_text(the(_installed(), "ConfigMap")["data"]["config.yaml"]).policy.billing.removal_margin
+def test_price_and_removal_are_those_of_the_list_and_of_the_defaults(civo: Simulator) -> None:
+    assert f"${_pool(civo).price_usd_per_hour} for one L40S" in PAGE
+    margin = load_text("pools: [{civo_pool_id: a, max_nodes: 1}]").policy.billing.removal_margin
     assert f"{margin.total_seconds():.0f} seconds before the hour ends" in PAGE
 
 
@@ -158,6 +259,16 @@ def test_every_helm_command_has_the_shape_of_one() -> None:
             assert words[1] == "install"
             assert words[3].count("/") == 1
             assert "--namespace" in words
+
+
+def test_the_real_helm_takes_every_option_of_the_page() -> None:
+    for line in SEVEN:
+        if line.startswith("helm"):
+            words = line.split()
+            command = next(word for word in words if word in ("upgrade", "install"))
+            known = run("helm-4", command, "--help").stdout
+            assert [word for word in re.findall(r"--[a-z-]+", line) if word not in known] == []
+    assert "get metadata" in run("helm-4", "get", "metadata", "--help").stdout
 
 
 def section_with_code(title: str) -> str:

@@ -289,7 +289,7 @@ def test_one_replica_is_replaced_and_three_are_rolled() -> None:
 def test_the_files_to_install_are_what_the_chart_makes() -> None:
     written = manifests()
     none_of(str(p) for p, text in written.items() if p.read_text(encoding="utf-8") != text)
-    assert {p.stem for p in INSTALL.glob("*.yaml")} == {*FILES, "values-kube-prometheus-stack"}
+    assert {p.stem for p in INSTALL.glob("*.yaml")} == {*FILES, "values-kube-prometheus-stack", "values-grafana"}
     assert SCRAPE.read_text(encoding="utf-8") == scraped()
 
 
