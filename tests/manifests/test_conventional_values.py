@@ -359,6 +359,16 @@ def test_with_another_name_the_scrape_job_stays_the_one_of_the_rules() -> None:
     assert job["dns_sd_configs"][0]["names"] == [f"{headless['name']}.{headless['namespace']}.svc.cluster.local"]
 
 
+def test_the_notes_name_the_objects_and_the_host_that_there_are(tmp_path: Path) -> None:
+    given = ("--values", EXAMPLE, "--values", values_file(tmp_path, GIVEN))
+    ran = run("helm-4", "install", "x", CHART, "--dry-run=client", "--namespace", "g", *given)
+    assert ran.returncode == 0, ran.stderr
+    notes = ran.stdout.partition("NOTES:")[2]
+    assert "exec deployment/scaler --" in notes
+    assert "https://gpu.example.com" in notes
+    assert "deployment/gpu-autoscaler" not in notes
+
+
 @pytest.mark.parametrize(
     ("values", "name"),
     [
