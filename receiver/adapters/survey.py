@@ -38,7 +38,7 @@ from receiver.adapters.kubernetes.reflector import ResourceKind
 from receiver.adapters.store.database import Database, database_file, is_sqlite, parse
 from receiver.adapters.store.migrate import missing, names_in, newest
 from receiver.adapters.store.sql_store import facts_in
-from receiver.config import CivoAccess
+from receiver.config import CivoAccess, FileSettings, Settings
 from receiver.core.model.installations import InstallationLease
 from receiver.core.model.pool_facts import PoolFacts
 from receiver.ports import ClusterNode, TryLater, WontWork
@@ -106,17 +106,19 @@ def survey_of(access: CivoAccess, timeouts: tuple[float, float]) -> CivoSurvey:
 
 
 def known_facts(
-    access: CivoAccess, timeouts: tuple[float, float], database: str | None = None
+    settings: FileSettings, access: CivoAccess, timeouts: tuple[float, float]
 ) -> tuple[PoolFacts | None, str]:
-    """Return what is known of the pools, and why Civo's own answer is missing (empty if it came). The server at
-    *database* remembers earlier ones."""
-    before = remembered(parse(database)) if database is not None else None
+    """Return what is known of the pools of *settings*, and why Civo's own answer is missing (empty if it came). With an
+    environment its server remembers earlier ones."""
+    before = None
+    if isinstance(settings, Settings):
+        before = remembered(parse(settings.environment.database_url.get_secret_value()))
     try:
         with closing(survey_of(access, timeouts)) as civo:
             answer = civo.pool_facts()
     except (TryLater, WontWork) as error:
         return before, str(error)
-    return before.then(answer) if before is not None else answer, ""
+    return before.then(answer, settings.configured) if before is not None else answer, ""
 
 
 DAEMON_SETS = ResourceKind("apps", "daemonsets", ("v1",))

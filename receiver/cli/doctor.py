@@ -90,7 +90,7 @@ def doctor(
         settings = load(os.environ)
         problem = ""
         if settings.from_civo:
-            facts, problem = known(settings.environment)
+            facts, problem = known(settings)
             settings = load(os.environ, facts)
     except ConfigError as error:
         secrets = secrets_in(os.environ)

@@ -262,7 +262,7 @@ def _loaded(path: Path) -> FileSettings:
     try:
         found = load_file(path)
         if found.pending:
-            found = load_file(path, facts=_facts(path))
+            found = load_file(path, facts=_facts(path, found))
     except ConfigError as error:
         raise BadInput(f"{path}: {mistake}" for mistake in error.mistakes) from error
     unpriced = [pool.name for pool in found.policy.pools if pool.price_usd_per_hour is None]
@@ -272,7 +272,7 @@ def _loaded(path: Path) -> FileSettings:
     return found
 
 
-def _facts(path: Path) -> PoolFacts:
+def _facts(path: Path, settings: FileSettings) -> PoolFacts:
     """Return what Civo says of the pools. Raises BadInput without CIVO_... in the environment, or an answer."""
     from receiver.adapters.survey import known_facts  # imports clients that nothing else here needs
 
@@ -282,7 +282,7 @@ def _facts(path: Path) -> PoolFacts:
     except ConfigError as error:
         names = ", ".join(mistake.path for mistake in error.mistakes)
         raise BadInput([f"{lacks} set {names} (docs/getting-started.md)"]) from None
-    facts, problem = known_facts(access, CALL_TIMEOUTS)
+    facts, problem = known_facts(settings, access, CALL_TIMEOUTS)
     if facts is None:
         raise BadInput([f"{lacks} try again: {problem}"])
     return facts

@@ -11,7 +11,7 @@ from typing import TypeVar
 import click
 
 from receiver.cli.client import refuse
-from receiver.config import ConfigError, FileSettings, Settings, civo_access, load, load_file
+from receiver.config import ConfigError, FileSettings, civo_access, load, load_file
 from receiver.config.show import describe
 
 CHECK = "gpu-autoscaler check-config"
@@ -33,8 +33,7 @@ def from_civo(loaded: Callable[..., F]) -> tuple[F, Sequence[str]]:
         return settings, ()
     from receiver.adapters.survey import known_facts  # imports clients that a whole file does not need
 
-    database = settings.environment.database_url.get_secret_value() if isinstance(settings, Settings) else None
-    facts, problem = known_facts(access, CALL_TIMEOUTS, database)
+    facts, problem = known_facts(settings, access, CALL_TIMEOUTS)
     return (loaded(facts=facts) if facts is not None else settings), ([problem] if problem else ())
 
 

@@ -94,6 +94,16 @@ class FileSettings:
     text: str = field(default="", compare=False, repr=False)  # YAML
 
     @property
+    def configured(self) -> Mapping[str, str]:
+        """The size of each pool by its id, empty while it is not known."""
+        sizes = {pool.id: pool.size for pool in self.policy.pools}
+        return sizes | {p.civo_pool_id: "" if "size" in self.left(p.civo_pool_id) else p.size for p in self.pending}
+
+    def left(self, pool: str) -> tuple[str, ...]:
+        """Return the keys of *pool*, an id, that the file leaves to Civo."""
+        return self.from_civo.get(pool, ())
+
+    @property
     def routes(self) -> Mapping[str, Route]:
         """The filters of destinations by name."""
         return routes_of(self.configuration.notify, {pool.name: pool.id for pool in self.policy.pools})

@@ -43,10 +43,10 @@ def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
     yield from (f"{name} {value}" for name, value in _others(configuration, DESCRIBED))
     for spec, pool in zip(configuration.pools, settings.policy.pools, strict=True):
         yield ""
-        yield from _of_civo(pool, settings.from_civo.get(pool.id, ()))
+        yield from _of_civo(pool, settings.left(pool.id))
         yield from _as_written(spec)
     for spec in settings.pending:
-        left = settings.from_civo.get(spec.civo_pool_id, ())
+        left = settings.left(spec.civo_pool_id)
         yield ""
         yield f"pool {spec.civo_pool_id if 'name' in left else f'{spec.name} ({spec.civo_pool_id})'}"
         yield f"  Civo     will say {', '.join(left)}" if left else f"  size     {spec.size}"

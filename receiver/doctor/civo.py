@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 
 from receiver.adapters.survey import CivoSurvey, SizeAtCivo, known_facts, survey_of
-from receiver.config import Environment
+from receiver.config import Settings
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.pool_facts import PoolAtCivo, PoolFacts
 from receiver.core.model.text import dollars, some
@@ -115,10 +115,10 @@ def opened(installation: Installation) -> CivoSurvey:
     return survey_of(installation.settings.environment, CALL_TIMEOUTS)
 
 
-def known(environment: Environment) -> tuple[PoolFacts | None, str]:
+def known(settings: Settings) -> tuple[PoolFacts | None, str]:
     """Return what is known of pools that the configuration leaves to Civo, as the server remembers and Civo says it,
     and why Civo's answer is missing."""
-    return known_facts(environment, CALL_TIMEOUTS, environment.database_url.get_secret_value())
+    return known_facts(settings, settings.environment, CALL_TIMEOUTS)
 
 
 def refused(error: WontWork) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ What Civo said is kept in the store: a restart while Civo does not answer goes o
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import structlog
@@ -34,16 +34,19 @@ class PoolReader(threading.Thread):
         store: FactsStore,
         needed: Callable[[], bool],
         settled: Callable[[], bool],
+        configured: Callable[[], Mapping[str, str]],
         waits: tuple[float, ...] = WAITS,
     ) -> None:
-        """*ask* raises TryLater and WontWork. While *needed* is false nothing is asked; until *settled*, more often."""
+        """*ask* raises TryLater and WontWork. While *needed* is false nothing is asked; until *settled*, more often.
+        *configured* returns the sizes of the configured pools (`PoolFacts.then`)."""
         super().__init__(name="pool-reader", daemon=True)
         self.facts: PoolFacts | None = None
         self.failure = ""
         self._ask, self._store, self._needed, self._settled, self._waits = ask, store, needed, settled, waits
+        self._configured = configured
         self._woken, self._stopping = threading.Event(), threading.Event()
         self._kept: PoolFacts | None = None  # in the store
-        self._resized: object = {}
+        self._resized: Mapping[str, tuple[str, str]] = {}
 
     def soon(self) -> None:
         """Look at once; returns at once."""
@@ -90,9 +93,9 @@ class PoolReader(threading.Thread):
             self.failure = str(error)
             return
         self.failure = ""
-        known = self.facts or PoolFacts()
-        self._warn_of_sizes(known, answer)
-        self.facts = known.then(answer)
+        known, configured = self.facts or PoolFacts(), self._configured()
+        self._warn_of_sizes(known.resized(answer, configured))
+        self.facts = known.then(answer, configured)
         if self.facts != self._kept:
             try:
                 self._store.keep_pool_facts(self.facts)
@@ -100,8 +103,7 @@ class PoolReader(threading.Thread):
             except TryLater as error:
                 log.warning("pools not stored", error=str(error))
 
-    def _warn_of_sizes(self, known: PoolFacts, answer: PoolFacts) -> None:
-        resized = known.resized(answer)
+    def _warn_of_sizes(self, resized: Mapping[str, tuple[str, str]]) -> None:
         if resized != self._resized:
             for pool, (before, now) in resized.items():
                 detail = f"its nodes are of {now} at Civo; to accept that, write size: {now} into the configuration"

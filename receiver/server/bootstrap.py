@@ -101,6 +101,7 @@ class Outside:
             self.store,
             needed=lambda: self.live.asks_civo,
             settled=lambda: not (self.live.settings.pending or self.live.refused),
+            configured=lambda: self.live.settings.configured,
         )
         civo, cluster = self._civo(), None
         if said.kubernetes.enabled:

@@ -164,7 +164,20 @@ def test_check_config_says_what_civo_will_say_and_what_it_said() -> None:
 
 def test_a_later_answer_changes_labels_and_never_a_size() -> None:
     later = PoolFacts(pools={"5f3c": PoolAtCivo(size="an.g1.h100.kube.x8", labels={"gpu": "spot"})}, gpus={L40S: None})
-    found = FACTS.then(later)
+    found = FACTS.then(later, {"5f3c": L40S})
     assert found.pools["5f3c"] == PoolAtCivo(size=L40S, labels={"gpu": "spot"}, taints=(TAINT,))
     assert (found.gpus[L40S], found.pools.keys()) == (1, FACTS.pools.keys())
-    assert FACTS.resized(later) == {"5f3c": (L40S, "an.g1.h100.kube.x8")}
+    assert FACTS.resized(later, {"5f3c": ""}) == {"5f3c": (L40S, "an.g1.h100.kube.x8")}
+
+
+@pytest.mark.parametrize("configured", [{}, {"5f3c": "an.g1.h100.kube.x8"}])
+def test_another_size_is_taken_where_it_is_written_or_the_pool_is_not_configured(configured: dict[str, str]) -> None:
+    later = PoolFacts(pools={"5f3c": PoolAtCivo(size="an.g1.h100.kube.x8")})
+    assert FACTS.then(later, configured).pools["5f3c"].size == "an.g1.h100.kube.x8"
+    assert FACTS.resized(later, configured) == {}
+
+
+def test_the_sizes_that_are_configured_are_known_or_empty() -> None:
+    assert minimal().configured == {"5f3c": L40S}
+    pools = f"{MINIMAL}  - {{civo_pool_id: 77aa, max_nodes: 1, size: {L40S}}}\n"
+    assert minimal(pools, facts=None).configured == {"5f3c": "", "77aa": L40S}

@@ -41,7 +41,7 @@ def silent() -> PoolFacts:
 
 
 def reader(ask: Callable[[], PoolFacts], memory: Memory, needed: bool = True) -> PoolReader:
-    return PoolReader(ask, memory, lambda: needed, lambda: False, waits=(0.01,))
+    return PoolReader(ask, memory, lambda: needed, lambda: False, lambda: {"p": ""}, waits=(0.01,))
 
 
 def test_an_answer_is_stored_once() -> None:
@@ -93,7 +93,7 @@ def test_the_thread_asks_only_for_a_file_that_leaves_something_out(needed: bool)
         waits.set()
         return needed
 
-    found = PoolReader(ask, Memory(), is_needed, lambda: True)
+    found = PoolReader(ask, Memory(), is_needed, lambda: True, dict)
     found.start()
     assert waits.wait(10)
     found.stop()

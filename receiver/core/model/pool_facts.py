@@ -30,28 +30,31 @@ class PoolFacts:
         known = {p.id: PoolAtCivo(size=p.size, labels=p.labels, taints=p.taints) for p in pools}
         return cls(pools=known, gpus={p.size: p.resources.get(GPU) for p in pools})
 
-    def then(self, answer: "PoolFacts") -> "PoolFacts":
+    def then(self, answer: "PoolFacts", configured: Mapping[str, str]) -> "PoolFacts":
         """Return these facts with a later *answer* over them.
 
-        What the answer lacks stays known. A pool keeps the size that was read first: prices and budgets depend on it,
-        so a person confirms another one by writing it into the configuration.
+        What the answer lacks stays known. A pool that is *configured* (its size by its id; empty: not known yet) keeps
+        the size that was read first: prices and budgets depend on it, so a person confirms another one by writing it
+        into the configuration.
         """
-        pools = dict(self.pools)
+        pools, changed = dict(self.pools), self.resized(answer, configured)
         for pool, new in answer.pools.items():
             known = pools.get(pool, new)
             pools[pool] = replace(
                 new,
-                size=known.size or new.size,
+                size=known.size if pool in changed else new.size or known.size,
                 labels=known.labels if new.labels is None else new.labels,
                 taints=known.taints if new.taints is None else new.taints,
             )
         counted = {size: gpus for size, gpus in answer.gpus.items() if gpus is not None or size not in self.gpus}
         return PoolFacts(pools=pools, gpus={**self.gpus, **counted})
 
-    def resized(self, answer: "PoolFacts") -> Mapping[str, tuple[str, str]]:
-        """Return the size that is known and the one in *answer* of each pool for which they differ, by pool id."""
+    def resized(self, answer: "PoolFacts", configured: Mapping[str, str]) -> Mapping[str, tuple[str, str]]:
+        """Return the size that is known and the one in *answer* of each *configured* pool for which they differ, unless
+        the configuration has the latter, by pool id."""
+        both = {pool: (self.pools[pool].size, answer.pools[pool].size) for pool in self.pools.keys() & answer.pools}
         return {
-            pool: (known.size, answer.pools[pool].size)
-            for pool, known in self.pools.items()
-            if pool in answer.pools and answer.pools[pool].size not in ("", known.size)
+            pool: (known, new)
+            for pool, (known, new) in both.items()
+            if known and new not in ("", known, configured.get(pool, new))
         }
