@@ -71,7 +71,8 @@ class LiveConfiguration:
 
     @property
     def refused(self) -> bool:
-        return bool(self.file.mistakes)
+        """True while the file on the disk is not in force, also where it waits for Civo since the start."""
+        return bool(self.file.mistakes or self.settings.pending)
 
     @property
     def differs(self) -> bool:
@@ -132,7 +133,7 @@ class LiveConfiguration:
         return hashlib.sha256(contents).hexdigest()[:16]
 
     def _refuse(self, mistakes: tuple[str, ...]) -> None:
-        since = self.file.at if self.refused else self._now()
+        since = self.file.at if self.file.mistakes else self._now()
         self.file = replace(self.file, at=since, mistakes=mistakes, changes=(), digest=self._digest())
         stays = "nothing is decided meanwhile" if self.settings.pending else "the previous one stays in force"
         log.error("configuration refused", detail=stays, mistakes=list(mistakes))

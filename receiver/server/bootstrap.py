@@ -100,7 +100,7 @@ class Outside:
             self._civo().pool_facts,  # an instance of its own: a session serves one thread
             self.store,
             needed=lambda: self.live.asks_civo,
-            settled=lambda: not (self.live.settings.pending or self.live.refused),
+            settled=lambda: not self.live.refused,
             configured=lambda: self.live.settings.configured,
         )
         civo, cluster = self._civo(), None

@@ -70,6 +70,7 @@ def test_until_civo_answers_nothing_is_decided_and_readiness_says_why(started: S
     assert not started.may_step
     reason = started.get("/readyz").json["reason"]
     assert reason == (f"nothing is decided until Civo has said size and GPUs of {GPU_POOL}: Civo has not answered yet")
+    assert 'gpu_autoscaler_configuration_refused{part="file"} 1.0' in started.get("/metrics").text
     assert "Nothing is decided until Civo has said size and GPUs of" in started.get("/").text
     assert started.get("/healthz").status_code == 200
     assert started.get("/readyz?exclude=steps").status_code == 200
@@ -82,6 +83,7 @@ def test_once_civo_answered_the_pool_is_there_with_all_that_civo_says(started: S
     started.read()
     assert started.may_step
     assert started.get("/readyz").json["reason"] == ""
+    assert 'gpu_autoscaler_configuration_refused{part="file"} 0.0' in started.get("/metrics").text
     pool = started.get("/api/v1/pools/l40s").json
     assert (pool["name"], pool["pool"], pool["size"]) == ("l40s", GPU_POOL, "an.g1.l40s.kube.x1")
 
