@@ -4,7 +4,7 @@ Everything placeable has run, every pool is at its floor with its spare nodes, n
 open. Left out, because a person or the next month has to come first: growth that the budget does not cover any more,
 growth of a pool whose count somebody lowered again and again (it waits a day for a word with them),
 and the size of pools at a Civo that never counts a removal, or seems not to (it builds a replacement; removals stop
-for a day and that is told).
+for a day and that is told), with their dead nodes, which stay cordoned meanwhile.
 """
 
 from collections.abc import Collection, Iterator
@@ -35,7 +35,10 @@ def unsettled(run: "Run") -> list[str]:
 
 
 def _cordons(run: "Run") -> Iterator[str]:
+    stopped = run.scenario.behaviour.get("decrement") == "never"
     for node in run.world.nodes.values():
+        if stopped and not node.ready:
+            continue
         if node.unschedulable and CORDON_ANNOTATION in node.annotations and _lives(run, node.instance):
             yield f"{node.name} is cordoned by us"
         if STOP_ANNOTATION in node.annotations and _lives(run, node.instance) and not _may_be_stopped(run, node.pool):

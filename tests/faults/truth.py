@@ -232,9 +232,10 @@ class Truth:
         every = (*self.world.active_pods.values(), *to_come(self.world))
         pods = [p for p in every if p.requests and self.fits(p, plan)]
         mine = [p for p in pods if not self.surely_refused(p)]
-        lately = [p.gpus for p in mine if now - p.created_at < TEN_MINUTES + self._late]
+        asked = {id(p): -(-size // max(1, like_it(p, plan, self.world))) if p.claims else p.gpus for p in mine}
+        lately = [asked[id(p)] for p in mine if now - p.created_at < TEN_MINUTES + self._late]
         while_one_starts = 0.2 * sum(lately) + 2 * sqrt(0.2 * sum(gpus**2 for gpus in lately))
-        held = sum(p.gpus for p in mine if p.node is not None)
+        held = sum(asked[id(p)] for p in mine if p.node is not None)
         return -(-max(ceil(while_one_starts) + held // 20 + 1, size) // size) if mine else 0
 
     def would_be_lost(self, pod: WorldPod) -> bool:
