@@ -14,6 +14,7 @@ from benchmarks import (
     grounds,
     imports,
     memory,
+    observe,
     overload,
     policy,
     reaction,
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, Callable[[Say], dict[str, Any]]] = {
     "webhook": webhook.run,
     "imports": imports.run,
     "memory": memory.run,
+    "observe": observe.run,
     "overload": overload.run,
     "rest": rest.run,
     "startup": startup.run,
@@ -54,7 +56,7 @@ BENCHMARKS: dict[str, Callable[[Say], dict[str, Any]]] = {
     "settings": partial(settings.run, SEED),
 }
 USUAL = ("reaction-5s", "reaction-alert-1s")  # the others of their kind take an hour
-SLOW = ("replay", "overload", "rest", "rules", "settings")
+SLOW = ("observe", "replay", "overload", "rest", "rules", "settings")
 ON_REQUEST = (*SLOW, *(c.name for c in reaction.COURSES if c.name not in USUAL))
 
 

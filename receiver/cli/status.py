@@ -18,6 +18,7 @@ from receiver.core.model.policy import Scope
 from receiver.core.model.text import dollars, percent, some, span
 from receiver.core.money.budget import BudgetStage
 from receiver.ports import Clock, TryLater
+from receiver.reports.observed import ObservedDocument
 from receiver.reports.picture import PoolDocument
 from receiver.reports.screen import OLD, aligned, clock_time, known, printable
 from receiver.web.api.documents import BudgetDocument, DecisionLine, StatusDocument
@@ -27,6 +28,7 @@ COLUMNS = (("WANT", "wanted"), ("HAVE", "required"), ("READY", "ready"), ("BUILD
 STAGES = {"ok": "green", "warn": "yellow", "hold": "red", "stop": "red"}
 VERDICTS = {"grow": "green", "shrink": "magenta"}
 OF_THE_FILE = ("configuration_refused", "needs_restart")  # concerns that nothing else of the status shows
+CHANGES = 5  # of those that act mode would have made
 NARROWEST = 24  # columns that a note gets at least, beside the table
 
 
@@ -91,6 +93,9 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
     yield ""
     yield from _pools(status.pools, now, width)
     yield ""
+    if status.observed is not None:
+        yield from _observed(status.observed, width)
+        yield ""
     for pool in status.pools:
         for question in pool.questions:
             if question.state == Standing.OPEN and question.wanted:
@@ -180,7 +185,22 @@ def _pools(pools: Sequence[PoolDocument], now: datetime, width: int | None) -> I
         yield from (" " * indent + line for line in notes[1:])
     if acts := [pool.would for pool in pools if pool.would]:
         said = f"with mode: act it would {'; '.join(acts)}"
-        yield from ([said] if width is None else textwrap.wrap(said, width, subsequent_indent="  "))
+        yield from _folded(said, width)
+
+
+def _folded(text: str, width: int | None) -> Sequence[str]:
+    return [text] if width is None else textwrap.wrap(text, width, subsequent_indent="  ")
+
+
+def _observed(found: ObservedDocument, width: int | None) -> Iterator[str]:
+    """What act mode would have cost, and its latest changes."""
+    for said in (found.conclusion, found.waits, *found.notes):
+        yield from _folded(said, width) if said else ()
+    for change in found.changes[:CHANGES]:
+        when = "" if change.at is None else f"{change.at:%Y-%m-%d %H:%M} UTC"
+        yield f"  {when}  {change.pool} {change.before} -> {change.after}  {change.work}".rstrip()
+    if found.problem:
+        yield click.style(f"not replayed: {found.problem}", fg="yellow")
 
 
 def _notes(pool: PoolDocument, now: datetime) -> Iterator[tuple[str, str | None]]:

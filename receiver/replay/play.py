@@ -269,11 +269,12 @@ def play(
     controller: Controller,
     reaction: Reaction,
     progress: Callable[[datetime, int], None] | None = None,
+    until: datetime | None = None,
 ) -> Played:
     """Submit *jobs* at their times, and let *controller* look whenever *reaction* says.
 
-    It ends when every job has finished or failed; remaining nodes are billed until then. *progress* takes the time and
-    the number of finished jobs at every look.
+    It ends *until* then, or by default when every job has finished or failed; remaining nodes are billed until the end.
+    *progress* takes the time and the number of finished jobs at every look.
     """
     start = world.now
     queue = sorted(jobs, key=lambda job: job.submit_at)
@@ -281,11 +282,11 @@ def play(
     begun = looks = 0
     moved_at = start
     wake: datetime | None = reaction.tick_at(start)
-    while len(world.finished) + len(world.failed) < len(queue):
+    while len(world.finished) + len(world.failed) < len(queue) if until is None else world.now < until:
         following = [queue[begun].submit_at] if begun < len(queue) else []
         event = world.next_event_at()
-        now = min((at for at in (*following, event, wake) if at is not None), default=None)
-        if now is None or (begun == len(queue) and now - moved_at > GIVEN_UP_AFTER):
+        now = min((at for at in (*following, event, wake, until) if at is not None), default=None)
+        if now is None or (until is None and begun == len(queue) and now - moved_at > GIVEN_UP_AFTER):
             break
         done, changed = len(world.finished) + len(world.failed), event is not None and event <= now
         world.advance(now)

@@ -33,6 +33,7 @@ from receiver.reports.document import (
     says,
     word,
 )
+from receiver.reports.observed import ObservedDocument
 from receiver.reports.state import ScalingState, scaling_state
 
 MOST_DIFFERENCES = 200  # between ledger and charges that are listed; differences_total counts all
@@ -484,6 +485,7 @@ class Picture(Published):
     waiting: Listed[WaitingPod] = ()
     waiting_total: Count | None = None
     concerns: Listed[ConcernDocument] = ()
+    observed: Annotated[ObservedDocument | None, says("what act mode would have cost; null in act mode")] = None
 
     def pool(self, pool_id: str) -> PoolDocument | None:
         """Return the pool with that id, None where the step did not find it."""

@@ -1,6 +1,6 @@
-"""The chore that sends the digest of a week on Monday morning.
+"""The chores that send the digest of a week on Monday morning and, in observe mode, one each morning.
 
-It runs after the step. Failures are logged and retried, and never affect scaling.
+They run after the step. Failures are logged and retried, and never affect scaling.
 """
 
 from datetime import datetime, timedelta
@@ -8,7 +8,17 @@ from datetime import datetime, timedelta
 import structlog
 
 from receiver.core.model.policy import Policy, Scope
-from receiver.core.notices.digest import DIGEST_TOPIC, Outlook, Week, WeekFound, digest, last_week
+from receiver.core.notices.digest import (
+    DAY_TOPIC,
+    DIGEST_TOPIC,
+    Outlook,
+    Week,
+    WeekFound,
+    digest,
+    last_morning,
+    last_week,
+    observed_digest,
+)
 from receiver.ports import Store, TryLater, WriterLostError
 from receiver.reports.picture import kept_picture
 
@@ -18,11 +28,11 @@ LATE_FOR = timedelta(days=1)  # after a downtime; the samples of an older week a
 log = structlog.get_logger("receiver")
 
 
-class WeekEnd:
-    """Sends the digest once per week. Without a cluster (*watched* False) it does not wait for usage."""
+class Digest:
+    """Sends a message when it is due, once; *policy* names the zone of its clocks."""
 
-    def __init__(self, store: Store, policy: Policy, *, watched: bool = True) -> None:
-        self._store, self._policy, self._watched = store, policy, watched
+    def __init__(self, store: Store, policy: Policy) -> None:
+        self._store, self._policy = store, policy
         self._looked_at: datetime | None = None
 
     def look(self, now: datetime, *, sure: bool = True) -> None:
@@ -30,10 +40,8 @@ class WeekEnd:
         if not sure or (self._looked_at is not None and abs(now - self._looked_at) < LOOK_EVERY):
             return
         self._looked_at = now
-        week = last_week(now, self._policy.timezone)
         try:
-            if now < week.end + LATE_FOR and self._is_due(week):
-                self._send(week, now)
+            self._send_due(now)
         except TryLater as error:
             log.warning("digest waits", error=str(error))
         except WriterLostError:
@@ -41,11 +49,44 @@ class WeekEnd:
         except Exception:  # a bug in a digest must not end the loop's step
             log.exception("digest failed")
 
+    def _send_due(self, now: datetime) -> None:
+        raise NotImplementedError
+
+    def _told(self, topic: str) -> str:
+        """The key of the last message of *topic*; empty for none."""
+        told = self._store.told(topic).get(topic)
+        return told[0] if told is not None else ""
+
+
+class ObservedDay(Digest):
+    """Sends each morning what act mode would have cost."""
+
+    def _send_due(self, now: datetime) -> None:
+        due = last_morning(now, self._policy.timezone)
+        if self._told(DAY_TOPIC) >= f"{due:%Y-%m-%d}":
+            return
+        found = kept_picture(self._store)[0].observed
+        if found is None or found.would_usd is None or found.until is None or due - found.until > LATE_FOR:
+            return
+        self._store.say(observed_digest(found.value, due), now)
+
+
+class WeekEnd(Digest):
+    """Sends the digest once per week. Without a cluster (*watched* False) it does not wait for usage."""
+
+    def __init__(self, store: Store, policy: Policy, *, watched: bool = True) -> None:
+        super().__init__(store, policy)
+        self._watched = watched
+
+    def _send_due(self, now: datetime) -> None:
+        week = last_week(now, self._policy.timezone)
+        if now < week.end + LATE_FOR and self._is_due(week):
+            self._send(week, now)
+
     def _is_due(self, week: Week) -> bool:
-        told = self._store.told(DIGEST_TOPIC).get(DIGEST_TOPIC)
         until = self._store.watch().until
         accounted = not self._watched or (until is not None and until >= week.end)
-        return accounted and (told is None or told[0] < week.name)
+        return accounted and self._told(DIGEST_TOPIC) < week.name
 
     def _send(self, week: Week, now: datetime) -> None:
         lives = [life for life in self._store.node_lives(week.start) if life.created_at < week.end]

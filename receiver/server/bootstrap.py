@@ -43,8 +43,9 @@ from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import Clock, TryLater, WontWork, WriterLostError
 from receiver.reports.monthly import MonthEnd
-from receiver.reports.weekly import WeekEnd
+from receiver.reports.weekly import Digest, ObservedDay, WeekEnd
 from receiver.runtime.loop import LONGEST_CALL, Beat, Courier, Loop, WakeupBurst
+from receiver.runtime.observing import Observer, ReplayProcess
 from receiver.runtime.pool_reader import PoolReader
 from receiver.runtime.reload import Latest, Reloader
 from receiver.runtime.store_opener import Opening, WarmUp
@@ -68,13 +69,14 @@ class Outside:
     yet. *store* is for webhooks and the API, which every replica serves. Writes of the loop to *loops_store* are
     refused once this replica no longer leads. *settings* are those of the start, *live* has those in force.
     *only_looks* are the writers of a step that only reports. *beat* is called by a step that makes progress.
-    *last_step* is what it decided from (None before the first)."""
+    *last_step* is what it decided from (None before the first), *observer* replays what was observed."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], clock: Clock) -> None:
         said, told, database = settings.configuration, settings.environment, settings.environment.database_url
         self.settings = settings
         self.secrets = LiveSecrets(environ, told)
         path = File(environ["GPU_AUTOSCALER_CONFIG"].strip())
+        self.observer: Observer | None = None
         self.live = LiveConfiguration(
             path,
             settings,
@@ -137,6 +139,7 @@ class Outside:
             file=lambda: self.live.file,
             payload_life=said.alertmanager.payload_life,
             join=DeviceJoin(Selectors()),
+            observed=lambda: self.observer.found if self.observer is not None else None,
         )
         observed = ObservedCluster(cluster) if cluster else None
         self.only_looks = Hands(cloud=ObservedCloud(civo), cluster=observed, may_write=self._may_write)
@@ -204,14 +207,7 @@ class Stepping:
             lambda: outside.live.settings,
             lambda said: MonthEnd(store, sources.telemetry, said.policy, watched=sources.cluster is not None),
         )
-        self._week_end = Latest(
-            lambda: outside.live.settings,
-            lambda said: (
-                WeekEnd(store, said.policy, watched=sources.cluster is not None)
-                if said.configuration.notify.weekly_digest
-                else None
-            ),
-        )
+        self._digests = Latest(lambda: outside.live.settings, self._digests_of)
         self._pruned_at = begun
         self._believed: datetime | None = None
 
@@ -236,9 +232,16 @@ class Stepping:
                 except TryLater as error:  # pruning can wait, scaling cannot
                     log.warning("old rows not deleted", error=str(error))
             self._month_end().look(now, sure=sure)
-            if (week_end := self._week_end()) is not None:
-                week_end.look(now, sure=sure)
+            for digest in self._digests():
+                digest.look(now, sure=sure)
         return stepped
+
+    def _digests_of(self, said: FileSettings) -> Sequence[Digest]:
+        outside = self._outside
+        store, watched = outside.loops_store, outside.sources.cluster is not None
+        weekly = [WeekEnd(store, said.policy, watched=watched)] if said.configuration.notify.weekly_digest else []
+        daily = [ObservedDay(store, said.policy)] if said.configuration.mode is Mode.OBSERVE else []
+        return [*weekly, *daily]
 
 
 def loop_of(outside: Outside, opening: Opening, clock: Clock) -> Loop:
@@ -361,6 +364,7 @@ class Running:
     opening: Opening
     loop: Loop
     courier: Courier
+    observer: Observer
     watched: KubernetesCluster | None
     reloader: Reloader
     pools: PoolReader
@@ -371,6 +375,7 @@ class Running:
             self.writer.start()
         self.loop.start()
         self.courier.start()
+        self.observer.start()
         self.pools.start()
         self.reloader.start()
 
@@ -390,8 +395,8 @@ class Running:
             self.writer.close()
         self.store.close()
 
-    def _beside(self) -> tuple[Opening | KubernetesCluster | Courier | PoolReader | Reloader, ...]:
-        parts = (self.opening, self.watched, self.courier, self.pools, self.reloader)
+    def _beside(self) -> tuple[Opening | KubernetesCluster | Courier | Observer | PoolReader | Reloader, ...]:
+        parts = (self.opening, self.watched, self.courier, self.observer, self.pools, self.reloader)
         return tuple(part for part in parts if part is not None)
 
 
@@ -432,6 +437,13 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
             serving()
             loop.wake()
 
+    observer = outside.observer = Observer(
+        ReplayProcess(),
+        outside.store,
+        lambda: outside.live.settings,
+        loop.leads,
+        clock,
+    )
     opening.begin()
     outside.pools.recall()
     if outside.pools.facts is not None:
@@ -442,6 +454,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
         opening=opening,
         loop=loop,
         courier=Courier(lambda now: outbox().deliver_due(now), loop, clock),
+        observer=observer,
         watched=watch_cluster(outside, loop),
         reloader=Reloader(look),
         pools=outside.pools,

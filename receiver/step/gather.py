@@ -42,6 +42,7 @@ from receiver.core.scaling.nominations import believed
 from receiver.core.scaling.ownership import own_work
 from receiver.core.scaling.waits import drift, late_after, removals_stop
 from receiver.ports import Accounts, AlarmFacts, Alarms, Cloud, Cluster, Sizes, StepStore, Telemetry, TryLater, WontWork
+from receiver.reports.observed import ObservedDocument
 from receiver.step.devices import DeviceJoin
 from receiver.step.hosts import beside_other_nodes
 from receiver.step.node_objects import deleted_node_objects
@@ -64,7 +65,8 @@ class Sources:
     """The sources of a step; None: not configured. *goes_on* is called before each is asked: a step that waits for one
     after the other is slow, not stuck. *file* tells what the last look at the configuration file found. *payload_life*
     is how long an alert counts after its last delivery where Alertmanager's API does not say what fires. *join* judges
-    claims of devices. *waited* are the pods that waited when Kubernetes last answered, by namespace and name."""
+    claims of devices. *waited* are the pods that waited when Kubernetes last answered, by namespace and name.
+    *observed* is the last replay of what observe mode saw, for pages alone (None: not known in this process)."""
 
     cloud: Cloud
     cluster: Cluster | None
@@ -78,6 +80,7 @@ class Sources:
     payload_life: timedelta = PAYLOAD_LIFE
     join: DeviceJoin = field(default_factory=DeviceJoin)
     waited: dict[tuple[str, str], Pod] = field(default_factory=dict)
+    observed: Callable[[], ObservedDocument | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.patience import deferred
 from receiver.core.scaling.waits import awaited_since, waits
 from receiver.ports import Snapshot, TryLater, WontWork
+from receiver.reports.observed import ObservedDocument
 from receiver.reports.picture import (
     ChargesDocument,
     ConcernDocument,
@@ -68,7 +69,7 @@ def publish(work: StepContext, looked: Looked, sources: Sources) -> None:
         ("messages", lambda: send_standing_notices(work, sources.file())),
         ("usage", lambda: account_for_usage(looked, sources, work.policy, work.now)),
         ("promises", lambda: judge_promises(work, looked)),
-        ("picture", lambda: _show(work, steady=looked.steady)),
+        ("picture", lambda: _show(work, sources.observed(), steady=looked.steady)),
         ("log", lambda: _log_step(work.facts, work.decisions, work.mode)),
     ]
     try:
@@ -79,8 +80,9 @@ def publish(work: StepContext, looked: Looked, sources: Sources) -> None:
         log.warning("not everything was published", error=str(error), code=error.code)
 
 
-def _show(work: StepContext, *, steady: bool) -> None:
-    """Store what this step found for pages, API and metrics and, where the clock is *steady*, the minute's samples."""
+def _show(work: StepContext, observed: ObservedDocument | None, *, steady: bool) -> None:
+    """Store what this step found for pages, API and metrics and, where the clock is *steady*, the minute's samples.
+    Without *observed*, in a process that has just started, the one of the last picture stays."""
     facts = work.facts
     shown = picture(
         facts,
@@ -95,6 +97,10 @@ def _show(work: StepContext, *, steady: bool) -> None:
         work.learnt,
         work.hands.promised.open,
     )
+    if work.mode == "observe":
+        before = None if observed is not None else work.store.snapshot()
+        kept = observed if before is None else before[0].get("observed")
+        shown = shown.model_copy(update={"observed": kept and ObservedDocument.model_validate(kept)})
     work.parts.log()
     work.store.keep_snapshot(shown.document(), work.now)
     if steady:  # a stored minute is never replaced

@@ -16,7 +16,7 @@ from receiver.core.notices.notice import Cause, Notice
 from receiver.ports import StoredNotice
 from receiver.reports.picture import ConcernDocument
 from tests.adapters.wire import unused_url
-from tests.web.builders import A100, NOW, a_picture, a_pool, a_right_to_remove
+from tests.web.builders import A100, NOW, a_picture, a_pool, a_right_to_remove, an_observed
 from tests.web.fakes import FakeClock, FakeStore
 
 ESCAPE = "\x1b["
@@ -144,6 +144,16 @@ def test_observe_mode_says_what_it_would_do(url: str, store: FakeStore) -> None:
     lines = status(url).stdout.splitlines()
     assert any(line.startswith("l40s ") and "would scale 4 -> 6" in line for line in lines)
     assert "with mode: act it would request 2 nodes in l40s (4 -> 6)" in lines
+
+
+def test_observe_mode_says_what_act_mode_would_have_cost_and_done(url: str, store: FakeStore) -> None:
+    keep(store, mode="observe", observed=an_observed(problem="Prometheus does not answer"))
+    lines = status(url).stdout.splitlines()
+    sums = "$225.10 less than the pools as they ran and $1,065.00 less than always-on"
+    assert f"Since Sat 7 Mar, 14:30 UTC, act mode would have cost $1,035.00 (±3%): {sums}." in lines
+    assert "95 % of 312 pods would have waited at most 5 min; they waited 2 h." in lines
+    assert "  2026-03-10 11:30 UTC  l40s 1 -> 3  ml/train-llm" in lines
+    assert "not replayed: Prometheus does not answer" in lines
 
 
 def test_an_old_picture_is_told_as_old(url: str) -> None:

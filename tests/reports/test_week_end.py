@@ -1,4 +1,5 @@
-"""The digest is sent once per week, on Monday morning, whatever restarts, and never under a doubtful clock."""
+"""The digest is sent once per week, on Monday morning, whatever restarts, and never under a doubtful clock; that of
+observe mode each morning."""
 
 from datetime import timedelta
 from typing import Any
@@ -10,7 +11,7 @@ from receiver.core.model.usage import Accounting
 from receiver.core.money.attribution import Watch
 from receiver.core.notices.digest import last_week
 from receiver.ports import Store, TryLater
-from receiver.reports.weekly import WeekEnd
+from receiver.reports.weekly import ObservedDay, WeekEnd
 from tests.core.report.builders import HOUR, START, a_policy, at
 from tests.core.report.simulated import a_month
 from tests.step.harness import Wrapped
@@ -93,3 +94,27 @@ def test_a_failure_is_tried_again_and_ends_no_step(store: SqlStore, error: Excep
     assert titles(store) == []
     sender.look(DUE + timedelta(minutes=5))
     assert len(titles(store)) == 1
+
+
+def observed(store: SqlStore, until: timedelta = timedelta(0), **changes: Any) -> None:
+    """Store a picture with a sum of observe mode up to that long before the digest is due."""
+    sums = {"would_usd": "1035.00", "margin_usd": "31.00", "as_run_usd": "1260.10", "always_on_usd": "2100.00"}
+    times = {"at": DUE, "since": WEEK.start, "until": DUE - until}
+    shown = {name: at.isoformat() for name, at in times.items()}
+    store.keep_snapshot({"observed": {**shown, **sums, **changes}}, DUE)
+
+
+def test_in_observe_mode_the_sum_is_told_each_morning_once(no_rows: SqlStore) -> None:
+    observed(no_rows)
+    for hours in range(30):
+        ObservedDay(no_rows, a_policy()).look(DUE + hours * HOUR)
+    assert titles(no_rows) == 2 * ["Observed since Mon 5 Oct, 08:00 UTC: act mode would have cost $225.10 less"]
+
+
+def test_no_old_sum_is_told_and_none_before_the_first_replay(no_rows: SqlStore) -> None:
+    for shown in ({"until": timedelta(days=2)}, {"would_usd": None}):
+        observed(no_rows, **shown)
+        ObservedDay(no_rows, a_policy()).look(DUE)
+    no_rows.keep_snapshot({}, DUE)
+    ObservedDay(no_rows, a_policy()).look(DUE)
+    assert titles(no_rows) == []

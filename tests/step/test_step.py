@@ -13,7 +13,10 @@ from receiver.core.model.policy import Billing, Budget
 from receiver.core.model.signals import Alert
 from receiver.ports import CORDON_ANNOTATION, Delivery, Store, TryLater, WontWork, WriterLostError
 from receiver.replay.world.objects import Behaviour, PodSpec, Timings
-from tests.step.harness import GPU, START, Life, a_job, a_policy, a_world, until_cordoned
+from receiver.reports.observed import ObservedDocument
+from receiver.reports.picture import kept_picture
+from receiver.step.reconcile import step
+from tests.step.harness import GPU, START, TICK, Life, a_job, a_policy, a_world, until_cordoned
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -306,3 +309,15 @@ def test_slow_builds_do_not_buy_twice(store: Store) -> None:
     life.submit(a_job())
     life.run(19 * MINUTE)
     assert life.writes("resize") == [("resize", ("l40s-id", 1))]
+
+
+def test_what_was_observed_is_published_and_outlives_a_restart(life: Life, store: Store) -> None:
+    life.mode = "observe"
+    sources = replace(life.sources, observed=lambda: ObservedDocument(would_usd=Decimal(10)))
+    step(sources, life.hands, life.policy, "observe", life.now)
+    life.pass_time(TICK)
+    life.step()  # of a new process, which knows nothing yet
+    assert kept_picture(store)[0].observed == ObservedDocument(would_usd=Decimal(10))
+    life.mode = "act"
+    life.step()
+    assert kept_picture(store)[0].observed is None

@@ -232,6 +232,32 @@ def a_concern(level: str = "warn", pool: str | None = L40S, **more: Any) -> dict
     return {**given, **more}
 
 
+def an_observed(**more: Any) -> dict[str, Any]:
+    """What act mode would have cost in three days."""
+    found: dict[str, Any] = {
+        "at": ago(minutes=20),
+        "since": ago(days=3),
+        "until": ago(minutes=20),
+        "would_usd": "1035.00",
+        "margin_usd": "31.05",
+        "always_on_usd": "2100.00",
+        "as_run_usd": "1260.10",
+        "always_on": {"l40s": 6, "a100": 2},
+        "bought": 12,
+        "removed": 9,
+        "pods": 312,
+        "wait_p95_seconds": 300.0,
+        "as_run_wait_p95_seconds": 7200.0,
+        "changes": [
+            {"at": ago(hours=1), "pool": "l40s", "from": 3, "to": 2, "work": ""},
+            {"at": ago(hours=3), "pool": "l40s", "from": 1, "to": 3, "work": "ml/train-llm"},
+        ],
+        "changes_total": 21,
+        "notes": ["4 pods never ran and are left out: act mode may have bought nodes for them."],
+    }
+    return {**found, **more}
+
+
 def a_picture(**more: Any) -> dict[str, Any]:
     """A full picture of a step."""
     failing = a_pool(

@@ -24,6 +24,7 @@ from tests.web.builders import (
     a_wait,
     a_waiting_pod,
     ago,
+    an_observed,
 )
 from tests.web.fakes import KEY, FakeHealth, FakeStore
 from tests.web.people import Person
@@ -336,3 +337,29 @@ def test_a_page_with_20_pools_and_hundreds_of_waiting_pods_stays_small() -> None
     pools = [well(pool=f"p{n}", name=f"p{n}") for n in range(20)]
     waiting = [{**a_picture()["waiting"][0], "name": f"job-{n}", "owner": ""} for n in range(500)]
     assert len(page(store=showing(*pools, waiting=waiting, waiting_total=900))) < 150_000
+
+
+def test_observe_mode_shows_what_act_mode_would_have_cost_with_its_margin() -> None:
+    text = words(page(store=showing(mode="observe", observed=an_observed())))
+    assert "Act mode would save $225.10 ± $31.05 since Sat 7 Mar; $1,065.00 less than always-on" in text
+    assert "Act mode $1,035.00 ± $31.05 5 min 12 added, 9 removed" in text
+    assert "As the pools ran $1,260.10 2 h as they were" in text
+    assert "Always-on $2,100.00 0 s 6 l40s, 2 a100" in text
+    assert "4 pods never ran and are left out" in text
+
+
+def test_observe_mode_lists_what_it_would_have_done() -> None:
+    text = words(page(store=showing(mode="observe", observed=an_observed())))
+    assert "What it would have done: 21 changes l40s 3 → 2 nodes 1 h ago l40s 1 → 3 nodes for ml/train-llm" in text
+
+
+def test_what_act_mode_would_have_cost_more_is_no_saving() -> None:
+    text = words(page(store=showing(mode="observe", observed=an_observed(as_run_usd="1000.00"))))
+    assert "Act mode would add $35.00" in text
+
+
+def test_why_nothing_was_replayed_is_said() -> None:
+    shown = an_observed(would_usd=None, margin_usd=None, problem="Prometheus does not answer")
+    text = words(page(store=showing(mode="observe", observed=shown)))
+    assert "No pods have been replayed yet. Not replayed 20 min ago : Prometheus does not answer" in text
+    assert "Act mode would" not in text

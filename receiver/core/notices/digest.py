@@ -1,4 +1,4 @@
-"""The message of a week: what it cost, what was busy, who waited, and what the month will have cost."""
+"""The message of a week: costs, use, waits and the outlook for the month. In observe mode, the message of a day."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +14,10 @@ from receiver.core.model.usage import WorkloadLife
 from receiver.core.money.cost import unit_price, units_between
 from receiver.core.notices.notice import Cause, Notice
 from receiver.core.report.report import of_month, queue_waits
+from receiver.core.report.would_have import WouldHave, conclusion, day, waits
 
-DIGEST_TOPIC = "digest:week"
-SENT_AT = 8  # o'clock on Monday
+DIGEST_TOPIC, DAY_TOPIC = "digest:week", "digest:day"
+SENT_AT = 8  # o'clock
 SEEN_ENOUGH = 0.95  # of the week's hours; with fewer, held hours are no share of the paid ones
 _HOUR = timedelta(hours=1)
 
@@ -62,6 +63,31 @@ def last_week(now: datetime, timezone: str) -> Week:
         end -= timedelta(days=7)
     start = end - timedelta(days=7)
     return Week(name=f"{end:%Y-%m-%d}", start=start.astimezone(UTC), end=end.astimezone(UTC))
+
+
+def last_morning(now: datetime, timezone: str) -> datetime:
+    """Return when the message of a day was last due at *now*, by the clocks of *timezone*."""
+    local = now.astimezone(ZoneInfo(timezone))
+    due = local.replace(hour=SENT_AT, minute=0, second=0, microsecond=0, fold=0)
+    return (due if due <= local else due - timedelta(days=1)).astimezone(UTC)
+
+
+def observed_digest(found: WouldHave, due: datetime) -> Notice:
+    """Return the message of the day on which it was *due*, on what was observed."""
+    nodes = f"{some(found.bought, 'node')} would have been added, {found.removed} removed."
+    act = "To apply the decisions: set mode: act."
+    would, ran = found.would_usd, found.as_run_usd
+    cost = dollars(would)
+    if would is not None and ran is not None:
+        cost = f"{dollars(abs(ran - would))} {'less' if would <= ran else 'more'}"
+    return Notice(
+        cause=Cause.DIGEST,
+        topic=DAY_TOPIC,
+        key=f"{due:%Y-%m-%d}",
+        title=f"Observed since {day(found.since)}: act mode would have cost {cost}",
+        body="\n".join(line for line in (conclusion(found), nodes, waits(found), *found.notes, act) if line),
+        guide="operations.md#observe-first",
+    )
 
 
 def digest(found: WeekFound, policy: Policy) -> Notice:

@@ -30,6 +30,7 @@ from receiver.reports.document import (
     says,
     word,
 )
+from receiver.reports.observed import ObservedDocument
 from receiver.reports.picture import (
     ConcernDocument,
     KeptOut,
@@ -438,6 +439,7 @@ class StatusDocument(Published):
     next_by: Annotated[Instant | None, says("when the first starts with a chance of nine in ten")] = None
     decisions: Annotated[Listed[DecisionLine], says("the newest five")] = ()
     messages: MessagesDocument = MessagesDocument()
+    observed: Annotated[ObservedDocument | None, says("what act mode would have cost; null in act mode")] = None
 
 
 class ProblemDocument(Published):

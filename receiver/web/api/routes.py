@@ -160,6 +160,7 @@ def _status(found: Picture, parts: WebParts) -> api.StatusDocument:
             failing=len(failing),
             last_error=failing[0].last_error if failing else None,
         ),
+        observed=found.observed,
     )
 
 

@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from receiver.core.explain.explain import State
 from receiver.core.model.text import brief, dollars, number, some, span
 from receiver.core.model.text import with_names as names_for_ids
+from receiver.core.report.would_have import against, day
 from receiver.reports.formats import assumed, foreseen, minute, standstill
 from receiver.reports.screen import UNKNOWN, moment
 from receiver.reports.screen import percent as spaced_percent
@@ -112,12 +113,14 @@ def with_code(text: Any) -> Markup:
 
 
 OWN_NAMES = (
+    against,
     ago,
     assumed,
     before,
     brief,
     clock,
     count,
+    day,
     foreseen,
     hours,
     lasting,

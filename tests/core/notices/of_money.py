@@ -13,9 +13,10 @@ from receiver.core.model.policy import BudgetChange, Policy, Scope
 from receiver.core.money.budget import Intent, views
 from receiver.core.money.reconciliation import compare
 from receiver.core.notices import money_notices
-from receiver.core.notices.digest import Outlook, WeekFound, digest, last_week
+from receiver.core.notices.digest import Outlook, WeekFound, digest, last_morning, last_week, observed_digest
 from receiver.core.notices.money_notices import report_notice
 from receiver.core.notices.notice import Notice
+from receiver.core.report.would_have import WouldHave
 from tests.core.builders import MINUTE, NOW
 from tests.core.money.test_charges import MONTH, a_charge, charged, lived
 from tests.core.notices.scene import L40S, NUMBER, POLICY, busy, known, pool_of
@@ -91,6 +92,25 @@ def _beside(notice: Notice) -> Notice:
     return replace(notice, decision=NUMBER)
 
 
+def _observed() -> Notice:
+    found = WouldHave(
+        at=NOW,
+        since=NOW - timedelta(days=7),
+        until=NOW,
+        would_usd=Decimal("1035.00"),
+        margin_usd=Decimal("31.05"),
+        always_on_usd=Decimal("2100.00"),
+        as_run_usd=Decimal("1260.10"),
+        bought=12,
+        removed=9,
+        pods=312,
+        wait_p95_seconds=300.0,
+        as_run_wait_p95_seconds=7200.0,
+        notes=("4 pods never ran and are left out: act mode may have bought nodes for them.",),
+    )
+    return observed_digest(found, last_morning(NOW, "UTC"))
+
+
 CASES: Mapping[str, Callable[[], Notice]] = {
     "budget_warn": lambda: _line("2520.00"),
     "budget_hold": lambda: _line("4012.00"),
@@ -126,6 +146,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     ),
     "charges_back": lambda: _charges(charged(*(a_charge(label=f"n{n}") for n in range(5)), answered_at=NOW)),
     "digest": _digest,
+    "digest.observed": _observed,
     "report": lambda: _report(None),
     "report_of_a_team": lambda: _report("vision"),
 }

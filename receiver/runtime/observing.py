@@ -1,0 +1,178 @@
+"""In observe mode, the thread that has the time since the installation replayed now and then, in a process of its own.
+
+That process is niced, has no secrets and no other ways out than Prometheus, and ends at its limits of processor time
+and memory: what it does can delay no step and no webhook.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import structlog
+from pydantic import TypeAdapter
+
+from receiver.config import FileSettings
+from receiver.config.model import Mode
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Policy
+from receiver.core.report.would_have import WouldHave
+from receiver.ports import Clock, ReadStore, TryLater
+from receiver.reports.observed import ObservedDocument
+from receiver.reports.picture import kept_picture
+
+LOOK_SECONDS = 15.0
+OFTENEST, SELDOMEST = timedelta(minutes=10), timedelta(hours=6)
+LONGEST = timedelta(days=30)
+WITHIN_SECONDS = 3600.0  # of a replay, most of which it waits for a processor
+SECRETS = ("CIVO_", "GPU_AUTOSCALER_")  # variables that a replay does not get
+
+log = structlog.get_logger("receiver")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayAsked:
+    """A replay of the time from *since* to *until* under *policy*. *prometheus* (its URL) has the pods of then, *lives*
+    are those of all nodes. *tick* and *watch* are as configured."""
+
+    policy: Policy
+    prometheus: str
+    tick: timedelta
+    watch: bool
+    since: datetime
+    until: datetime
+    lives: tuple[NodeLife, ...]
+
+
+ASKED: TypeAdapter[ReplayAsked] = TypeAdapter(ReplayAsked)
+FOUND: TypeAdapter[WouldHave] = TypeAdapter(WouldHave)
+
+
+class NotReplayed(Exception):
+    """A time that was not replayed; the text says why, in a sentence."""
+
+
+class Replaying(Protocol):
+    """What replays a time."""
+
+    def __call__(self, asked: ReplayAsked) -> WouldHave:
+        """Return the result. Raises NotReplayed."""
+
+    def kill(self) -> None:
+        """End a replay under way."""
+
+
+class ReplayProcess:
+    """Replays in a process of its own."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __call__(self, asked: ReplayAsked) -> WouldHave:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(SECRETS)}
+        command = [sys.executable, "-m", "receiver.runtime.replaying"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:  # noqa: S603 (our own module)
+            self._process = process
+            try:
+                found, said = process.communicate(ASKED.dump_json(asked), timeout=WITHIN_SECONDS)
+            except subprocess.TimeoutExpired:
+                raise NotReplayed("the replay took more than an hour") from None
+            finally:
+                self._process = None
+                process.kill()
+        if process.returncode < 0:
+            raise NotReplayed("it is more work than the server may replay: use gpu-autoscaler replay elsewhere")
+        if process.returncode:
+            lines = said.decode(errors="replace").strip().splitlines() or [f"exit status {process.returncode}"]
+            raise NotReplayed(lines[-1])
+        return FOUND.validate_json(found)
+
+    def kill(self) -> None:
+        """End a replay under way."""
+        if (process := self._process) is not None:
+            process.kill()
+
+
+class Observer(threading.Thread):
+    """Has what was observed replayed: after ten minutes, then whenever a twelfth of the time has passed again, at least
+    every six hours, and when the configuration has changed. *found* is the last result."""
+
+    def __init__(
+        self,
+        replay: Replaying,
+        store: ReadStore,
+        settings: Callable[[], FileSettings],
+        leads: Callable[[], bool],
+        clock: Clock,
+        every: float = LOOK_SECONDS,
+    ) -> None:
+        super().__init__(name="observer", daemon=True)
+        self.found: ObservedDocument | None = None
+        self._replay, self._store, self._settings = replay, store, settings
+        self._leads, self._clock, self._every = leads, clock, every
+        self._under: FileSettings | None = None  # the settings of the last replay
+        self._stopping = threading.Event()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """End, with a replay under way, at most *timeout* seconds later."""
+        self._stopping.set()
+        self._replay.kill()
+        if self.is_alive():
+            self.join(timeout)
+
+    def run(self) -> None:
+        """The thread's body."""
+        while not self._stopping.wait(self._every):
+            try:
+                self.look()
+            except TryLater as error:
+                log.warning("what was observed is not replayed", error=str(error))
+            except Exception:  # a bug here must not end the thread
+                log.exception("what was observed is not replayed")
+
+    def look(self) -> None:
+        """Have the time so far replayed, if that is due. Raises TryLater."""
+        settings, now = self._settings(), self._clock.now()
+        if settings.configuration.mode is not Mode.OBSERVE or not self._leads():
+            return
+        if self.found is None:
+            self.found = kept_picture(self._store)[0].observed
+        watched = self._store.watched()
+        if not watched:
+            return
+        since = max(min(watched.values()), now - LONGEST)
+        if not self._is_due(since, now, settings):
+            return
+        self._under = settings
+        said = settings.configuration
+        try:
+            if not said.prometheus.url:
+                raise NotReplayed("prometheus.url is not set, and the pods of the past are read from Prometheus")
+            asked = ReplayAsked(
+                policy=settings.policy,
+                prometheus=said.prometheus.url,
+                tick=said.tick,
+                watch=said.kubernetes.enabled and said.kubernetes.watch,
+                since=since,
+                until=now,
+                lives=tuple(life for life in self._store.node_lives(since) if life.created_at < now),
+            )
+            self.found = ObservedDocument.of_value(self._replay(asked))
+            log.info("replayed what was observed", since=since.isoformat(), conclusion=self.found.conclusion)
+        except NotReplayed as error:
+            before = self.found or ObservedDocument(since=since, until=since)
+            self.found = before.model_copy(update={"at": now, "problem": str(error)})
+            log.warning("what was observed is not replayed", error=str(error))
+
+    def _is_due(self, since: datetime, now: datetime, settings: FileSettings) -> bool:
+        if now - since < OFTENEST:
+            return False
+        last = self.found.at if self.found is not None else None
+        if last is None or last > now or (self._under is not None and settings is not self._under):
+            return True
+        return now - last >= min(max((now - since) / 12, OFTENEST), SELDOMEST)

@@ -1,0 +1,138 @@
+"""What was observed is replayed when that is due, in a process of its own, and a failure leaves the last sum."""
+
+from datetime import timedelta
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from receiver.config import load_text
+from receiver.core.report.would_have import WouldHave
+from receiver.runtime.observing import NotReplayed, Observer, ReplayAsked, ReplayProcess
+from receiver.runtime.replaying import setting_of
+from tests.core.builders import NOW
+from tests.web.fakes import FakeClock
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+YAML = """\
+mode: observe
+prometheus: {url: "http://127.0.0.1:9"}
+pools:
+  - {name: l40s, civo_pool_id: l40s-id, size: an.g1.l40s.kube.x1, resources: {nvidia.com/gpu: 1}, max_nodes: 2}
+"""
+
+
+class Replay:
+    """Counts the replays; raises *error* if there is one."""
+
+    def __init__(self) -> None:
+        self.asked: list[ReplayAsked] = []
+        self.error: NotReplayed | None = None
+
+    def __call__(self, asked: ReplayAsked) -> WouldHave:
+        self.asked.append(asked)
+        if self.error is not None:
+            raise self.error
+        sums = {"would_usd": Decimal(10), "margin_usd": Decimal(1), "as_run_usd": Decimal(12)}
+        return WouldHave(at=asked.until, since=asked.since, until=asked.until, **sums)
+
+    def kill(self) -> None:
+        """Nothing is under way."""
+
+
+class Bench:
+    """An observer over a ledger that began at NOW."""
+
+    def __init__(self, *, leads: bool = True, observed: dict[str, Any] | None = None) -> None:
+        self.replay, self.clock = Replay(), FakeClock(NOW)
+        self.settings = load_text(YAML)
+        store: Any = SimpleNamespace(
+            watched=lambda: {"l40s-id": NOW},
+            node_lives=lambda since: (),
+            snapshot=lambda: ({"observed": observed}, NOW),
+        )
+        self.observer = Observer(self.replay, store, lambda: self.settings, lambda: leads, self.clock)  # type: ignore[arg-type, return-value]
+
+    def look(self, after: timedelta) -> int:
+        """Look that long after the begin; return how many replays there have been."""
+        self.clock.at = NOW + after
+        self.observer.look()
+        return len(self.replay.asked)
+
+
+def test_it_is_replayed_after_ten_minutes_then_whenever_a_twelfth_of_the_time_has_passed_again() -> None:
+    bench = Bench()
+    assert [bench.look(n * MINUTE) for n in (9, 10, 19, 20)] == [0, 1, 1, 2]
+    assert [bench.look(n * HOUR) for n in (12, 12.9, 13.2)] == [3, 3, 4]
+    assert [bench.look(n * HOUR) for n in (200, 205, 206)] == [5, 5, 6]
+
+
+def test_it_is_replayed_since_the_ledger_began_at_most_for_thirty_days() -> None:
+    bench = Bench()
+    bench.look(HOUR)
+    bench.look(timedelta(days=40))
+    assert [(asked.since - NOW, asked.until - NOW) for asked in bench.replay.asked] == [
+        (timedelta(0), HOUR),
+        (timedelta(days=10), timedelta(days=40)),
+    ]
+
+
+def test_it_is_replayed_at_once_under_a_changed_configuration() -> None:
+    bench = Bench()
+    bench.look(HOUR)
+    bench.settings = load_text(YAML)
+    assert bench.look(HOUR + MINUTE) == 2
+
+
+def test_nothing_is_replayed_in_act_mode_or_by_a_replica_that_does_not_lead() -> None:
+    bench = Bench()
+    bench.settings = load_text(YAML.replace("mode: observe", "mode: act"))
+    assert bench.look(HOUR) == 0
+    assert Bench(leads=False).look(HOUR) == 0
+
+
+def test_after_a_restart_the_last_one_counts() -> None:
+    at = (NOW + HOUR).isoformat()
+    bench = Bench(observed={"at": at, "since": NOW.isoformat(), "until": at, "would_usd": "10.00"})
+    assert bench.look(HOUR + 9 * MINUTE) == 0
+    assert bench.observer.found is not None
+    assert bench.observer.found.would_usd == 10
+
+
+@pytest.mark.usefixtures("own_logs")
+def test_a_failure_is_told_and_leaves_the_last_sum() -> None:
+    bench = Bench()
+    bench.look(HOUR)
+    bench.replay.error = NotReplayed("Prometheus does not answer")
+    assert bench.look(2 * HOUR) == 2
+    kept = bench.observer.found
+    assert kept is not None
+    assert (kept.would_usd, kept.until, kept.problem) == (10, NOW + HOUR, "Prometheus does not answer")
+    assert bench.look(2 * HOUR + MINUTE) == 2  # not again at once
+
+
+@pytest.mark.usefixtures("own_logs")
+def test_without_a_prometheus_it_is_said_that_nothing_is_replayed() -> None:
+    bench = Bench()
+    bench.settings = load_text(YAML.replace('prometheus: {url: "http://127.0.0.1:9"}\n', ""))
+    assert bench.look(HOUR) == 0
+    assert bench.observer.found is not None
+    assert bench.observer.found.problem.startswith("prometheus.url is not set")
+
+
+def asked_of(text: str) -> ReplayAsked:
+    bench = Bench()
+    bench.settings = load_text(text)
+    bench.look(HOUR)
+    return bench.replay.asked[0]
+
+
+def test_the_process_says_in_a_sentence_why_it_replayed_nothing() -> None:
+    with pytest.raises(NotReplayed, match=r"^Prometheus at http://127\.0\.0\.1:9 did not answer"):
+        ReplayProcess()(asked_of(YAML))
+
+
+def test_the_circumstances_are_those_of_the_configuration() -> None:
+    setting = setting_of(asked_of(f"{YAML}tick: 20s\nbilling: {{granularity: 1s}}\nkubernetes: {{watch: false}}\n"))
+    assert (setting.tick, setting.billing, setting.watch) == (timedelta(seconds=20), "second", None)
