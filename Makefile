@@ -20,7 +20,7 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo playground recording test check newest lowest conformance coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
+.PHONY: help demo playground recording test check newest lowest conformance coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts victoria format lock manifests clean python venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -122,6 +122,11 @@ readme-pictures: venv binaries browser ## regenerate the pictures of README.md i
 
 alerts: venv binaries ## trigger the fault behind every alert, and write docs/alerts.md (about 8 minutes)
 	@$(VENV)/python -m tests.rules.faults --write
+
+victoria: venv binaries ## compare rules, dashboards and queries on VictoriaMetrics with Prometheus, and play the demo on it (half an hour; ONLY=word)
+	@$(PYTHON) -m tools.fetch_binaries --victoria-metrics
+	@$(VENV)/python -m tests.victoria $(ONLY)
+	@$(VENV)/python -m tests.victoria --demo
 
 format: venv ## sort imports and format
 	@$(VENV)/ruff check -q --fix-only .

@@ -25,25 +25,29 @@ from demo.plan import OPERATOR_TOKEN, Places, StackPlan
 from demo.processes import Process, answers, free_port, wait_until
 
 HTTP_SECONDS = 15.0
-SERVERS = {"promtool": "prometheus", "amtool": "alertmanager"}  # a tool is of its server's version
+# A tool is of its server's version.
+SERVERS = {"promtool": "prometheus", "amtool": "alertmanager", "vmalert": "victoria-metrics"}
 
 
 def binary(name: str) -> str:
     """Return where *name* is. Raises FileNotFoundError.
 
-    The variable PROMETHEUS names a prometheus, and promtool stands beside it; ALERTMANAGER an alertmanager, and amtool.
-    Of several, separated by commas, the first counts. Without them it is the one in .build/bin or on PATH.
+    The variable PROMETHEUS names a prometheus, and promtool stands beside it; ALERTMANAGER an alertmanager, and amtool;
+    VICTORIA_METRICS a victoria-metrics, and vmalert. Of several, separated by commas, the first counts. Without them it
+    is the one in .build or on PATH.
     """
     server = SERVERS.get(name, name)
-    if named := os.environ.get(server.upper(), "").partition(",")[0].strip():
+    variable = server.upper().replace("-", "_")
+    if named := os.environ.get(variable, "").partition(",")[0].strip():
         place = ROOT / named if name == server else (ROOT / named).with_name(name)
         if not place.is_file():
-            raise FileNotFoundError(f"{place} was not found, and {server.upper()} is {named}")
+            raise FileNotFoundError(f"{place} was not found, and {variable} is {named}")
         return str(place)
-    ours = ROOT / ".build" / "bin" / name
-    found = str(ours) if ours.exists() else shutil.which(name)
+    ours = next((p for folder in ("", "victoria") if (p := ROOT / ".build" / folder / "bin" / name).exists()), None)
+    found = str(ours) if ours else shutil.which(name)
     if found is None:
-        raise FileNotFoundError(f"{name} was not found: run `make binaries`, or put it on PATH")
+        how = "make victoria" if server == "victoria-metrics" else "make binaries"
+        raise FileNotFoundError(f"{name} was not found: run `{how}`, or put it on PATH")
     return found
 
 

@@ -2,10 +2,12 @@
 
 Run as ``python3 -m tools.fetch_binaries`` from the checkout; quick when everything is there already. With ``--newer``
 those of Debian unstable go into .build/newer/bin, and the tests that depend on the version run with both from then on.
+With ``--victoria-metrics`` Debian unstable's victoria-metrics and vmalert go into .build/victoria/bin.
 """
 
 import argparse
 import fcntl
+import gzip
 import json
 import os
 import re
@@ -51,8 +53,30 @@ _SHARE = b"/usr/share/prometheus"
 _SHARE_BY_DESCRIPTOR = b"/proc/self/fd/9/././."
 
 
-NEWER_SUITE = "sid"
-NEWER_PACKAGES = ("prometheus", "promtool", "prometheus-alertmanager")  # there promtool has a package of its own
+# Of the packages in Debian stable, vmalert is too old for keep_firing_for.
+VICTORIA = (
+    Binary("victoria-metrics", ("victoria-metrics",), "victoria-metrics", (1, 90)),
+    Binary("vmalert", ("vmalert",), "victoria-metrics", (1, 90)),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What one run brings into *folder*/bin: from PATH too unless a *suite* of Debian is named."""
+
+    folder: Path
+    binaries: tuple[Binary, ...] = BINARIES
+    packages: tuple[str, ...] = ()  # else those of the binaries that are missing
+    suite: str | None = None
+
+
+OURS = Wanted(folder=BUILD)
+NEWER = Wanted(
+    folder=BUILD / "newer",
+    packages=("prometheus", "promtool", "prometheus-alertmanager"),  # there promtool has a package of its own
+    suite="sid",
+)
+VICTORIA_METRICS = Wanted(folder=BUILD / "victoria", binaries=VICTORIA, suite="sid")
 
 
 class Unusable(Exception):
@@ -62,25 +86,30 @@ class Unusable(Exception):
 def main() -> int:
     """Fill .build/bin or .build/newer/bin, and say where each program came from. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--newer", action="store_true", help="those of Debian unstable, to test with both")
-    newer = parser.parse_args().newer
-    where = BUILD / "newer" if newer else BUILD
+    chosen = parser.add_mutually_exclusive_group()
+    for option, choice, why in (
+        ("--newer", NEWER, "those of Debian unstable, to test with both"),
+        ("--victoria-metrics", VICTORIA_METRICS, "VictoriaMetrics and vmalert, of Debian unstable"),
+    ):
+        chosen.add_argument(option, dest="wanted", action="store_const", const=choice, default=OURS, help=why)
+    wanted: Wanted = parser.parse_args().wanted
+    where = wanted.folder
     (where / "bin").mkdir(parents=True, exist_ok=True)
     with (where / "bin.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two makes at once fetch once
-        if _done(where):
+        if _done(wanted):
             return 0
         notes: list[str] = []
-        found = {} if newer else _on_path(notes)
-        missing = [binary for binary in BINARIES if binary.name not in found]
+        found = {} if wanted.suite else _on_path(notes)
+        missing = [binary for binary in wanted.binaries if binary.name not in found]
         if missing:
-            packages = NEWER_PACKAGES if newer else sorted({binary.package for binary in missing})
-            whose = "Debian unstable" if newer else "this machine's distribution"
+            packages = wanted.packages or sorted({binary.package for binary in missing})
+            whose = "Debian unstable" if wanted.suite else "this machine's distribution"
             print(f"fetching {' and '.join(packages)} (packages of {whose}, nothing is installed)")
             try:
-                found |= _unpacked(missing, packages, where, suite=NEWER_SUITE if newer else None)
+                found |= _unpacked(missing, packages, where, wanted.suite)
             except (AptFailed, Unusable) as error:
-                print(f"No newer version: {error}" if newer else _remedy([*notes, str(error)]), file=sys.stderr)
+                print(f"Not fetched: {error}" if wanted.suite else _remedy([*notes, str(error)]), file=sys.stderr)
                 return 1
         for name, (target, version) in found.items():
             _link(where / "bin" / name, target)
@@ -90,13 +119,14 @@ def main() -> int:
     return 0
 
 
-def _done(where: Path) -> bool:
+def _done(wanted: Wanted) -> bool:
     """True when the last run's programs are all still in place."""
+    where = wanted.folder
     try:
         stamp = json.loads((where / "bin.json").read_text())
     except (OSError, ValueError):
         return False
-    links = [where / "bin" / binary.name for binary in BINARIES]
+    links = [where / "bin" / binary.name for binary in wanted.binaries]
     return (stamp.get("format"), stamp.get("build")) == (FORMAT, str(where)) and all(
         os.access(link, os.X_OK) and stamp["at"].get(link.name) == str(link.readlink()) for link in links
     )
@@ -139,8 +169,17 @@ def _unpacked(
         if place is None:
             raise Unusable(f"the package {binary.package} brought no {binary.name}")
         runs = with_own_share(place, debs / "usr/share/prometheus")
-        found[binary.name] = runs, check_version(binary, runs)
+        found[binary.name] = runs, check_version(binary, runs, _packaged(debs, binary.package))
     return found
+
+
+def _packaged(debs: Path, package: str) -> str:
+    """Return the version of an unpacked package, such as ``1.145.0+ds1-2``, or an empty text."""
+    try:
+        with gzip.open(debs / "usr/share/doc" / package / "changelog.Debian.gz", "rt", encoding="utf-8") as changelog:
+            return changelog.readline().partition("(")[2].partition(")")[0]
+    except OSError:
+        return ""
 
 
 def with_own_share(program: Path, share: Path) -> Path:
@@ -159,14 +198,18 @@ def with_own_share(program: Path, share: Path) -> Path:
     return launcher
 
 
-def check_version(binary: Binary, place: Path) -> str:
-    """Run ``--version`` and return the version as printed. Raises Unusable."""
+def check_version(binary: Binary, place: Path, packaged: str = "") -> str:
+    """Run ``--version`` and return the version as printed. Raises Unusable.
+
+    A program that runs and prints nothing, as Debian builds VictoriaMetrics, has that of its package, *packaged*.
+    """
     try:
         ran = subprocess.run([place, "--version"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unusable(f"{place} does not run: {error}") from error
     # "prometheus, version 2.42.0+ds (branch: ...": alike for all four, on stdout or (older ones) stderr
-    said = re.search(r"version v?((\d+)\.(\d+)[^\s)]*)", ran.stdout + ran.stderr)
+    printed = (ran.stdout + ran.stderr).strip() or f"version {packaged}"
+    said = re.search(r"version v?((\d+)\.(\d+)[^\s)]*)", printed)
     if ran.returncode != 0 or said is None:
         raise Unusable(f"{place} --version failed: {(ran.stderr or ran.stdout).strip()[:200]}")
     if (int(said[2]), int(said[3])) < binary.oldest:

@@ -39,9 +39,9 @@ class Mode(StrEnum):
 
 class Prometheus(Section):
     url: values.Address | None = None
-    """a server with Prometheus' HTTP API (also Thanos, Mimir, VictoriaMetrics). Without it nothing is removed, and
-    pools grow only with `fallback: kubernetes`. The URL may have a user and a password; a bearer token or a tenant
-    header (`X-Scope-OrgID`) cannot be set: put a proxy in front that adds it"""
+    """a server with Prometheus' HTTP API, such as VictoriaMetrics. Without it nothing is removed, and pools grow only
+    with `fallback: kubernetes`. The URL may have a user and a password; a bearer token or a tenant header
+    (`X-Scope-OrgID`) cannot be set: put a proxy in front that adds it"""
 
 
 class Alertmanager(Section):

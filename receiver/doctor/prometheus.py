@@ -1,4 +1,4 @@
-"""Prometheus: its clock, and the rules of this version in it: loaded, without errors, labelled, evaluated in time.
+"""Prometheus: its clock and queries, and the rules of this version in it: loaded, healthy, labelled, on time.
 
 The files in ``rules/`` are installed into Prometheus and not with this program, which carries only what it compares:
 ``shipped_rules.json``, written by `python -m tools.shipped_rules`.
@@ -28,6 +28,11 @@ CLOCK = Check(
     "prometheus.clock",
     "whether Prometheus' clock and the local one agree: within 5 s, at most a minute",
     "run an NTP client (chrony, systemd-timesyncd) on both machines: ages, cooldowns and paid hours depend on the time",
+)
+DELAY = Check(
+    "prometheus.delay",
+    "whether queries show samples at once: within 5 s, unlike VictoriaMetrics' default of 30 s",
+    "start VictoriaMetrics or vmselect with -search.latencyOffset=1s, and vmalert with -rule.evalDelay=1s",
 )
 LOADED = Check(
     "rules.loaded",
@@ -112,7 +117,11 @@ def _look_at_clock(installation: Installation) -> Iterator[Finding]:
         yield CLOCK.skipped("prometheus.url is not set")
         return
     with MonitoringApi("Prometheus", url, installation.clock, CALL_TIMEOUTS) as api:
-        yield clock(*api.ahead())
+        now = api.server_time()
+    yield clock(now.ahead, now.uncertain)
+    late = now.delay > NOTICEABLE
+    said = f"queries do not show the last {lasting(now.delay)}: alerts, growth and removals are as much later"
+    yield DELAY.warned_if(late, said, f"queries show samples within {now.delay.total_seconds():.0f} s")
 
 
 def clock(ahead: timedelta, uncertain: timedelta) -> Finding:
@@ -133,7 +142,7 @@ def look(installation: Installation) -> Iterator[Finding]:
         yield LOADED.skipped("prometheus.url is not set")
         return
     with MonitoringApi("Prometheus", url, installation.clock, CALL_TIMEOUTS) as api:
-        ahead, _ = api.ahead()
+        ahead = api.server_time().ahead
         running = api.told("rules")
     if running is None:
         yield LOADED.skipped("this source has no /api/v1/rules; the ruler of Thanos or Mimir, or vmalert, has it")
@@ -219,7 +228,7 @@ def timely(rules: Sequence[Json], now: datetime) -> Finding:
 AREA = Area(
     name="prometheus",
     source="Prometheus",
-    checks=(CLOCK,),
+    checks=(CLOCK, DELAY),
     look=_look_at_clock,
     remedy="check prometheus.url and that this pod can reach it (NetworkPolicy): without Prometheus no node is removed",
 )

@@ -48,7 +48,9 @@ QUERIES: Mapping[str, str] = {
     "node ages": f"max by (node) (time() - kube_node_created{{{JOB}}})",
     "pods on gpus": f"count(group by (namespace, pod) ({_HELD}) and on (namespace, pod) {_RUNS}"
     f" and on (namespace, pod) {_STAYS})",
-    "dcgm ages": f"max by ({_BY}) (time() - timestamp({ENGINE})) or max by ({_BY}) (time() - timestamp({NVML}))",
+    # `and`: for MetricsQL a series that is stale has a time of its last sample.
+    "dcgm ages": f"max by ({_BY}) (time() - timestamp({ENGINE}) and {ENGINE})"
+    f" or max by ({_BY}) (time() - timestamp({NVML}) and {NVML})",
     "dcgm pods": f'count({ENGINE}{{exported_pod!=""}} or {NVML}{{exported_pod!=""}})'
     f' or count({{__name__=~"{ENGINE}|{NVML}", pod!=""}} unless on (job, instance, namespace, pod) up)',
     "dcgm implausible": "count by (node, fault) (node_gpu:dcgm_implausible:relabel)",

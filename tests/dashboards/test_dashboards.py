@@ -300,8 +300,8 @@ def test_rates_are_over_an_interval_that_fits_the_scrape() -> None:
         f"{name}: {target['expr']}"
         for name, panel in PANELS.items()
         for target in panel["targets"]
-        if "increase(" in target["expr"] or "rate(" in target["expr"]
-        for windows in [set(re.findall(r"(?:increase|rate|delta)\([^\[]*\[([^\]]+)\]", target["expr"]))]
+        if re.search(r"\w_(?:total|bucket)\b", target["expr"]) and panel["type"] != "table"
+        for windows in [set(re.findall(r"_over_time\(\w+_(?:total|bucket)\b[^\[]*\[([^\]]+)\]", target["expr"]))]
         if not windows or not windows <= fitting
     )
 
@@ -311,9 +311,7 @@ def test_annotations_do_not_rely_on_intervals_that_grafana_reckons_wrong_there()
         f"{name}: {note['name']}"
         for name, dashboard in DASHBOARDS.items()
         for note in dashboard["annotations"]["list"]
-        if note["step"] != "60s"
-        or "$__" in note["expr"]
-        or ("changes(" in note["expr"] and "[120s]" not in note["expr"])
+        if note["step"] != "60s" or "$__" in note["expr"] or set(re.findall(r"\[([^\]]+)\]", note["expr"])) - {"120s"}
     )
 
 
@@ -323,7 +321,7 @@ def test_a_counter_is_never_shown_as_it_is_but_in_a_table_of_totals() -> None:
         for name, panel in PANELS.items()
         for target in panel["targets"]
         if panel["type"] != "table"
-        if re.search(r"\w_total\b", re.sub(r"(?:increase|rate)\([^\[]*\[", "", target["expr"]))
+        if re.search(r"\w_total\b", re.sub(r"(?:last|min)_over_time\([^\[]*\[", "", target["expr"]))
     )
 
 

@@ -41,7 +41,28 @@ def found(area: Area, folder: Path, url: str | None) -> list[Finding]:
 def test_what_a_querier_cannot_say_is_skipped(tmp_path: Path, httpserver: HTTPServer, querier: str) -> None:
     httpserver.expect_request("/api/v1/rules").respond_with_data("404 page not found", status=404)
     told = [*found(prometheus.AREA, tmp_path, querier), *found(prometheus.RULES, tmp_path, querier)]
-    assert [finding.verdict for finding in told] == ["pass", "skip"]
+    assert [finding.verdict for finding in told] == ["pass", "pass", "skip"]
+
+
+@pytest.mark.parametrize("delay, verdict", [(0, "pass"), (1, "pass"), (30, "warn")])
+def test_a_server_that_shows_only_older_samples_is_named_and_its_clock_is_not_blamed(
+    tmp_path: Path, httpserver: HTTPServer, delay: int, verdict: str
+) -> None:
+    def victoria_metrics(request: Request) -> Response:
+        now = SystemClock().now().timestamp()
+        one = {"metric": {}, "value": [int(now), f"{now - delay:.3f}"]}
+        data = {"resultType": "vector", "result": [one]}
+        return Response(json.dumps({"status": "success", "data": data}), content_type="application/json")
+
+    httpserver.expect_request("/api/v1/query").respond_with_handler(victoria_metrics)
+    told = found(prometheus.AREA, tmp_path, httpserver.url_for(""))
+    assert [(finding.check, finding.verdict) for finding in told] == [
+        ("prometheus.clock", "pass"),
+        ("prometheus.delay", verdict),
+    ]
+    if delay == 30:
+        assert "last 30s" in told[1].said
+        assert "-search.latencyOffset" in told[1].remedy
 
 
 def test_an_empty_source_is_told_as_missing_series_and_not_as_an_error(tmp_path: Path, querier: str) -> None:
@@ -78,4 +99,4 @@ def test_nonsense_is_not_understood_and_nothing_else(httpserver: HTTPServer, bod
         with pytest.raises(TryLater, match="malformed answer"):
             api.vector("up")
         with pytest.raises(TryLater, match="malformed answer"):
-            api.ahead()
+            api.server_time()

@@ -4,17 +4,22 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Collection
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
+from receiver.adapters.monitoring.prometheus import course_queries
 from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT, SignalAction
 from receiver.doctor.prometheus import SHIPPED_DOCS
+from receiver.doctor.telemetry import QUERIES
+from tests.dashboards.files import queries
 from tests.lint import load_yaml, none_of
 from tests.rules.files import ALERTS, EVERY_RULE, GROUPS, HEARTBEAT, RECORDINGS, RULE_FILES, TEST_FILES, Rule
 
 RUNBOOKS = f"{SHIPPED_DOCS}/runbooks/"
 
 EXPRESSIONS = {rule.name: rule.body["expr"] for rule in EVERY_RULE}
+HOUR = timedelta(hours=1)
 HOURS = {"d": 24, "h": 1, "m": 1 / 60, "s": 1 / 3600}
 WINDOW = re.compile(r"\[(\d+)([dhms])(?::\w*)?\]")
 OPERATIONS = "sum|count|count1h|avg|avg5m|avg10m|min|max|p50|p95|ratio|relabel|latest"
@@ -176,6 +181,22 @@ def test_how_long_an_alert_waits_or_stays_is_explained_above_it() -> None:
 
     assert lasting
     none_of(alert.name for alert in lasting if not re.search("`(for|keep_firing_for)`", _comment(alert)))
+
+
+def test_no_expression_means_something_else_to_victoria_metrics() -> None:
+    """MetricsQL counts the first sample of a series, and PromQL extrapolates: the growth of a counter is that since its
+    minimum. For MetricsQL a stale series still has a timestamp, so the series itself stands beside it."""
+    counted = re.compile(r"\b(changes|i?delta|increase|i?rate|resets)\s*\(")
+    sent = {f"{q.dashboard}: {q.panel} {q.field}": q.expr for q in queries()}
+    every = {**EXPRESSIONS, **sent, **QUERIES, **{f"course {n}": q for n, q in enumerate(course_queries(HOUR))}}
+
+    none_of(f"{name}: {expr}" for name, expr in every.items() if counted.search(expr))
+    none_of(
+        f"{name}: timestamp({series})"
+        for name, expr in every.items()
+        for series in re.findall(r"(?<!max_over_time\()timestamp\(([^()]*)\)", expr)
+        if expr.count(series) == expr.count(f"timestamp({series})")
+    )
 
 
 def test_what_is_absent_at_every_start_is_waited_for() -> None:

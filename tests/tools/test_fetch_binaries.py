@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.fetch_binaries import BINARIES, Unusable, check_version, with_own_share
+from tools.fetch_binaries import BINARIES, VICTORIA_METRICS, Unusable, check_version, with_own_share
 from tools.private_apt import AptFailed, fetch
 
 PROMTOOL = next(binary for binary in BINARIES if binary.name == "promtool")
@@ -28,6 +28,15 @@ def test_the_oldest_version_that_serves_is_taken(tmp_path: Path) -> None:
     place = _program(tmp_path / "promtool", 'echo "promtool, version 2.42.0+ds (branch: debian/sid)" >&2')
 
     assert check_version(PROMTOOL, place) == "2.42.0+ds"
+
+
+def test_a_program_that_prints_no_version_has_that_of_its_package(tmp_path: Path) -> None:
+    place = _program(tmp_path / "vmalert", "true")
+    [vmalert] = [binary for binary in VICTORIA_METRICS.binaries if binary.name == "vmalert"]
+
+    assert check_version(vmalert, place, "1.145.0+ds1-2") == "1.145.0+ds1-2"
+    with pytest.raises(Unusable, match=r"is 1\.79\.5\+ds1-2, older than 1\.90"):
+        check_version(vmalert, place, "1.79.5+ds1-2")
 
 
 @pytest.mark.parametrize("version", ["2.41.9", "1.99.0"])

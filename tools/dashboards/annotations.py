@@ -1,14 +1,14 @@
 """Annotations on every time series: decisions, actions and alerts."""
 
 from tools.dashboards.model import STEP_SECONDS, Annotation
-from tools.dashboards.promql import POOL, of, told
+from tools.dashboards.promql import POOL, growth, told
 
 
 def _changes(counter: str, by: str, **equal: str) -> str:
-    # Not increase(): it extrapolates, and a marker is drawn from 1 on only. The window is fixed, because several
-    # versions of Grafana compute intervals in annotations wrongly (grafana/grafana#82636, #83058). It is twice the
-    # step, so that it covers two scrapes even if they are a minute apart.
-    return told(f"sum by ({by}) (changes({of(counter, POOL, **equal)}[{2 * STEP_SECONDS}s])) > 0")
+    # The window is fixed, because several versions of Grafana compute intervals in annotations wrongly
+    # (grafana/grafana#82636, #83058). It is twice the step, so that it covers two scrapes even if they are a minute
+    # apart.
+    return told(f"sum by ({by}) {growth(counter, POOL, window=f'{2 * STEP_SECONDS}s', **equal)} > 0")
 
 
 GROWTH = Annotation(

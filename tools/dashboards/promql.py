@@ -42,31 +42,36 @@ def by_pool(metric: str) -> str:
     return named(f"max by (cluster, pool) ({of(metric, POOL)})")
 
 
+def growth(counter: str, *matchers: str, window: str = "$__rate_interval", **equal: str) -> str:
+    """Return by how much each series of *counter* has grown within *window* since it last began at 0.
+
+    Not `increase`, `rate` or `changes`: PromQL extrapolates the first two, and in MetricsQL the first sample of a
+    series counts.
+    """
+    series = of(counter, *matchers, **equal)
+    return f"(last_over_time({series}[{window}]) - min_over_time({series}[{window}]))"
+
+
 def quantile(share: float, histogram: str, by: str = "") -> str:
     """Return the *share* quantile (0-1) of a histogram's last minutes, by the labels *by* (comma-separated)."""
     labels = f"le, {by}" if by else "le"
-    rate = f"rate({of(f'{histogram}_bucket')}[$__rate_interval])"
-    return f"histogram_quantile({share:g}, sum by ({labels}) ({rate}))"
+    return f"histogram_quantile({share:g}, sum by ({labels}) {growth(f'{histogram}_bucket')})"
 
 
-def increase(metric: str, *matchers: str, by: str = "", **equal: str) -> str:
-    """Return the growth of a counter since the previous point, by the labels *by* (comma-separated)."""
-    grown = f"(increase({of(metric, *matchers, **equal)}[$__rate_interval]))"
+def happened(counter: str, *matchers: str, by: str = "", **equal: str) -> str:
+    """Return a counter's number of events since the previous point, by the labels *by* (comma-separated)."""
+    grown = growth(counter, *matchers, **equal)
     return f"sum by ({by}) {grown}" if by else f"sum{grown}"
 
 
-def happened(metric: str, *matchers: str, by: str = "", **equal: str) -> str:
-    """Return a counter's number of events since the previous point. Rounded: increase() extrapolates."""
-    return f"round({increase(metric, *matchers, by=by, **equal)})"
-
-
-def kept(counter: str, *matchers: str, own: str, by: str, **equal: str) -> str:
+def kept(counter: str, *matchers: str, own: str = "", by: str = "", **equal: str) -> str:
     """Return as :func:`happened` what is counted in the receiver's database, by the labels *by* out of its *own* ones.
 
     Every process on one database shows the same count, so of several the one counts that has seen most of it.
     """
-    grown = f"increase({of(counter, *matchers, **equal)}[$__rate_interval])"
-    return f"round(sum by ({by}) (max by (cluster, {own}) ({grown})))"
+    labels = f"cluster, {own}" if own else "cluster"
+    most = f"(max by ({labels}) {growth(counter, *matchers, **equal)})"
+    return f"sum by ({by}) {most}" if by else f"sum{most}"
 
 
 def summed(metric: str, *matchers: str, own: str = "", by: str = "", **equal: str) -> str:

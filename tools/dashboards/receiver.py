@@ -8,8 +8,8 @@ from tools.dashboards.promql import (
     NO_RECEIVER,
     POOL,
     STEPPED,
+    growth,
     happened,
-    increase,
     kept,
     of,
     or_zero,
@@ -53,7 +53,7 @@ def _now() -> tuple[Panel, ...]:
     acts = f"max by (cluster) ({of('gpu_autoscaler_mode', mode='act')})"
     versions = f"group by (version) ({of('gpu_autoscaler_build_info')})"
     differs = f"max({of('gpu_autoscaler_configuration_differs')})"
-    failed = f"sum(increase({of('gpu_autoscaler_loop_errors_total')}[1h]))"
+    failed = f"sum{growth('gpu_autoscaler_loop_errors_total', window='1h')}"
     return (
         stat(
             "Mode",
@@ -144,7 +144,7 @@ def _holds() -> Panel:
     spent, limit = (f"max by ({scope}) ({of(f'gpu_autoscaler_budget_{what}_usd')})" for what in ("spent", "limit"))
     stop = f"max by (cluster) ({of('gpu_autoscaler_budget_threshold_ratio', stage='stop')})"
     line = f"{limit} * on (cluster) group_left () {stop}"
-    steps = increase("gpu_autoscaler_loop_steps_total", by="cluster, instance, pod")
+    steps = happened("gpu_autoscaler_loop_steps_total", by="cluster, instance, pod")
     writers = f"count by (cluster) ({steps} > 0) or 0 * max by (cluster) ({STEPPED})"
     oldest = f"max_over_time({of('gpu_autoscaler_action_open_seconds', POOL)}[$__rate_interval])"
     return states(
@@ -256,7 +256,7 @@ def _work() -> tuple[Panel, ...]:
         heatmap(
             "Steps by duration",
             "Number of steps by duration. Look for a second band of slow steps.",
-            Target(expr=increase(f"{step}_bucket", by="le"), legend="{{le}}", heatmap=True),
+            Target(expr=happened(f"{step}_bucket", by="le"), legend="{{le}}", heatmap=True),
             empty=NO_RECEIVER,
             unit="s",
             width=8,
@@ -296,7 +296,7 @@ def _work() -> tuple[Panel, ...]:
         timeseries(
             "Stored deliveries",
             "Deliveries to the webhook that were stored. None for minutes: see the age of the heartbeat.",
-            Target(expr=f"round(sum({_grown('gpu_autoscaler_deliveries_total')}))", legend="deliveries"),
+            Target(expr=kept("gpu_autoscaler_deliveries_total"), legend="deliveries"),
             empty=NO_RECEIVER,
             unit="short",
             bars=True,
@@ -305,15 +305,9 @@ def _work() -> tuple[Panel, ...]:
     )
 
 
-def _grown(counter: str) -> str:
-    """The growth of what is counted in a cluster's database, since the previous point."""
-    return f"max by (cluster) (increase({of(counter)}[$__rate_interval]))"
-
-
 def _outside() -> tuple[Panel, ...]:
-    sent = f"increase({of('gpu_autoscaler_notices_total')}[$__rate_interval])"
-    ended = f"round(sum by (state) (max by (cluster, state) ({sent}))) > 0"
-    refused = f"increase({of('gpu_autoscaler_messages_total', outcome='failed')}[$__rate_interval])"
+    ended = f"{kept('gpu_autoscaler_notices_total', own='state', by='state')} > 0"
+    refused = kept("gpu_autoscaler_messages_total", own="destination", by="destination", outcome="failed")
     charged = f"max by (cluster, size) ({of('gpu_autoscaler_charges_difference_seconds')})"
     unpriced = f"max by (cluster, code) ({of('gpu_autoscaler_charges_unpriced_seconds')})"
     return (
@@ -331,10 +325,7 @@ def _outside() -> tuple[Panel, ...]:
             "Messages to people: delivered, dropped after every attempt failed, and attempts that a destination "
             "refused. Dropped messages are lost: check the destinations.",
             Target(expr=or_zero(ended, STEPPED, "state"), legend="{{state}}"),
-            Target(
-                expr=f"round(sum by (destination) (max by (cluster, destination) ({refused}))) > 0",
-                legend="refused by {{destination}}",
-            ),
+            Target(expr=f"{refused} > 0", legend="refused by {{destination}}"),
             empty=NO_RECEIVER,
             unit="short",
             bars=True,

@@ -1,5 +1,6 @@
 """A client of the HTTP APIs of Prometheus and Alertmanager for the doctor. No message contains credentials."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,16 @@ MOST_SAID = 300  # characters of an external error
 class InstantSample:
     labels: Labels
     value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTime:
+    """How far a server's clock is *ahead* of the local one, with the error *uncertain*; *delay* is the age that a
+    sample must have before its queries show it, 0 except in VictoriaMetrics (``-search.latencyOffset``)."""
+
+    ahead: timedelta
+    uncertain: timedelta
+    delay: timedelta
 
 
 class MonitoringApi:
@@ -78,16 +89,20 @@ class MonitoringApi:
         except (KeyError, TypeError, ValueError, AttributeError, IndexError):
             raise self._malformed(query) from None
 
-    def ahead(self) -> tuple[timedelta, timedelta]:
-        """Return how far Prometheus' clock is ahead of the local one, and the uncertainty of it. Raises TryLater."""
+    def server_time(self) -> ServerTime:
+        """Return how Prometheus' clock and queries stand to the local clock. Raises TryLater."""
         before = self._clock.now()
         data = self.data("query", query="time()")
         after = self._clock.now()
         try:
-            theirs = datetime.fromtimestamp(float(data["result"][1]), UTC)
-        except (KeyError, TypeError, ValueError, IndexError, OverflowError):
+            found = data["result"]
+            at, value = map(float, found[0]["value"] if data.get("resultType") == "vector" else found)
+            delay = timedelta(seconds=max(0, math.ceil(round(at - value, 3))))  # VictoriaMetrics truncates `at`
+            theirs = datetime.fromtimestamp(value, UTC) + delay
+        except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError):
             raise self._malformed("time()") from None
-        return theirs - (before + (after - before) / 2), (after - before) / 2
+        half = (after - before) / 2
+        return ServerTime(ahead=theirs - (before + half), uncertain=half, delay=delay)
 
     def _send(self, method: str, path: str, **more: Any) -> requests.Response:
         try:
