@@ -142,7 +142,8 @@ def unnamed(run: "Run", calm_since: datetime, kept: int, pool: str) -> Iterator[
     queue = HOUR * (removable // hourly + 1) if hourly else timedelta(0)
     answers = HOUR if any(plan.asks for plan in scenario.pools) else timedelta(0)  # one removal may wait for several
     warm = USED_WITHIN if scenario.objective == "wait" else timedelta(0)
-    patience = 2 * timedelta(seconds=scenario.granularity) + PATIENCE + queue + answers + warm
+    idle_for = timedelta(seconds=run.truth.plans[pool].idle_for)
+    patience = 2 * timedelta(seconds=scenario.granularity) + idle_for + PATIENCE + queue + answers + warm
     living = world.pools[pool].living
     idle = {vm.hostname: run.checks.law.idle_since(vm, calm_since) for vm in living}
     late = sorted((since, name) for name, since in idle.items() if world.now - since > patience)
