@@ -87,7 +87,8 @@ def _without_pool_filters(document: Document) -> Document:
 class _Filling:
     def __init__(self, pools: Sequence[Any], facts: PoolFacts | None) -> None:
         self._facts = facts
-        self._taken = {pool.get(key) for pool in pools if isinstance(pool, dict) for key in ("name", "civo_pool_id")}
+        called = [pool.get(key) for pool in pools if isinstance(pool, dict) for key in ("name", "civo_pool_id")]
+        self._taken = {word for word in called if isinstance(word, str)}
         self.mistakes: list[Mistake] = []
         self.left: dict[int, tuple[str, ...]] = {}
         self.pending: set[int] = set()
@@ -99,7 +100,8 @@ class _Filling:
         self.left[index] = left
         at = self._facts.pools.get(str(raw.get("civo_pool_id"))) if self._facts is not None else None
         found = dict(self._said(at))
-        size = str(raw.get("size") or found.get("size") or "")
+        written = raw.get("size", "")
+        size = (written or found.get("size", "")) if isinstance(written, str) else ""
         wrong = list(self._wrong(index, raw, at, size)) if self._facts is not None else []
         self.mistakes += wrong
         if self._facts is not None and size and "resources" in left:
@@ -137,7 +139,7 @@ class _Filling:
         """Yield why Civo's answer does not complete the pool."""
         assert self._facts is not None
         pool = raw.get("civo_pool_id")
-        if not isinstance(pool, str):
+        if not isinstance(pool, str) or not isinstance(raw.get("size", ""), str):
             return  # a mistake of its own
         if not size:
             there = ", ".join(f"{name} ({found.size or 'size unknown'})" for name, found in self._facts.pools.items())

@@ -127,6 +127,24 @@ def test_an_answer_that_completes_no_pool_is_one_mistake_with_its_remedy(pools: 
     assert mistake(pools) == said
 
 
+@pytest.mark.parametrize("facts", [FACTS, None])
+@pytest.mark.parametrize(
+    ("pools", "path"),
+    [
+        ("\n  - {civo_pool_id: [5f3c], max_nodes: 1}\n", "pools[0].civo_pool_id"),
+        ("\n  - {civo_pool_id: 5f3c, max_nodes: 1, name: {a: b}}\n", "pools[0].name"),
+        ("\n  - {civo_pool_id: 5f3c, max_nodes: 1, size: [a]}\n", "pools[0].size"),
+        ("\n  - {civo_pool_id: 5f3c, max_nodes: 1, size: ''}\n", "pools[0].size"),
+        ("\n  - word\n", "pools[0]"),
+        (" {a: b}\n", "pools"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_one_mistake(pools: str, path: str, facts: PoolFacts | None) -> None:
+    with pytest.raises(ConfigError) as refused:
+        minimal(pools, facts)
+    assert [found.path for found in refused.value.mistakes] == [path]
+
+
 def test_before_civo_answers_a_pool_is_pending_and_none_is_in_the_policy() -> None:
     found = load_text(one_pool(pool=POOL + MINIMAL.replace("5f3c", "77aa").lstrip("\n")))
     assert found.policy.pools == ()
