@@ -1,6 +1,10 @@
-"""The time from the autoscaler's start to the first 200 of /readyz, with a new store and with an existing one."""
+"""The time from the autoscaler's start to the first 200 of /readyz, with a new store and with an existing one; and the
+CPU time of the shortest commands."""
 
 import http.client
+import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -9,6 +13,7 @@ from typing import Any
 
 from benchmarks.figures import spread
 from benchmarks.serving import a_stack
+from demo.configs import ROOT
 from demo.processes import START_SECONDS, Process
 
 STARTS = 5
@@ -39,6 +44,15 @@ def _seconds(receiver: Process, address: str) -> float:
     return time.perf_counter() - began
 
 
+def _cpu_seconds(option: str) -> float:
+    """Run ``gpu-autoscaler OPTION`` and return its CPU time."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "receiver.cli.main", option]
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def run(say: Callable[[str], None]) -> dict[str, Any]:
     """Start it again and again and return the result to keep; say the figures."""
     samples: dict[str, list[float]] = {"new store": [], "own store": []}
@@ -57,9 +71,13 @@ def run(say: Callable[[str], None]) -> dict[str, Any]:
     figures = {name: spread(found) for name, found in samples.items()}
     for name, figure in figures.items():
         say(f"startup: {name}: p50 {figure['p50']} s, max {figure['max']} s of {figure['n']}")
+    commands = {option: spread([_cpu_seconds(option) for _ in range(STARTS)]) for option in ("--version", "--help")}
+    for option, figure in commands.items():
+        say(f"startup: {option}: p50 {figure['p50']} s, max {figure['max']} s of CPU of {figure['n']}")
     return {
-        "what": "seconds from the start of the process to the first 200 of /readyz",
+        "what": "seconds from the start of the process to the first 200 of /readyz; of commands, seconds of CPU",
         "settings": {"starts": STARTS},
         "figures": figures,
+        "commands": commands,
         "samples": {name: [round(s, 3) for s in found] for name, found in samples.items()},
     }

@@ -59,7 +59,8 @@ class LiveConfiguration:
     ) -> None:
         """Start with *settings*, which the file at *path* had. *refuses* yields the mistakes of a configuration that
         the file alone does not show. *region* is Civo's, and so are *facts* of the pools (None: not known yet);
-        *needs_facts* is called when the file has changed, and must return at once."""
+        *needs_facts* is called when the file has changed, and when it leaves something to Civo that is not known; it
+        must return at once."""
         self.settings, self.file = settings, ConfigurationFile()
         self._path, self._started, self._now, self._refuses = path, settings, now, refuses
         self._region, self._facts, self._needs_facts = region, facts, needs_facts
@@ -96,6 +97,8 @@ class LiveConfiguration:
             try:
                 settings = load_file(self._path, self._noted, self._region, facts)
                 self.asks_civo = bool(settings.from_civo)
+                if self.asks_civo and facts is None:
+                    self._needs_facts()
                 if mistakes := list(self._refuses(settings.configuration)):
                     raise ConfigError(mistakes)
                 if settings.pending and not self.settings.pending:
