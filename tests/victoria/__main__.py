@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tests.victoria.compare import Verdict, compare, expressions
+from tests.victoria.compare import EXPLAINED, Verdict, compare, expressions
 from tests.victoria.demo import play_demos
 from tests.victoria.servers import both
 from tests.victoria.worlds import worlds
@@ -56,6 +56,9 @@ def main() -> int:
     answered = sum(verdict.told > 0 for verdict in verdicts.values())
     times = sum(verdict.asked for verdict in verdicts.values())
     say(f"{len(expressions())} expressions, {answered} with an answer, {times} comparisons, {len(differ)} differ")
+    for name, verdict in verdicts.items():
+        if verdict.explained:
+            say(f"{name}: {verdict.explained} of {verdict.asked} are no fault: {EXPLAINED[name][1]}")
     for name, verdict in differ.items():
         say(f"{name}: {verdict.differs} of {verdict.asked}\n    {verdict.example}")
     return 1 if differ else 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.victoria.compare import Answer, differing, expressions
+from tests.victoria.compare import EXPLAINED, Answer, differing, expressions
 from tests.victoria.servers import snappy, write_request
 from tests.victoria.worlds import STALE, expanded, labels_of, worlds
 
@@ -63,3 +63,4 @@ def test_every_rule_and_every_panel_is_among_the_expressions() -> None:
     kinds = {one.name.split()[0] for one in expressions()}
     assert kinds >= {"rule", "panel", "annotation", "doctor:", "receiver:"}
     assert len({one.expr for one in expressions()}) == len(expressions())
+    assert EXPLAINED.keys() <= {one.name for one in expressions()}
