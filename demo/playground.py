@@ -7,17 +7,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import requests
 
+from demo.past import DAYS, live_through
 from demo.plan import OPERATOR_TOKEN, StackPlan
 from demo.processes import answers
 from demo.scenario import NAMESPACE, POOL_LABEL, POOLS, demo_plan
 from demo.screen import Screen
 from demo.stack import Stack, running
+from receiver.adapters.clock import SystemClock
 
 BUDGET_USD = "60000"  # the hold line is beyond a month in which every pool has its maximum
 PAGES = (  # the first that answers is shown: some builds of Prometheus and Alertmanager come without their pages
@@ -123,9 +126,14 @@ def _wait(stack: Stack, seconds: float) -> None:
         time.sleep(min(1.0, left))
 
 
+def _live_through(seed: int, stack: Stack) -> None:
+    live_through(stack.plan, stack.places, seed, SystemClock().now())
+
+
 def open_playground(screen: Screen, folder: Path, seed: int) -> None:
-    """Start the stack without a scenario, and let jobs arrive until a signal comes."""
+    """Start the stack with a month behind it and without a scenario, and let jobs arrive until a signal comes."""
     screen.line(f"Logs and configurations are in {folder}")
-    with running(playground_plan(), folder) as stack:
+    screen.line(f"The autoscaler lives through the last {DAYS} days first, about half a minute")
+    with running(playground_plan(), folder, before=partial(_live_through, seed)) as stack:
         stack.wait_for_heartbeat()
         keep(screen, stack, arrivals(seed))

@@ -225,9 +225,10 @@ class Stack:
 
 
 @contextmanager
-def running(plan: StackPlan, folder: Path) -> Iterator[Stack]:
-    """Start a stack in *folder*, yield it, stop all of it. Raises NotStarted."""
+def running(plan: StackPlan, folder: Path, before: Callable[[Stack], object] = lambda _: None) -> Iterator[Stack]:
+    """Do *before* with a stack in *folder*, start it, yield it, stop all of it. Raises NotStarted."""
     stack = Stack(plan, folder)
+    before(stack)
     try:
         stack.start()
         yield stack
