@@ -20,15 +20,15 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo playground recording test check newest lowest conformance coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts victoria format lock manifests clean python venv binaries browser kubectl screenshots
+.PHONY: help demo playground recording test check newest lowest conformance coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts victoria format lock manifests clean python venv run-venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
-demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the autoscaler (KEEP=1 leaves them running)
+demo: run-venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the autoscaler (KEEP=1 leaves them running)
 	@KEEP=$(KEEP) $(VENV)/python -m demo
 
-playground: venv binaries ## the same stack without the scenario: jobs arrive by themselves until Ctrl-C (SEED=2 for other jobs)
+playground: run-venv binaries ## the same stack with a month behind it: jobs arrive by themselves until Ctrl-C (SEED=2 for other jobs)
 	@$(VENV)/python -m demo --playground --seed $(SEED)
 
 recording: venv binaries ## play the demo and draw what it prints as docs/pictures/demo.svg (about two minutes)
@@ -160,6 +160,9 @@ python:
 
 venv: python
 	@$(PYTHON) -m tools.make_venv
+
+run-venv: python
+	@$(PYTHON) -m tools.make_venv --run
 
 binaries: python
 	@$(PYTHON) -m tools.fetch_binaries

@@ -1,16 +1,19 @@
 """Make .venv with exactly what requirements/dev.lock names, and the checkout itself in editable form.
 
 Run as ``python3 -m tools.make_venv`` from the checkout with the Python the environment shall have; quick
-when nothing changed. An argument names another folder of the checkout than .venv. Where Python came without
-ensurepip (Debian without python3-venv), pip is taken from the distribution's package, unpacked under .build.
+when nothing changed. With ``--run`` it gets what the product needs to run, a third of that, unless it has more already.
+An argument names another folder of the checkout than .venv. Where Python came without ensurepip (Debian without
+python3-venv), pip is taken from the distribution's package, unpacked under .build.
 """
 
+import argparse
 import fcntl
 import hashlib
 import importlib.util
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tools.private_apt import AptFailed, fetch
@@ -19,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / ".build"
 VENV = ROOT / ".venv"
 OLDEST = (3, 11)
+DEVELOP, RUN = ("dev",), ("run", "build")  # names of locks; the checkout is installed by what build.lock names
 
 
 class NotMade(Exception):
@@ -27,22 +31,27 @@ class NotMade(Exception):
 
 def main() -> int:
     """Bring .venv, or the folder that the command line names, up to date. Returns the exit code."""
-    venv = ROOT / sys.argv[1] if sys.argv[1:] else VENV
+    parser = argparse.ArgumentParser(prog="python -m tools.make_venv")
+    parser.add_argument("folder", nargs="?", default=VENV.name, help="of the checkout")
+    parser.add_argument("--run", action="store_true", help="only what runs the product, not the tools of developers")
+    asked = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
     with (BUILD / "venv.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            bring_up_to_date(venv)
+            bring_up_to_date(ROOT / asked.folder, only_run=asked.run)
         except NotMade as error:
             print(error, file=sys.stderr)
             return 1
     return 0
 
 
-def bring_up_to_date(venv: Path) -> None:
+def bring_up_to_date(venv: Path, *, only_run: bool = False) -> None:
     """Install what changed since the last time: everything when the lock did, else only the checkout."""
     stamp, name = venv / "made-from", venv.relative_to(ROOT)
-    locked = "lock " + _digest(ROOT / "requirements" / "dev.lock")
+    names, locked = DEVELOP, _locked(DEVELOP)
+    if only_run and not (stamp.is_file() and stamp.read_text().startswith(locked)):
+        names, locked = RUN, _locked(RUN)
     project = "project " + _digest(ROOT / "pyproject.toml")
     made_from = stamp.read_text().splitlines() if stamp.is_file() else []
     if made_from == [locked, project] and _runs(venv):
@@ -54,8 +63,9 @@ def bring_up_to_date(venv: Path) -> None:
         _create(venv)
     installer = pip(venv)
     if made_from[:1] != [locked]:
-        print(f"installing requirements/dev.lock into {name}", flush=True)
-        _install([*installer, "install", "-q", "--require-hashes", "-r", str(ROOT / "requirements" / "dev.lock")])
+        files = [str(path) for path in _locks(names)]
+        print(f"installing {' and '.join(f'requirements/{n}.lock' for n in names)} into {name}", flush=True)
+        _install([*installer, "install", "-q", "--require-hashes", *(x for path in files for x in ("-r", path))])
     print(f"installing the checkout into {name}", flush=True)
     _install([*installer, "install", "-q", "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
     stamp.write_text(f"{locked}\n{project}\n")
@@ -70,6 +80,14 @@ def install_beside(lock: Path, folder: Path) -> None:
     print(f"installing {lock.relative_to(ROOT)} into {folder.relative_to(ROOT)}", flush=True)
     _install([*pip(), "install", "-q", "--require-hashes", "--target", str(folder), "-r", str(lock)])
     stamp.write_text(_digest(lock))
+
+
+def _locks(names: Sequence[str]) -> list[Path]:
+    return [ROOT / "requirements" / f"{name}.lock" for name in names]
+
+
+def _locked(names: Sequence[str]) -> str:
+    return f"lock {' '.join(_digest(path) for path in _locks(names))}"
 
 
 def _digest(path: Path) -> str:
