@@ -35,7 +35,10 @@ DAYS = 30
 IN_MEMORY = Path("/dev/shm")  # noqa: S108 (a folder of our own there)
 TICK = timedelta(minutes=3)  # a longer gap counts as time in which nobody looked
 REST = timedelta(hours=6)  # without jobs and nodes there is nothing to look at
-FIRST, LAST = timedelta(hours=8), timedelta(hours=9, minutes=30)  # of a working day: when its first and its last job come
+FIRST, LAST = (
+    timedelta(hours=8),
+    timedelta(hours=9, minutes=30),
+)  # of a working day: when its first and its last job come
 WORK = (  # what a team runs on a day: pool, pods, GPUs of each, how busy it keeps them
     ("vision", "resnet", "l40s", 2, 1, 0.85),
     ("language", "tokenize", "a100", 1, 1, 0.30),
