@@ -49,9 +49,11 @@ def main() -> int:
 def bring_up_to_date(venv: Path, *, only_run: bool = False) -> None:
     """Install what changed since the last time: everything when the lock did, else only the checkout."""
     stamp, name = venv / "made-from", venv.relative_to(ROOT)
-    names, locked = DEVELOP, _locked(DEVELOP)
+    names: Sequence[str] = DEVELOP
+    locked = _locked(names)
     if only_run and not (stamp.is_file() and stamp.read_text().startswith(locked)):
-        names, locked = RUN, _locked(RUN)
+        names = RUN
+        locked = _locked(names)
     project = "project " + _digest(ROOT / "pyproject.toml")
     made_from = stamp.read_text().splitlines() if stamp.is_file() else []
     if made_from == [locked, project] and _runs(venv):

@@ -40,6 +40,6 @@ def test_its_ledger_has_nodes_that_all_went_and_the_teams_that_held_them(
 
     with closing(open_store(f"sqlite:///{places.database}")) as store:
         memory = store.memory(FRIDAY, FRIDAY - 2 * DAY)
-        teams = {used.team for used in store.usage("2026-11")}
+        teams = {used.owner.team for used in store.usage("2026-11")}
     assert memory.lives == ()
     assert {"vision", "language"} <= teams
