@@ -98,10 +98,12 @@ def _run(world: World, policy: Policy, store: SqlStore, ends: datetime) -> None:
         join=DeviceJoin(Selectors()),
     )
     hands = Hands(cloud=cloud, cluster=cluster, may_write=lambda: True)
+    rested = False
     while world.now < ends:
         _beat(store, world.now)
         idle = not world.active_pods and not any(world.pools[pool.id].instances for pool in policy.pools)
-        due = world.now + (REST if idle else TICK)
+        due = world.now + (REST if idle and rested else TICK)  # a step has seen that the last node is gone
+        rested = idle
         with suppress(TryLater):
             moment = step(sources, hands, policy, "act", world.now).reconsider_at
             due = min(due, max(moment, world.now + timedelta(seconds=1))) if moment else due
