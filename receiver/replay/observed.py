@@ -27,7 +27,7 @@ from receiver.replay.traces.trace import BadTrace, TraceReading, misfits
 from receiver.replay.world.objects import VM, Job
 from receiver.replay.world.world import World
 
-LEAST_MARGIN = Decimal("0.01")  # of the cost: smaller differences mean nothing
+NOISE = Decimal("0.01")  # of the cost: smaller differences between two replays mean nothing
 EPISODE = timedelta(minutes=10)  # changes of a pool in one direction, closer together than this, are one
 MOST_CHANGES = 50  # that are listed
 
@@ -54,7 +54,7 @@ def would_have(seen: Watched, policy: Policy, setting: Setting) -> WouldHave:
     played = _act(jobs, seen, policy, setting)
     would = _cost(played, policy, seen)
     other = [_cost(_act(jobs, seen, policy, varied), policy, seen) for varied in _variations(setting, policy)]
-    margin = max([abs(cost - would) for cost in other] + [would * LEAST_MARGIN])
+    margin = would * NOISE + max(abs(cost - would) for cost in other)
     if any(pod.held_until is None for pod in seen.past.pods):
         ends: tuple[Unfinished, ...] = ("least", "most")
         other = [_cost(_act(_jobs(seen, policy, end)[0], seen, policy, setting), policy, seen) for end in ends]
@@ -147,13 +147,14 @@ def _replayable(policy: Policy, setting: Setting) -> tuple[Policy, tuple[str, ..
 
 
 def _variations(setting: Setting, policy: Policy) -> Iterator[Setting]:
-    """The circumstances that may be the true ones instead: nodes that come twice as fast, or as slowly as is usual at
-    Civo, and a scheduler that spreads pods over nodes that take unequally long."""
-    yield replace(setting, build=setting.build / 2, boot=setting.boot / 2, driver=setting.driver / 2)
-    slow = replace(setting, build=timedelta(minutes=10), driver=timedelta(minutes=7))
+    """The circumstances that may be the true ones instead: a scheduler that spreads pods over nodes that take unequally
+    long, and these nodes come as assumed, twice as fast, or as slowly as is usual at Civo."""
+    spread = replace(setting, packing="kube", jitter=0.2, seed=setting.seed + 1)
+    yield spread
+    yield replace(spread, build=setting.build / 2, boot=setting.boot / 2, driver=setting.driver / 2)
+    slow = replace(spread, build=timedelta(minutes=10), driver=timedelta(minutes=7))
     if all(pool.provision_timeout > slow.lead for pool in policy.pools):
         yield slow
-    yield replace(setting, packing="kube", jitter=0.2, seed=setting.seed + 1)
 
 
 def _begin(world: World, seen: Watched, pools: Sequence[Pool]) -> None:

@@ -68,7 +68,7 @@ def test_the_shown_sum_of_a_day_is_what_act_mode_costs_within_the_shown_margin()
     assert compared.within
     assert shown.would_usd is not None
     assert shown.margin_usd is not None
-    assert shown.margin_usd < shown.would_usd / 8
+    assert shown.margin_usd < shown.would_usd / 5
     assert shown.as_run_usd is not None
     assert compared.cost < shown.as_run_usd
 
@@ -106,14 +106,14 @@ def test_changes_of_one_pool_within_minutes_are_one() -> None:
     assert grown == [(0, 2)]  # the third pod finds a node that is free again
 
 
-def test_the_margin_is_at_least_a_hundredth_of_the_sum() -> None:
+def test_the_margin_is_a_hundredth_of_the_sum_where_nothing_else_differs() -> None:
     shown = found(a_pod())
     assert shown.margin_usd == Decimal("0.01")  # of $1.29: no variation costs another hour
 
 
 def test_the_margin_is_the_largest_difference_that_slow_nodes_or_another_scheduler_would_make() -> None:
     shown = found(a_pod(runs=48 * MINUTE))
-    assert shown.margin_usd == PRICE  # a node that takes 17 minutes begins a second hour
+    assert shown.margin_usd == PRICE + Decimal("0.01")  # a node that takes 17 minutes begins a second hour
 
 
 def test_waits_are_those_of_pods() -> None:
@@ -125,7 +125,7 @@ def test_waits_are_those_of_pods() -> None:
 def test_a_pod_that_still_runs_would_run_to_the_end_and_at_the_least_as_long_as_it_did() -> None:
     shown = found(a_pod("a", waited=2 * HOUR, runs=None))
     assert shown.would_usd == 3 * PRICE
-    assert shown.margin_usd == PRICE + Decimal("0.04")  # an hour and five minutes, and the least margin of $3.87
+    assert shown.margin_usd == PRICE + Decimal("0.04")  # an hour and five minutes, and a hundredth of $3.87
 
 
 def test_a_pod_that_never_ran_counts_as_long_as_others_run_on_average_and_that_is_said() -> None:
