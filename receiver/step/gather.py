@@ -54,6 +54,7 @@ SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
 MISSED_HEARTBEATS = 3
 KNOWS_AGAIN_AFTER = timedelta(minutes=5)  # Prometheus sends an alert that fires to Alertmanager every minute or so
 RECENT_ACTIONS = 50  # of a pool
+OLDER_ANSWERS_FOR = timedelta(minutes=2)  # a node that Civo lists again after that long is there
 COVERAGE_NEEDED = 0.8  # share of usable nodes whose GPUs must report before their activity is believed
 WARMS_UP = timedelta(minutes=15)  # until then a node without DCGM data is starting its exporter, as in rules/
 T = TypeVar("T")
@@ -128,7 +129,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     """
     store, month = sources.store, month_of(now, policy.timezone)
     memory = store.memory(now, min(month.start, now - A_WEEK))
-    said = _ask_all(sources, policy, memory, now, parts)
+    said = _without_older(_ask_all(sources, policy, memory, now, parts), memory)
     before = store.control()
     steady = is_steady(before.at if before is not None else None, now)
     lives = lives_of(said, memory, policy, parts, steady=steady)
@@ -213,6 +214,26 @@ def _with_slow_starts(states: Sequence[PoolState], lives: Sequence[NodeLife], pa
     with parts.part("slow_starts"):
         slow = slow_starts(lives)
     return tuple(replace(state, ready_within=slow.get(state.pool)) for state in states)
+
+
+def _without_older(said: Answers, memory: Memory) -> Answers:
+    """Mark what Civo says of a pool as not readable where it lists a node that was gone a moment ago, by our removal:
+    the answer is older than the one before, and so is its count, on which nothing may be bought."""
+    if said.cloud is None:
+        return said
+    lately = {name for name, past in memory.pools.items() if _is_recent(past.last_shrink_at, said.at)}
+    gone = {life.instance: life for life in memory.lives if life.pool in lately and _is_recent(life.gone_at, said.at)}
+    cloud = dict(said.cloud)
+    for pool, found in said.cloud.items():
+        again = [gone[instance.id].name for instance in found.instances if instance.id in gone]
+        if again and not found.unreadable:
+            why = f"it lists {', '.join(again)}, which was gone in an earlier answer"
+            cloud[pool] = replace(found, unreadable=why)
+    return replace(said, cloud=cloud)
+
+
+def _is_recent(moment: datetime | None, now: datetime) -> bool:
+    return moment is not None and timedelta(0) <= now - moment <= OLDER_ANSWERS_FOR
 
 
 def _with_deleted(state: PoolState, store: StepStore) -> PoolState:

@@ -315,6 +315,9 @@ def lives_of(
         pool = policy.pool(found.id)
         for instance in found.instances:
             old = known.get(instance.id)
+            if old is not None and old.gone_at is not None and found.unreadable:
+                listed[instance.id] = old  # nothing comes back by an answer that is not believed
+                continue
             if old is not None:  # without a pool it still costs what it cost
                 listed[instance.id] = old if pool is not None else _with(old, idle_since=None)
             if pool is not None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from receiver.core.model.model import Stage
 from receiver.ports import CloudPool, Store
+from receiver.replay.ports import WorldCloud
 from receiver.replay.world.objects import Behaviour, PodSpec
 from simulator.store import MemoryStore
 from simulator.world import Pdb
@@ -205,3 +206,23 @@ def test_a_replacement_is_not_removed_while_another_node_of_the_same_removal_can
     life.run(25 * MINUTE)
 
     assert len(life.writes("retire")) == 1
+
+
+def test_nothing_is_bought_by_an_answer_that_is_older_than_the_one_before(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows a removed node again, and a count on which the growth of one would be the growth of two."""
+    life = idle_nodes(store)
+    older = life.cloud.look()
+    life.world.advance(START + 50 * MINUTE)
+    while living(life):
+        life.run(5 * SECOND, tick=5 * SECOND)
+    life.run(MINUTE)
+    with monkeypatch.context() as patched:
+        patched.setattr(WorldCloud, "look", lambda _: older)
+        patched.setattr(WorldCloud, "_required", lambda _, pool: older[pool].required)
+        life.submit(a_job("late", submit_at=life.now))
+        life.run(40 * SECOND)
+        assert life.writes("resize") == []
+    life.run(30 * SECOND)
+    assert bought(life) == 2  # the one that went, and one
