@@ -43,4 +43,4 @@ def test_its_ledger_has_nodes_that_all_went_and_the_teams_that_held_them(
         teams = {used.owner.team for used in store.usage("2026-11")}
     assert memory.lives
     assert all(life.gone_at is not None for life in memory.lives)
-    assert {"vision", "language"} <= teams
+    assert teams == {job.team for job in past.a_month(plan, 1, FRIDAY)}
