@@ -86,7 +86,7 @@ class ReplayProcess:
                 self._process = None
                 process.kill()
         if process.returncode < 0:
-            raise NotReplayed("it is more work than the server may replay: use gpu-autoscaler replay elsewhere")
+            raise NotReplayed("it is more work than the server may replay: replay it on another machine")
         if process.returncode:
             lines = said.decode(errors="replace").strip().splitlines() or [f"exit status {process.returncode}"]
             raise NotReplayed(lines[-1])

@@ -49,7 +49,7 @@ def main() -> None:
     except (TryLater, WontWork, ValueError) as error:
         sys.exit(str(error))
     except MemoryError:
-        sys.exit("it takes more memory than the server has for it: use gpu-autoscaler replay elsewhere")
+        sys.exit("it takes more memory than the server has for it: replay it on another machine")
     sys.stdout.buffer.write(FOUND.dump_json(found))
 
 
