@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -95,7 +95,7 @@ def test_a_server_observes_with_exactly_what_was_written(civo: Simulator, tmp_pa
     running.pools.look()
     running.reloader.look()
     running.loop._step(running.loop._clock.now())
-    [pool] = app.test_client().get("/api/v1/pools").json or ()
+    [pool] = cast("list[dict[str, Any]]", app.test_client().get("/api/v1/pools").json)
     stop(app)
     assert (pool["name"], pool["mode"], pool["required"], pool["max_nodes"]) == ("l40s", "observe", 1, 1)
     assert {entry["method"] for entry in civo.log.entries()} == {"GET"}

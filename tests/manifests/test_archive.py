@@ -145,7 +145,7 @@ def test_argo_cd_renders_the_same_each_time_and_can_apply_each_object() -> None:
 
 def test_the_package_of_an_archive_without_links_makes_what_the_folder_makes(tmp_path: Path) -> None:
     chart = without_links(CHART, tmp_path)
-    command = [install_manifests.HELM, "package", chart, "--destination", tmp_path]
+    command = [str(install_manifests.HELM), "package", str(chart), "--destination", str(tmp_path)]
     subprocess.run(command, capture_output=True, timeout=60, check=True)
     [package] = tmp_path.glob("gpu-autoscaler-*.tgz")
     assert render(package, *ARGO).stdout == render(CHART, *ARGO).stdout != ""

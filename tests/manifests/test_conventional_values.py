@@ -184,7 +184,7 @@ def test_without_terms_of_ones_own_the_charts_keep_the_pod_off_gpu_nodes(affinit
 
 
 def test_an_empty_list_of_terms_does_not_open_gpu_nodes() -> None:
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    required: JSON = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
     [term] = terms(the(made({"affinity": {"nodeAffinity": required}}), "Deployment")["spec"]["template"]["spec"])
     assert [e["operator"] for e in term["matchExpressions"]] == ["DoesNotExist", "NotIn"]
 

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from enum import EnumType
 from itertools import product
 from typing import Any, get_args, get_type_hints
 
@@ -106,7 +107,8 @@ def fields() -> Iterator[tuple[JSON, Any, str]]:
 def words(hint: Any) -> Iterator[str]:
     """Yield texts to try for a field of the kind *hint*: those for every field, and the words of an enumeration."""
     yield from WORDS
-    yield from (str(word) for word in hint) if isinstance(hint, type) and hasattr(hint, "__members__") else ()
+    members: Iterable[Any] = hint if isinstance(hint, EnumType) else ()
+    yield from map(str, members)
     for part in get_args(hint):
         yield from [part] if isinstance(part, str) else words(part)
 

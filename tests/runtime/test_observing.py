@@ -34,8 +34,14 @@ class Replay:
         self.asked.append(asked)
         if self.error is not None:
             raise self.error
-        sums = {"would_usd": Decimal(10), "margin_usd": Decimal(1), "as_run_usd": Decimal(12)}
-        return WouldHave(at=asked.until, since=asked.since, until=asked.until, **sums)
+        return WouldHave(
+            at=asked.until,
+            since=asked.since,
+            until=asked.until,
+            would_usd=Decimal(10),
+            margin_usd=Decimal(1),
+            as_run_usd=Decimal(12),
+        )
 
     def kill(self) -> None:
         """Nothing is under way."""
@@ -52,7 +58,7 @@ class Bench:
             node_lives=lambda since: (),
             snapshot=lambda: ({"observed": observed}, NOW),
         )
-        self.observer = Observer(self.replay, store, lambda: self.settings, lambda: leads, self.clock)  # type: ignore[arg-type, return-value]
+        self.observer = Observer(self.replay, store, lambda: self.settings, lambda: leads, self.clock)
 
     def look(self, after: timedelta) -> int:
         """Look that long after the begin; return how many replays there have been."""
@@ -108,7 +114,7 @@ def test_a_failure_is_told_and_leaves_the_last_sum() -> None:
     assert bench.look(2 * HOUR) == 2
     kept = bench.observer.found
     assert kept is not None
-    assert (kept.would_usd, kept.until, kept.problem) == (10, NOW + HOUR, "Prometheus does not answer")
+    assert (kept.would_usd, kept.until, kept.problem) == (Decimal(10), NOW + HOUR, "Prometheus does not answer")
     assert bench.look(2 * HOUR + MINUTE) == 2  # not again at once
 
 

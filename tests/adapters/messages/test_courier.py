@@ -132,6 +132,14 @@ def test_only_who_leads_delivers(store: SqlStore, monkeypatch: pytest.MonkeyPatc
         loop.stop()
 
 
+def a_process(store: SqlStore, opening: Opening, loop: Loop, courier: Courier) -> Running:
+    """A process whose other threads have nothing to do."""
+    writer: Any = None
+    calm: list[Any] = [Reloader(lambda: None) for _ in range(3)]
+    observer, reloader, pools = calm
+    return Running(store, writer, opening, loop, courier, observer, None, reloader, pools)
+
+
 def test_a_message_under_way_takes_no_time_from_the_loop_when_the_process_is_told_to_stop(store: SqlStore) -> None:
     clock, opening = SystemClock(), Opening(store.open)
     loop = Loop(a_step(store, []), TheWriter(), clock, HOUR, NoTimer())
@@ -147,8 +155,7 @@ def test_a_message_under_way_takes_no_time_from_the_loop_when_the_process_is_tol
         return 0
 
     courier = Courier(deliver, loop, clock, every=0.01)
-    nothing: Any = None
-    running = Running(store, nothing, opening, loop, courier, None, Reloader(lambda: None))
+    running = a_process(store, opening, loop, courier)
     opening.begin()
     running.start()
     until(under_way.is_set, "a message under way")
@@ -162,10 +169,7 @@ def test_a_process_that_is_told_to_stop_gives_its_right_to_write_up_before_anybo
 ) -> None:
     clock, opening, writer = SystemClock(), Opening(store.open), TheWriter()
     loop = Loop(a_step(store, []), writer, clock, HOUR, NoTimer())
-    nothing: Any = None
-    running = Running(
-        store, nothing, opening, loop, Courier(lambda _: 0, loop, clock, every=0.01), None, Reloader(lambda: None)
-    )
+    running = a_process(store, opening, loop, Courier(lambda _: 0, loop, clock, every=0.01))
     opening.begin()
     running.start()
     until(lambda: loop.health().steps, "a first step")
