@@ -90,6 +90,7 @@ class LiveConfiguration:
                 return False
             if self._read and found not in (self._read, self._changing):
                 self._changing = found
+                self.asks_civo = True  # until the new file is read: a refused one does not say what it leaves out
                 self._needs_facts()
                 return False
             news = self._known is None and facts is not None
@@ -144,12 +145,12 @@ class LiveConfiguration:
     def _accept(self, found: FileSettings, *, quietly: bool) -> bool:
         """Put *found* into force; *quietly* where it is the file of the start, completed by Civo's first answer."""
         before, now = self.settings, self._now()
+        restart = tuple(path for path, _ in changes(self._started, found) if needs_restart(path))
         if quietly and found != before:
-            self.settings = self._started = found
-            self.file = replace(self.file, at=None, mistakes=())
+            self.settings = found
+            self.file = replace(self.file, at=None, mistakes=(), restart=restart)
             log.info("pools read from Civo", pools={pool: list(keys) for pool, keys in found.from_civo.items()})
             return True
-        restart = tuple(path for path, _ in changes(self._started, found) if needs_restart(path))
         changed = tuple(self._told(path, how, restart) for path, how in changes(before, found))
         was_refused = self.refused and self.file.at is not None and now - self.file.at >= SETTLED
         differs = (found.configuration, found.prices) != (before.configuration, before.prices)

@@ -46,6 +46,7 @@ class PoolReader(threading.Thread):
         self._configured = configured
         self._woken, self._stopping = threading.Event(), threading.Event()
         self._kept: PoolFacts | None = None  # in the store
+        self._recalled = False
         self._resized: Mapping[str, tuple[str, str]] = {}
 
     def soon(self) -> None:
@@ -73,17 +74,22 @@ class PoolReader(threading.Thread):
             self._woken.wait(self._waits[min(tries, len(self._waits)) - 1] if tries else EVERY_SECONDS)
 
     def recall(self) -> None:
-        """Take what the store remembers, unless something is known already."""
-        if self.facts is not None:
+        """Take what the store remembers, once."""
+        if self._recalled:
             return
         try:
             self._kept = self.facts = self._store.pool_facts()
-        except TryLater:  # the store is not open yet
-            return
+        except TryLater as error:  # the store is not open yet
+            self.failure = str(error)
+        else:
+            self._recalled = True
 
     def look(self) -> None:
-        """Ask Civo once, and keep what is new."""
+        """Ask Civo once, and keep what is new. Nothing is asked before the store has answered: a size that was read
+        first could not be told from another one."""
         self.recall()
+        if not self._recalled:
+            return
         try:
             answer = self._ask()
         except (TryLater, WontWork) as error:

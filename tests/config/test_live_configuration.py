@@ -314,6 +314,26 @@ def test_an_answer_without_the_pool_keeps_the_file_of_the_start_waiting_and_says
     assert not at.live.refused
 
 
+def test_a_key_that_needs_a_restart_is_named_where_the_file_changed_while_it_waited_for_civo(tmp_path: Path) -> None:
+    at = AtCivo(tmp_path, MINIMAL)
+    at.path.write_text(MINIMAL + "tick: 7s\n")
+    at.live.look()
+    at.live.look()
+    at.says({})
+    assert at.live.file.restart == ("tick",)
+
+
+def test_civo_is_asked_for_a_file_that_what_is_known_does_not_complete(tmp_path: Path) -> None:
+    at = AtCivo(tmp_path, one_pool("labels: {}", "taints: []"))
+    at.facts = PoolFacts()
+    at.live.look()
+    at.path.write_text(MINIMAL)
+    at.live.look()
+    at.live.look()
+    assert at.live.refused
+    assert at.live.asks_civo
+
+
 def test_civo_is_asked_at_once_for_a_file_that_changes(tmp_path: Path) -> None:
     at = AtCivo(tmp_path, one_pool())
     before = at.asked

@@ -55,12 +55,23 @@ def test_an_answer_is_stored_once() -> None:
 def test_an_answer_that_the_store_did_not_take_is_stored_later() -> None:
     memory = Memory()
     found = reader(facts, memory)
+    found.recall()
     memory.is_open = False
     found.look()
     assert found.facts == facts()
     memory.is_open = True
     found.look()
     assert memory.known == facts()
+
+
+def test_a_size_that_a_late_store_remembers_is_not_replaced_by_the_answer_before_it() -> None:
+    memory = Memory(facts())
+    found = reader(lambda: facts(LARGE), memory)
+    memory.is_open = False
+    found.look()
+    memory.is_open = True
+    found.look()
+    assert found.facts == memory.known == facts()
 
 
 def test_what_the_store_remembers_holds_while_civo_is_silent() -> None:
