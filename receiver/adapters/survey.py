@@ -115,6 +115,7 @@ def known_facts(
         before = remembered(parse(settings.environment.database_url.get_secret_value()))
     try:
         with closing(survey_of(access, timeouts)) as civo:
+            before = before if before is not None and before.cluster == civo.cluster else None
             answer = civo.pool_facts()
     except (TryLater, WontWork) as error:
         return before, str(error)

@@ -35,15 +35,17 @@ class PoolReader(threading.Thread):
         needed: Callable[[], bool],
         settled: Callable[[], bool],
         configured: Callable[[], Mapping[str, str]],
+        cluster: str = "",
         waits: tuple[float, ...] = WAITS,
     ) -> None:
         """*ask* raises TryLater and WontWork. While *needed* is false nothing is asked; until *settled*, more often.
-        *configured* returns the sizes of the configured pools (`PoolFacts.then`)."""
+        *configured* returns the sizes of the configured pools (`PoolFacts.then`). The store may remember another
+        *cluster*, which is forgotten."""
         super().__init__(name="pool-reader", daemon=True)
         self.facts: PoolFacts | None = None
         self.failure = ""
         self._ask, self._store, self._needed, self._settled, self._waits = ask, store, needed, settled, waits
-        self._configured = configured
+        self._configured, self._cluster = configured, cluster
         self._woken, self._stopping = threading.Event(), threading.Event()
         self._kept: PoolFacts | None = None  # in the store
         self._recalled = False
@@ -78,10 +80,11 @@ class PoolReader(threading.Thread):
         if self._recalled:
             return
         try:
-            self._kept = self.facts = self._store.pool_facts()
+            known = self._store.pool_facts()
         except TryLater as error:  # the store is not open yet
             self.failure = str(error)
         else:
+            self._kept = self.facts = known if known is not None and known.cluster == self._cluster else None
             self._recalled = True
 
     def look(self) -> None:

@@ -98,12 +98,14 @@ class Outside:
             url, terms = parse(database.get_secret_value()), said.leader
             self.writer = Lease(LeaseTable(url, process, terms.lease, terms.longest_write))
             self.loops_store = self.store.fenced(self.writer.fence)
+        pools_at = self._civo()  # an instance of its own: a session serves one thread
         self.pools = PoolReader(
-            self._civo().pool_facts,  # an instance of its own: a session serves one thread
+            pools_at.pool_facts,
             self.store,
             needed=lambda: self.live.asks_civo,
             settled=lambda: not self.live.refused,
             configured=lambda: self.live.settings.configured,
+            cluster=pools_at.cluster,
         )
         civo, cluster = self._civo(), None
         if said.kubernetes.enabled:
@@ -150,7 +152,7 @@ class Outside:
         pending = [pool.civo_pool_id for pool in self.live.settings.pending]
         if not pending:
             return ""
-        why = "; ".join(self.live.file.mistakes) or self.pools.failure or "Civo has not answered yet"
+        why = "; ".join(filter(None, (*self.live.file.mistakes, self.pools.failure))) or "Civo has not answered yet"
         return f"nothing is decided until Civo has said size and GPUs of {', '.join(pending)}: {why}"
 
     def hands(self, mode: Mode) -> Hands:

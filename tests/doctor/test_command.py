@@ -13,6 +13,7 @@ from receiver.core.model.pool_facts import PoolAtCivo, PoolFacts
 from receiver.doctor.checks import Finding
 from simulator.server import Simulator
 from tests.doctor.builders import GPU_POOL, document, environ
+from tests.simulator.builders import CLUSTER
 
 
 def doctor(env: dict[str, str], *arguments: str) -> Result:
@@ -133,10 +134,22 @@ def test_without_civo_the_other_checks_run_and_the_first_says_what_is_not_known(
     assert "configuration.links" not in done.stdout
 
 
+def at_civo(cluster: str) -> PoolFacts:
+    return PoolFacts(cluster=cluster, pools={GPU_POOL: PoolAtCivo(size="an.g1.h100.kube.x1")})
+
+
+def test_a_size_that_the_server_remembers_of_another_cluster_is_not(tmp_path: Path, sim: Simulator) -> None:
+    env = environ(tmp_path, MINIMAL, CIVO_API_URL=sim.url)
+    store = open_store(env["GPU_AUTOSCALER_DATABASE_URL"])
+    store.keep_pool_facts(at_civo("LON1/other"))
+    store.close()
+    assert "an.g1.h100.kube.x1" not in doctor(env, "--only", "civo").stdout
+
+
 def test_a_size_that_the_server_remembers_is_compared_with_the_one_at_civo(tmp_path: Path, sim: Simulator) -> None:
     env = environ(tmp_path, MINIMAL, CIVO_API_URL=sim.url)
     store = open_store(env["GPU_AUTOSCALER_DATABASE_URL"])
-    store.keep_pool_facts(PoolFacts(pools={GPU_POOL: PoolAtCivo(size="an.g1.h100.kube.x1")}))
+    store.keep_pool_facts(at_civo(f"LON1/{CLUSTER}"))
     store.close()
     done = doctor(env, "--only", "civo")
     assert (

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -78,6 +79,14 @@ def test_what_the_store_remembers_holds_while_civo_is_silent() -> None:
     found = reader(silent, Memory(facts()))
     found.look()
     assert (found.facts, found.failure) == (facts(), "Civo is late")
+
+
+def test_what_the_store_remembers_of_another_cluster_is_forgotten() -> None:
+    memory = Memory(facts())
+    there = replace(facts(LARGE), cluster="LON1/other")
+    found = PoolReader(lambda: there, memory, lambda: True, lambda: False, lambda: {"p": ""}, cluster="LON1/other")
+    found.look()
+    assert found.facts == memory.known == there
 
 
 def test_another_size_is_logged_once_and_not_taken() -> None:

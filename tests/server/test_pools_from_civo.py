@@ -21,14 +21,14 @@ MINIMAL = one_pool(top=QUIET, pool=f"\n  - {{civo_pool_id: {GPU_POOL}, max_nodes
 class Started:
     """One start of the application on *simulator*; no thread runs but the one that opened the store."""
 
-    def __init__(self, folder: Path, simulator: Simulator, text: str = MINIMAL) -> None:
+    def __init__(self, folder: Path, simulator: Simulator, text: str = MINIMAL, cluster: str = CLUSTER) -> None:
         file = folder / "config.yaml"
         file.write_text(text)
         self.app = create_app(
             {
                 **ENVIRONMENT,
                 "CIVO_API_KEY": KEY,
-                "CIVO_CLUSTER_ID": CLUSTER,
+                "CIVO_CLUSTER_ID": cluster,
                 "CIVO_API_URL": simulator.url,
                 "GPU_AUTOSCALER_CONFIG": str(file),
                 "GPU_AUTOSCALER_DATABASE_URL": f"sqlite:///{folder}/store.db",
@@ -105,6 +105,32 @@ def test_a_restart_without_civo_still_knows_the_pools(tmp_path: Path, civo: Simu
         again.read()
     assert again.get("/api/v1/pools/l40s").json["pool"] == GPU_POOL
     assert "configuration changed" not in {line["event"] for line in logs}
+    stop(again.app)
+
+
+def test_a_restart_for_another_cluster_knows_none_of_its_pools(
+    tmp_path: Path, civo: Simulator, started: Started
+) -> None:
+    started.read()
+    stop(started.app)
+    silence(civo)
+    again = Started(tmp_path, civo, cluster="another")
+    again.read()
+    assert not again.may_step
+    stop(again.app)
+
+
+def test_a_pool_that_an_older_answer_lacks_is_named_beside_the_silence_of_civo(
+    tmp_path: Path, civo: Simulator, started: Started
+) -> None:
+    started.read()
+    stop(started.app)
+    silence(civo)
+    again = Started(tmp_path, civo, f"{MINIMAL}  - {{civo_pool_id: new, max_nodes: 1}}\n")
+    again.read()
+    reason = again.get("/readyz").json["reason"]
+    assert "the cluster has no pool new" in reason
+    assert "internal_error" in reason
     stop(again.app)
 
 

@@ -6,6 +6,7 @@ carry passwords and a kubeconfig) out of every message.
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
@@ -125,6 +126,11 @@ class CivoCloud:
     def __repr__(self) -> str:
         return f"CivoCloud({shown(self._url)!r}, region={self.region!r}, cluster_id={self.cluster_id!r})"
 
+    @property
+    def cluster(self) -> str:
+        """The cluster among all of Civo's."""
+        return f"{self.region}/{self.cluster_id}"
+
     def close(self) -> None:
         self._session.close()
 
@@ -190,7 +196,8 @@ class CivoCloud:
 
     def pool_facts(self) -> PoolFacts:
         """Return what a configuration may leave out of its pools. Raises TryLater and WontWork."""
-        return pool_facts_of(self._cluster(), self._send("GET", "/v2/sizes", "list the sizes"))
+        found = pool_facts_of(self._cluster(), self._send("GET", "/v2/sizes", "list the sizes"))
+        return replace(found, cluster=self.cluster)
 
     def _pool_path(self, pool: str) -> str:
         return f"{self._cluster_path}/pools/{_identifier(pool, 'the pool id')}"

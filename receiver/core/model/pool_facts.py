@@ -19,8 +19,10 @@ class PoolAtCivo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolFacts:
-    """The *pools* of the cluster by id, and the GPUs of one node by size (None: Civo gives no number)."""
+    """The *pools* of the *cluster* (region and id) by their ids, and the GPUs of one node by size (None: Civo gives no
+    number). People choose ids of pools, so another cluster may have the same."""
 
+    cluster: str = ""
     pools: Mapping[str, PoolAtCivo] = field(default_factory=dict)
     gpus: Mapping[str, int | None] = field(default_factory=dict)
 
@@ -47,7 +49,7 @@ class PoolFacts:
                 taints=known.taints if new.taints is None else new.taints,
             )
         counted = {size: gpus for size, gpus in answer.gpus.items() if gpus is not None or size not in self.gpus}
-        return PoolFacts(pools=pools, gpus={**self.gpus, **counted})
+        return PoolFacts(cluster=answer.cluster, pools=pools, gpus={**self.gpus, **counted})
 
     def resized(self, answer: "PoolFacts", configured: Mapping[str, str]) -> Mapping[str, tuple[str, str]]:
         """Return the size that is known and the one in *answer* of each *configured* pool for which they differ, unless
