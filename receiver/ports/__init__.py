@@ -457,13 +457,15 @@ class PastPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """The pods that were read, from *since* (None: as far back as the source reaches) to *until*. *tolerations_known*
-    says whether the pods have their tolerations. *troubles* are unusable entries; *uncounted* is the number of
-    intentionally skipped ones by kind; *notes* are sentences about the reliability of the data."""
+    """The pods that were read, from *since* (None: as far back as the source reaches) to *until*. *begins* is when the
+    source's samples begin, None where that is not later. *tolerations_known* says whether the pods have theirs.
+    *troubles* are unusable entries; *uncounted* is the number of intentionally skipped ones by kind; *notes* are
+    sentences about the reliability of the data."""
 
     pods: Sequence[PastPod]
     until: datetime
     since: datetime | None = None
+    begins: datetime | None = None
     tolerations_known: bool = True
     troubles: Sequence[Trouble] = ()
     uncounted: Mapping[str, int] = field(default_factory=dict)

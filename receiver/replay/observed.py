@@ -47,7 +47,12 @@ class Watched:
 
 def would_have(seen: Watched, policy: Policy, setting: Setting) -> WouldHave:
     """Return what *policy* would have cost and done. Raises ValueError, with a sentence, where it cannot be replayed:
-    a pool without a price, or whose `provision_timeout` is shorter than a node needs under *setting*."""
+    a pool without a price, or whose `provision_timeout` is shorter than a node needs under *setting*.
+
+    It begins where the samples of the pods do: in the time before, every node would seem to be idle.
+    """
+    if (begins := seen.past.begins) is not None:
+        seen = replace(seen, since=begins, past=replace(seen.past, since=begins))
     policy, notes = _replayable(policy, setting)
     setting = replace(setting, start=seen.since)
     jobs, left_out = _jobs(seen, policy, "likely")

@@ -66,7 +66,9 @@ class ObservedDay(Digest):
         if self._told(DAY_TOPIC) >= f"{due:%Y-%m-%d}":
             return
         found = kept_picture(self._store)[0].observed
-        if found is None or found.would_usd is None or found.until is None or due - found.until > LATE_FOR:
+        if found is None or found.would_usd is None or found.since is None or found.until is None:
+            return
+        if found.since >= due or due - found.until > LATE_FOR:  # after the installation the first morning counts
             return
         self._store.say(observed_digest(found.value, due), now)
 

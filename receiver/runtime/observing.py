@@ -62,8 +62,8 @@ class Replaying(Protocol):
     def __call__(self, asked: ReplayAsked) -> WouldHave:
         """Return the result. Raises NotReplayed."""
 
-    def kill(self) -> None:
-        """End a replay under way."""
+    def end(self) -> None:
+        """End a replay under way, and begin no other."""
 
 
 class ReplayProcess:
@@ -71,6 +71,7 @@ class ReplayProcess:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._ended = False
 
     def __call__(self, asked: ReplayAsked) -> WouldHave:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(SECRETS)}
@@ -79,6 +80,8 @@ class ReplayProcess:
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:  # noqa: S603 (our own module)
             self._process = process
             try:
+                if self._ended:  # before it could be seen here
+                    raise NotReplayed("the server stops")
                 found, said = process.communicate(ASKED.dump_json(asked), timeout=WITHIN_SECONDS)
             except subprocess.TimeoutExpired:
                 raise NotReplayed("the replay took more than an hour") from None
@@ -92,8 +95,9 @@ class ReplayProcess:
             raise NotReplayed(lines[-1])
         return FOUND.validate_json(found)
 
-    def kill(self) -> None:
-        """End a replay under way."""
+    def end(self) -> None:
+        """End a replay under way, and begin no other."""
+        self._ended = True
         if (process := self._process) is not None:
             process.kill()
 
@@ -121,7 +125,7 @@ class Observer(threading.Thread):
     def stop(self, timeout: float = 5.0) -> None:
         """End, with a replay under way, at most *timeout* seconds later."""
         self._stopping.set()
-        self._replay.kill()
+        self._replay.end()
         if self.is_alive():
             self.join(timeout)
 
@@ -164,7 +168,7 @@ class Observer(threading.Thread):
             )
             self.found = ObservedDocument.of_value(self._replay(asked))
             log.info("replayed what was observed", since=since.isoformat(), conclusion=self.found.conclusion)
-        except NotReplayed as error:
+        except (NotReplayed, OSError, ValueError) as error:  # no process, or an answer that is none
             before = self.found or ObservedDocument(since=since, until=since)
             self.found = before.model_copy(update={"at": now, "problem": str(error)})
             log.warning("what was observed is not replayed", error=str(error))

@@ -59,10 +59,15 @@ def a_life(name: str = "n1", age: timedelta = 10 * MINUTE, gone: timedelta | Non
     )
 
 
-def found(*pods: PastPod, lives: tuple[NodeLife, ...] = (), policy: Policy | None = None) -> WouldHave:
-    """What is shown for four hours."""
+def found(
+    *pods: PastPod,
+    lives: tuple[NodeLife, ...] = (),
+    policy: Policy | None = None,
+    begins: datetime | None = None,
+) -> WouldHave:
+    """What is shown for four hours, of which Prometheus has the samples from *begins* on."""
     until = T0 + 4 * HOUR
-    past = Past(pods=pods, since=T0, until=until, tolerations_known=False)
+    past = Past(pods=pods, since=T0, until=until, begins=begins, tolerations_known=False)
     seen = Watched(since=T0, until=until, lives=lives, past=past)
     return would_have(seen, policy or Policy(pools=(L40S,)), Setting())
 
@@ -100,6 +105,12 @@ def test_nodes_that_were_there_are_kept_to_the_end_of_their_paid_hour() -> None:
 
 def test_nodes_that_had_gone_before_are_not_there() -> None:
     assert found(lives=(a_life(age=5 * HOUR, gone=-HOUR),)).changes == ()
+
+
+def test_a_time_without_samples_saves_nothing() -> None:
+    shown = found(a_pod(begins=3 * HOUR), lives=(a_life(),), begins=T0 + 3 * HOUR)
+    assert shown.since == T0 + 3 * HOUR
+    assert (shown.would_usd, shown.as_run_usd, shown.always_on_usd) == (0, PRICE, PRICE)
 
 
 def test_always_on_has_the_nodes_for_every_pod_at_once_all_the_time() -> None:

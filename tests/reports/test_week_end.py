@@ -108,7 +108,17 @@ def test_in_observe_mode_the_sum_is_told_each_morning_once(no_rows: SqlStore) ->
     observed(no_rows)
     for hours in range(30):
         ObservedDay(no_rows, a_policy()).look(DUE + hours * HOUR)
-    assert titles(no_rows) == 2 * ["Observed since Mon 5 Oct, 08:00 UTC: act mode would have cost $225.10 less"]
+    said = "Observed since Mon 5 Oct, 08:00 UTC: act mode would have cost $225.10 less than was paid"
+    assert titles(no_rows) == 2 * [said]
+
+
+def test_on_the_day_of_the_installation_nothing_is_told_before_the_next_morning(no_rows: SqlStore) -> None:
+    observed(no_rows, until=-7 * HOUR, since=(DUE + 6 * HOUR).isoformat())
+    told = []
+    for hours in (7, 23, 24):
+        ObservedDay(no_rows, a_policy()).look(DUE + hours * HOUR)
+        told.append(len(titles(no_rows)))
+    assert told == [0, 0, 1]
 
 
 def test_no_old_sum_is_told_and_none_before_the_first_replay(no_rows: SqlStore) -> None:

@@ -28,7 +28,7 @@ class Replay:
 
     def __init__(self) -> None:
         self.asked: list[ReplayAsked] = []
-        self.error: NotReplayed | None = None
+        self.error: Exception | None = None
 
     def __call__(self, asked: ReplayAsked) -> WouldHave:
         self.asked.append(asked)
@@ -43,7 +43,7 @@ class Replay:
             as_run_usd=Decimal(12),
         )
 
-    def kill(self) -> None:
+    def end(self) -> None:
         """Nothing is under way."""
 
 
@@ -116,6 +116,23 @@ def test_a_failure_is_told_and_leaves_the_last_sum() -> None:
     assert kept is not None
     assert (kept.would_usd, kept.until, kept.problem) == (Decimal(10), NOW + HOUR, "Prometheus does not answer")
     assert bench.look(2 * HOUR + MINUTE) == 2  # not again at once
+
+
+@pytest.mark.usefixtures("own_logs")
+@pytest.mark.parametrize("error", [OSError("Cannot allocate memory"), ValueError("no JSON")])
+def test_a_process_that_cannot_start_or_answers_nonsense_is_no_reason_to_try_again_at_once(error: Exception) -> None:
+    bench = Bench()
+    bench.replay.error = error
+    assert [bench.look(HOUR), bench.look(HOUR + MINUTE)] == [1, 1]
+    assert bench.observer.found is not None
+    assert bench.observer.found.problem == str(error)
+
+
+def test_no_process_works_on_that_was_begun_while_the_server_stopped() -> None:
+    replay = ReplayProcess()
+    replay.end()
+    with pytest.raises(NotReplayed, match=r"^the server stops$"):
+        replay(asked_of(YAML))
 
 
 @pytest.mark.usefixtures("own_logs")

@@ -237,6 +237,11 @@ def gaps(scrapes: Iterable[float], since: datetime, until: datetime, step: timed
     ]
 
 
+def begin(holes: Sequence[Gap], since: datetime) -> datetime | None:
+    """Return when the samples begin where that is after *since*: Prometheus keeps ten days in many clusters."""
+    return holes[0].end if holes and holes[0].begin == since else None
+
+
 def _ended(seen: _Seen, begun: datetime | None, until: datetime, step: timedelta) -> datetime | None:
     """Return when a pod released its GPUs: its completion if that is of the whole pod, else when it was last seen; None
     if it still held them at *until*."""
@@ -313,8 +318,16 @@ class PrometheusHistory(PrometheusReader):
             if progress is not None:
                 progress(number, len(pages))
         pods, troubles = book.pods(until, step, SPAN)
-        notes = list(_notes(gaps(scrapes, since, until, step), every, pods, until, step))
-        return Past(pods=pods, since=since, until=until, tolerations_known=False, troubles=troubles, notes=notes)
+        holes = gaps(scrapes, since, until, step)
+        return Past(
+            pods=pods,
+            since=since,
+            until=until,
+            begins=begin(holes, since),
+            tolerations_known=False,
+            troubles=troubles,
+            notes=list(_notes(holes, every, pods, until, step)),
+        )
 
     def _scrapes(self, since: datetime, until: datetime) -> tuple[list[float], float]:
         scrapes: list[float] = []

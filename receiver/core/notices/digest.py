@@ -14,7 +14,7 @@ from receiver.core.model.usage import WorkloadLife
 from receiver.core.money.cost import unit_price, units_between
 from receiver.core.notices.notice import Cause, Notice
 from receiver.core.report.report import of_month, queue_waits
-from receiver.core.report.would_have import WouldHave, conclusion, day, waits
+from receiver.core.report.would_have import WouldHave, against, conclusion, day, waits
 
 DIGEST_TOPIC, DAY_TOPIC = "digest:week", "digest:day"
 SENT_AT = 8  # o'clock
@@ -79,7 +79,7 @@ def observed_digest(found: WouldHave, due: datetime) -> Notice:
     would, ran = found.would_usd, found.as_run_usd
     cost = dollars(would)
     if would is not None and ran is not None:
-        cost = f"{dollars(abs(ran - would))} {'less' if would <= ran else 'more'}"
+        cost = against(would, ran, "was paid")
     return Notice(
         cause=Cause.DIGEST,
         topic=DAY_TOPIC,

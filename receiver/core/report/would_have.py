@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Protocol
 
-from receiver.core.model.text import dollars, percent, span
+from receiver.core.model.text import dollars, percent, some, span
 
 HARDLY_USD = Decimal("0.01")  # a smaller difference is none
 
@@ -106,4 +106,4 @@ def waits(found: WouldHave) -> str:
     would, did = found.wait_p95_seconds, found.as_run_wait_p95_seconds
     if would is None or did is None:
         return ""
-    return f"95 % of {found.pods} pods would have waited at most {span(would)}; they waited {span(did)}."
+    return f"95 % of {some(found.pods, 'pod')} would have waited at most {span(would)}; they waited {span(did)}."

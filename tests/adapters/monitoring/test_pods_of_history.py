@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from receiver.adapters.monitoring.history import Ask, Gap, PodBook, gaps, sanitized
+from receiver.adapters.monitoring.history import Ask, Gap, PodBook, begin, gaps, sanitized
 from receiver.ports import PastPod, Trouble
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
@@ -188,3 +188,8 @@ def test_a_history_that_begins_late_or_ends_early_has_a_gap_there() -> None:
     scrapes = [(T0 + timedelta(hours=h)).timestamp() for h in (1, 1.01)]
     found = gaps(scrapes, T0, T0 + timedelta(hours=2), STEP)
     assert [(g.begin.hour, g.end.hour) for g in found] == [(0, 1), (1, 2)]
+
+
+def test_samples_begin_late_only_after_a_gap_at_the_very_begin() -> None:
+    late, later = (Gap(T0 + timedelta(hours=h), T0 + timedelta(hours=h + 1)) for h in (0, 2))
+    assert [begin(holes, T0) for holes in ([late, later], [later], [])] == [T0 + timedelta(hours=1), None, None]
