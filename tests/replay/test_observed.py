@@ -110,7 +110,7 @@ def test_nodes_that_had_gone_before_are_not_there() -> None:
 def test_a_time_without_samples_saves_nothing() -> None:
     shown = found(a_pod(begins=3 * HOUR), lives=(a_life(),), begins=T0 + 3 * HOUR)
     assert shown.since == T0 + 3 * HOUR
-    assert (shown.would_usd, shown.as_run_usd, shown.always_on_usd) == (0, PRICE, PRICE)
+    assert (shown.would_usd, shown.as_run_usd, shown.always_on_usd) == (Decimal(0), PRICE, PRICE)
 
 
 def test_always_on_has_the_nodes_for_every_pod_at_once_all_the_time() -> None:
