@@ -144,7 +144,8 @@ class _Filling:
         if not size:
             there = ", ".join(f"{name} ({found.size or 'size unknown'})" for name, found in self._facts.pools.items())
             problem = f"the cluster has no pool {pool}" if at is None else f"Civo does not say the size of pool {pool}"
-            remedy = f"use one of: {there}" if at is None else "write size and resources of the pool"
+            choose = f"use one of: {there}" if there else "create the pool, or check CIVO_CLUSTER_ID"
+            remedy = choose if at is None else "write size and resources of the pool"
             yield Mistake(path=spell(("pools", index, "civo_pool_id")), problem=problem, remedy=remedy)
         elif "resources" not in raw:
             path, gpus = spell(("pools", index, "resources")), self._facts.gpus.get(size)

@@ -39,7 +39,7 @@ def chart_values(cluster: ClusterAtCivo, prices: Prices, today: date) -> str:
     gpus = cluster.facts.gpus
     listed = {pool: at for pool, at in cluster.facts.pools.items() if (gpus.get(at.size) or 0) > 0}
     if not listed:
-        there = ", ".join(_called(pool, at) for pool, at in cluster.facts.pools.items()) or "no pool"
+        there = ", ".join(_counted(pool, at, gpus) for pool, at in cluster.facts.pools.items()) or "no pool"
         raise NoGpuPoolError(f"the cluster {cluster.id} in region {cluster.region} has no GPU pool, only {there}")
     lines = [
         f"# Helm values of the chart k8s/chart, written by `gpu-autoscaler init` on {today}.",
@@ -70,7 +70,8 @@ def _pool(pool: str, at: PoolAtCivo, cluster: ClusterAtCivo, prices: Prices) -> 
     costs = "" if price is None else f", {dollars(price.usd_per_hour)} an hour each"
     yield f"    max_nodes: {max(1, nodes or 0)} # {DECIDE}: the most nodes{costs}"
     if price is None:
-        yield f"    # No price of {at.size} is known, and without one the pool does not grow. {DECIDE.capitalize()}:"
+        without = f"No price of {at.size} is known, and without one the pool does not grow"
+        yield f"  {_comment(f'{without}. {DECIDE.capitalize()}:')}"
         yield "    # price_usd_per_hour: USD"
     if at.labels is None:
         yield "    # Civo does not say its labels. If its nodes have any, so that pods select them:"
@@ -103,12 +104,17 @@ def _budget(listed: Mapping[str, PoolAtCivo], cluster: ClusterAtCivo, prices: Pr
         else:
             monthly += price.usd_per_hour * HOURS_PER_MONTH * max(1, cluster.nodes.get(pool, 0))
     beside = f", {' and '.join(dict.fromkeys(unpriced))} not counted" if unpriced else ""
-    yield f"  # {DECIDE}: USD a month. The nodes above, never off, cost {dollars(monthly)} a month{beside}."
+    yield _comment(f"{DECIDE}: USD a month. The nodes above, never off, cost {dollars(monthly)} a month{beside}.")
     yield f"  budget: {{monthly_usd: {BUDGET}}}"
 
 
 def _called(pool: str, at: PoolAtCivo) -> str:
     return f"{pool} ({at.size or 'size unknown'})"
+
+
+def _counted(pool: str, at: PoolAtCivo, gpus: Mapping[str, int | None]) -> str:
+    unsaid = at.size and gpus.get(at.size) is None
+    return f"{_called(pool, at)}, whose GPUs Civo does not say" if unsaid else _called(pool, at)
 
 
 def _comment(text: str) -> str:

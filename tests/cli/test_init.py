@@ -202,7 +202,9 @@ def test_an_error_of_a_moment_is_overcome(civo: Simulator) -> None:
 
 
 def written(pools: dict[str, PoolAtCivo], nodes: dict[str, int] | None = None) -> str:
-    facts = PoolFacts(pools=pools, gpus={L40S: 1, CPU: 0, "an.g1.b200sxm.kube.x8": 8, "new": None})
+    facts = PoolFacts(
+        pools=pools, gpus={L40S: 1, CPU: 0, "an.g1.b200sxm.kube.x8": 8, "new": None, "of two\nlines: 1": 1}
+    )
     at = ClusterAtCivo(id="c", region="LON1", facts=facts, nodes=nodes or {})
     return chart_values(at, shipped(), date(2026, 11, 30))
 
@@ -237,8 +239,18 @@ def test_an_id_is_text_to_yaml(pool: str) -> None:
 
 def test_words_of_civo_stay_in_their_comment() -> None:
     taint = Taint(key="a\nmode: act", value="x")
-    found = written({"gpu-a": PoolAtCivo(size=L40S, labels={"b": "c\npools: []"}, taints=(taint,))})
+    found = written(
+        {
+            "gpu-a": PoolAtCivo(size=L40S, labels={"b": "c\npools: []"}, taints=(taint,)),
+            "gpu-b": PoolAtCivo(size="of two\nlines: 1"),
+        }
+    )
     assert yaml.safe_load(found).keys() == {"image", "pools", "config"}
+
+
+def test_a_pool_whose_gpus_civo_does_not_say_is_not_called_one_without() -> None:
+    with pytest.raises(NoGpuPoolError, match=r"only odd \(new\), whose GPUs Civo does not say"):
+        written({"odd": PoolAtCivo(size="new")})
 
 
 def test_no_pool_is_an_error() -> None:

@@ -97,6 +97,11 @@ def test_labels_and_taints_that_the_answer_lacks_are_none() -> None:
     assert (dict(found.labels), found.taints) == ({}, ())
 
 
+def test_a_cluster_without_pools_has_a_remedy() -> None:
+    with pytest.raises(ConfigError, match="has no pool 5f3c; create the pool, or check CIVO_CLUSTER_ID"):
+        minimal(facts=PoolFacts())
+
+
 @pytest.mark.parametrize(
     ("pools", "said"),
     [

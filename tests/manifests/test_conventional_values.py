@@ -55,7 +55,7 @@ GIVEN: JSON = {
         "annotations": {"cert-manager.io/issuer": "letsencrypt"},
         "hosts": [
             {"host": "gpu.example.com"},
-            {"host": "gpu.example.org", "paths": [{"path": "/gpu", "pathType": "Exact"}]},
+            {"host": "gpu.example.org", "paths": [{"path": "/gpu: #1", "pathType": "Exact"}]},
         ],
         "tls": [{"secretName": "gpu-tls", "hosts": ["gpu.example.com"]}],
     },
@@ -183,6 +183,13 @@ def test_without_terms_of_ones_own_the_charts_keep_the_pod_off_gpu_nodes(affinit
     assert [e["operator"] for e in term["matchExpressions"]] == ["DoesNotExist", "NotIn"]
 
 
+def test_an_id_of_digits_keeps_the_pod_off_its_pool() -> None:
+    [term] = terms(
+        the(made({"pools": [{"civo_pool_id": 12345678, "max_nodes": 1}]}), "Deployment")["spec"]["template"]["spec"]
+    )
+    assert term["matchExpressions"][-1]["values"] == ["12345678"]
+
+
 def test_an_empty_list_of_terms_does_not_open_gpu_nodes() -> None:
     required: JSON = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
     [term] = terms(the(made({"affinity": {"nodeAffinity": required}}), "Deployment")["spec"]["template"]["spec"])
@@ -240,7 +247,7 @@ def test_the_ingress_leads_to_the_service_and_links_lead_to_the_ingress() -> Non
     backend = {"service": {"name": "scaler", "port": {"name": "http"}}}
     assert [(rule["host"], rule["http"]["paths"]) for rule in ingress["spec"]["rules"]] == [
         ("gpu.example.com", [{"path": "/", "pathType": "Prefix", "backend": backend}]),
-        ("gpu.example.org", [{"path": "/gpu", "pathType": "Exact", "backend": backend}]),
+        ("gpu.example.org", [{"path": "/gpu: #1", "pathType": "Exact", "backend": backend}]),
     ]
     configuration = load_yaml(the(everything(), "ConfigMap", "scaler")["data"]["config.yaml"])
     assert configuration["public_url"] == "https://gpu.example.com"

@@ -67,7 +67,7 @@ imagePullSecrets:
 {{- $sizes := include "gpu-autoscaler.gpuSizes" . | fromYamlArray }}
 {{- $noGpu := list (dict "key" "nvidia.com/gpu.present" "operator" "DoesNotExist") (dict "key" "node.kubernetes.io/instance-type" "operator" "NotIn" "values" $sizes) }}
 {{- $unsized := list }}
-{{- range .Values.pools }}{{ if not .size }}{{ $unsized = append $unsized (toString .civo_pool_id) }}{{ end }}{{ end }}
+{{- range .Values.pools }}{{ if not .size }}{{ $unsized = append $unsized (toJson .civo_pool_id | trimAll "\"") }}{{ end }}{{ end }}
 {{- with $unsized }}{{ $noGpu = append $noGpu (dict "key" "kubernetes.civo.com/civo-node-pool" "operator" "NotIn" "values" .) }}{{ end }}
 {{- $terms := list }}
 {{- range dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" list .Values.affinity | default (list dict) }}
