@@ -17,6 +17,7 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import some
 from receiver.core.money.cost import in_cents, spend_by_pool, unit_price
 from receiver.core.report.would_have import WouldChange, WouldHave
+from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from receiver.ports import Past
 from receiver.replay.contest import Product, the_product
 from receiver.replay.figures import quantile
@@ -51,8 +52,7 @@ def would_have(seen: Watched, policy: Policy, setting: Setting) -> WouldHave:
 
     It begins where the samples of the pods do: in the time before, every node would seem to be idle.
     """
-    if (begins := seen.past.begins) is not None:
-        seen = replace(seen, since=begins, past=replace(seen.past, since=begins))
+    seen = _of_work(seen)
     policy, notes = _replayable(policy, setting)
     setting = replace(setting, start=seen.since)
     jobs, left_out = _jobs(seen, policy, "likely")
@@ -90,6 +90,19 @@ def would_have(seen: Watched, policy: Policy, setting: Setting) -> WouldHave:
     )
 
 
+def _of_work(seen: Watched) -> Watched:
+    """Return what of *seen* has samples, with the pods that are work and had not ended before."""
+    since = seen.past.begins or seen.since
+    pods = [
+        p
+        for p in seen.past.pods
+        if not p.pod.daemon
+        and p.pod.namespace not in IGNORED_NAMESPACES
+        and (p.held_until is None or p.held_until > since)
+    ]
+    return replace(seen, since=since, past=replace(seen.past, since=since, pods=pods))
+
+
 def _jobs(seen: Watched, policy: Policy, unfinished: Unfinished) -> tuple[list[Job], int]:
     """Return the pods as jobs, and how many are left out because they fit no pool or are not fully known.
 
@@ -124,7 +137,7 @@ def _jobs(seen: Watched, policy: Policy, unfinished: Unfinished) -> tuple[list[J
 
 
 def _missing(seen: Watched, left_out: int) -> Iterator[str]:
-    never = sum(pod.held_from is None and not pod.pod.daemon for pod in seen.past.pods)
+    never = sum(pod.held_from is None for pod in seen.past.pods)
     if never:
         yield f"{some(never, 'pod')} never ran: counted as long as others run on average."
     if left_out:
@@ -134,7 +147,7 @@ def _missing(seen: Watched, left_out: int) -> Iterator[str]:
 
 def _waited(seen: Watched) -> list[float]:
     """How long the pods waited that ran, in seconds and in order."""
-    ran = [(p.held_from, max(p.pod.created_at, seen.since)) for p in seen.past.pods if not p.pod.daemon]
+    ran = [(p.held_from, max(p.pod.created_at, seen.since)) for p in seen.past.pods]
     return sorted(max(0.0, (begun - asked).total_seconds()) for begun, asked in ran if begun is not None)
 
 

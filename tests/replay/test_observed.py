@@ -140,6 +140,15 @@ def test_waits_are_those_of_pods() -> None:
     assert shown.wait_p95_seconds == pytest.approx(300, abs=1)
 
 
+def test_pods_that_had_ended_before_and_those_of_the_gpu_operator_are_no_work() -> None:
+    ended = [a_pod(f"old-{n}", -HOUR) for n in range(20)]
+    check = replace(a_pod(runs=MINUTE), pod=builders.a_pod("check", 1, namespace="gpu-operator", created_at=T0))
+    work = a_pod("a", waited=15 * MINUTE, runs=70 * MINUTE), a_pod("b", waited=None)
+    shown = found(*ended, *20 * [check], *work)
+    assert (shown.pods, shown.as_run_wait_p95_seconds) == (2, 900.0)
+    assert shown.would_usd == 4 * PRICE  # the second would run as long as the first: into a second hour
+
+
 def test_a_pod_that_still_runs_would_run_to_the_end_and_at_the_least_as_long_as_it_did() -> None:
     shown = found(a_pod("a", waited=2 * HOUR, runs=None))
     assert shown.would_usd == 3 * PRICE
