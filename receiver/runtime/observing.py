@@ -5,6 +5,7 @@ and memory: what it does can delay no step and no webhook.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -29,6 +30,7 @@ LOOK_SECONDS = 15.0
 OFTENEST, SELDOMEST = timedelta(minutes=10), timedelta(hours=6)
 LONGEST = timedelta(days=30)
 WITHIN_SECONDS = 3600.0  # of a replay, most of which it waits for a processor
+STOPPED = "the server stops"  # which says nothing of the replay: the next start has it made
 SECRETS = ("CIVO_", "GPU_AUTOSCALER_")  # variables that a replay does not get
 
 log = structlog.get_logger("receiver")
@@ -60,7 +62,7 @@ class Replaying(Protocol):
     """What replays a time."""
 
     def __call__(self, asked: ReplayAsked) -> WouldHave:
-        """Return the result. Raises NotReplayed."""
+        """Return the result. Raises NotReplayed, and TryLater where it was ended."""
 
     def end(self) -> None:
         """End a replay under way, and begin no other."""
@@ -81,13 +83,15 @@ class ReplayProcess:
             self._process = process
             try:
                 if self._ended:  # before it could be seen here
-                    raise NotReplayed("the server stops")
+                    raise TryLater(STOPPED)
                 found, said = process.communicate(ASKED.dump_json(asked), timeout=WITHIN_SECONDS)
             except subprocess.TimeoutExpired:
                 raise NotReplayed("the replay took more than an hour") from None
             finally:
                 self._process = None
                 process.kill()
+        if self._ended or process.returncode in (-signal.SIGINT, -signal.SIGTERM):  # of the group, or of the pod
+            raise TryLater(STOPPED)
         if process.returncode < 0:
             raise NotReplayed("it is more work than the server may replay: replay it on another machine")
         if process.returncode:

@@ -1,5 +1,7 @@
 """What was observed is replayed when that is due, in a process of its own, and a failure leaves the last sum."""
 
+import signal
+import subprocess
 from datetime import timedelta
 from decimal import Decimal
 from types import SimpleNamespace
@@ -9,6 +11,7 @@ import pytest
 
 from receiver.config import load_text
 from receiver.core.report.would_have import WouldHave
+from receiver.ports import TryLater
 from receiver.runtime.observing import NotReplayed, Observer, ReplayAsked, ReplayProcess
 from receiver.runtime.replaying import setting_of
 from tests.core.builders import NOW
@@ -131,8 +134,33 @@ def test_a_process_that_cannot_start_or_answers_nonsense_is_no_reason_to_try_aga
 def test_no_process_works_on_that_was_begun_while_the_server_stopped() -> None:
     replay = ReplayProcess()
     replay.end()
-    with pytest.raises(NotReplayed, match=r"^the server stops$"):
+    with pytest.raises(TryLater, match=r"^the server stops$"):
         replay(asked_of(YAML))
+
+
+def test_a_replay_that_ends_with_the_server_is_no_failure_and_is_made_by_the_next() -> None:
+    bench = Bench()
+    bench.look(HOUR)
+    bench.replay.error = TryLater("the server stops")
+    with pytest.raises(TryLater):
+        bench.look(2 * HOUR)
+    assert bench.observer.found is not None
+    assert bench.observer.found.problem == ""
+    bench.replay.error = None
+    assert bench.look(2 * HOUR + timedelta(seconds=15)) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_that_a_stopping_server_takes_along_is_not_too_much_work(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    kill = f"import os; os.kill(os.getpid(), {int(number)})"
+    if number == signal.SIGINT:  # Python's own handler would turn it into an exit status
+        kill = f"import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); {kill}"
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **given: popen([command[0], "-c", kill], **given))
+    with pytest.raises(TryLater, match=r"^the server stops$"):
+        ReplayProcess()(asked_of(YAML))
 
 
 @pytest.mark.usefixtures("own_logs")
