@@ -47,14 +47,13 @@ from receiver.step.devices import DeviceJoin
 from receiver.step.hosts import beside_other_nodes
 from receiver.step.node_objects import deleted_node_objects
 from receiver.step.parts import Parts
-from receiver.step.pool_states import Answers, lives_of, pool_state, strays, templates, with_nominations
+from receiver.step.pool_states import Answers, is_recent, lives_of, pool_state, strays, templates, with_nominations
 
 STALE = timedelta(days=1)  # older answers are not used for the account
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
 MISSED_HEARTBEATS = 3
 KNOWS_AGAIN_AFTER = timedelta(minutes=5)  # Prometheus sends an alert that fires to Alertmanager every minute or so
 RECENT_ACTIONS = 50  # of a pool
-OLDER_ANSWERS_FOR = timedelta(minutes=2)  # a node that Civo lists again after that long is there
 COVERAGE_NEEDED = 0.8  # share of usable nodes whose GPUs must report before their activity is believed
 WARMS_UP = timedelta(minutes=15)  # until then a node without DCGM data is starting its exporter, as in rules/
 T = TypeVar("T")
@@ -221,8 +220,8 @@ def _without_older(said: Answers, memory: Memory) -> Answers:
     the answer is older than the one before, and so is its count, on which nothing may be bought."""
     if said.cloud is None:
         return said
-    lately = {name for name, past in memory.pools.items() if _is_recent(past.last_shrink_at, said.at)}
-    gone = {life.instance: life for life in memory.lives if life.pool in lately and _is_recent(life.gone_at, said.at)}
+    lately = {name for name, past in memory.pools.items() if is_recent(past.last_shrink_at, said.at)}
+    gone = {life.instance: life for life in memory.lives if life.pool in lately and is_recent(life.gone_at, said.at)}
     cloud = dict(said.cloud)
     for pool, found in said.cloud.items():
         again = [gone[instance.id].name for instance in found.instances if instance.id in gone]
@@ -230,10 +229,6 @@ def _without_older(said: Answers, memory: Memory) -> Answers:
             why = f"it lists {', '.join(again)}, which was gone in an earlier answer"
             cloud[pool] = replace(found, unreadable=why)
     return replace(said, cloud=cloud)
-
-
-def _is_recent(moment: datetime | None, now: datetime) -> bool:
-    return moment is not None and timedelta(0) <= now - moment <= OLDER_ANSWERS_FOR
 
 
 def _with_deleted(state: PoolState, store: StepStore) -> PoolState:

@@ -293,6 +293,7 @@ def _believed_telemetry(said: Answers) -> TelemetryFacts | None:
 
 
 MOMENTS = tuple(f.name for f in fields(NodeLife) if f.name.endswith(("_at", "_since")) and f.name != "created_at")
+OLDER_ANSWERS_FOR = timedelta(minutes=2)  # a node that Civo lists again after that long is there
 AFTER_BUILDING = (Stage.BOOTING, Stage.INSTALLING, Stage.USABLE)
 # Where a node that was usable stands when it goes NotReady, loses its GPUs, or Civo says something new of it.
 LOST = (Stage.BOOTING, Stage.INSTALLING, Stage.BROKEN)
@@ -315,8 +316,8 @@ def lives_of(
         pool = policy.pool(found.id)
         for instance in found.instances:
             old = known.get(instance.id)
-            if old is not None and old.gone_at is not None and found.unreadable:
-                listed[instance.id] = old  # nothing comes back by an answer that is not believed
+            if old is not None and found.unreadable and is_recent(old.gone_at, said.at):
+                listed[instance.id] = old  # the answer may be older than the removal
                 continue
             if old is not None:  # without a pool it still costs what it cost
                 listed[instance.id] = old if pool is not None else _with(old, idle_since=None)
@@ -330,6 +331,11 @@ def lives_of(
     )
     unseen = (life for life in past if life.instance not in listed and life.pool in unreadable)
     return (*listed.values(), *gone, *unseen)
+
+
+def is_recent(moment: datetime | None, now: datetime) -> bool:
+    """Return whether an answer of Civo may be older than *moment*."""
+    return moment is not None and timedelta(0) <= now - moment <= OLDER_ANSWERS_FOR
 
 
 def _believed(life: NodeLife, now: datetime) -> NodeLife:

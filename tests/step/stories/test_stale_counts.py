@@ -226,3 +226,19 @@ def test_nothing_is_bought_by_an_answer_that_is_older_than_the_one_before(
         assert life.writes("resize") == []
     life.run(30 * SECOND)
     assert bought(life) == 2  # the one that went, and one
+
+
+def test_a_node_that_civo_lists_again_for_long_costs_even_where_the_rest_of_the_answer_is_incomplete(
+    store: Store,
+) -> None:
+    life = idle_nodes(store)
+    life.step()
+    whole = life.cloud.look()[POOL]
+    life.cloud.look = lambda: {POOL: replace(whole, instances=())}  # type: ignore[method-assign]
+    life.pass_time(MINUTE)
+    life.step()
+    life.cloud.look = lambda: {POOL: replace(whole, unreadable="an instance is malformed")}  # type: ignore[method-assign]
+    life.pass_time(5 * MINUTE)
+    life.step()
+    [node] = store.memory(life.now, START - HOUR).lives
+    assert node.gone_at is None
