@@ -147,6 +147,7 @@ class Observer(threading.Thread):
         """Have the time so far replayed, if that is due. Raises TryLater."""
         settings, now = self._settings(), self._clock.now()
         if settings.configuration.mode is not Mode.OBSERVE or not self._leads():
+            self.found = None  # the picture has what another replica finds meanwhile
             return
         if self.found is None:
             self.found = kept_picture(self._store)[0].observed

@@ -55,13 +55,14 @@ class Bench:
 
     def __init__(self, *, leads: bool = True, observed: dict[str, Any] | None = None) -> None:
         self.replay, self.clock = Replay(), FakeClock(NOW)
-        self.settings = load_text(YAML)
+        self.settings, self.observed = load_text(YAML), observed
         store: Any = SimpleNamespace(
             watched=lambda: {"l40s-id": NOW},
             node_lives=lambda since: (),
-            snapshot=lambda: ({"observed": observed}, NOW),
+            snapshot=lambda: ({"observed": self.observed}, NOW),
         )
-        self.observer = Observer(self.replay, store, lambda: self.settings, lambda: leads, self.clock)
+        self.leads = leads
+        self.observer = Observer(self.replay, store, lambda: self.settings, lambda: self.leads, self.clock)
 
     def look(self, after: timedelta) -> int:
         """Look that long after the begin; return how many replays there have been."""
@@ -107,6 +108,18 @@ def test_after_a_restart_the_last_one_counts() -> None:
     assert bench.look(HOUR + 9 * MINUTE) == 0
     assert bench.observer.found is not None
     assert bench.observer.found.would_usd == 10
+
+
+def test_what_another_replica_replayed_meanwhile_counts_where_this_one_leads_again() -> None:
+    bench = Bench()
+    bench.look(HOUR)
+    bench.leads = False
+    bench.look(HOUR + MINUTE)
+    at = (NOW + 2 * HOUR).isoformat()
+    bench.leads, bench.observed = True, {"at": at, "since": NOW.isoformat(), "until": at, "would_usd": "11.00"}
+    assert bench.look(2 * HOUR + MINUTE) == 1
+    assert bench.observer.found is not None
+    assert bench.observer.found.would_usd == 11
 
 
 @pytest.mark.usefixtures("own_logs")

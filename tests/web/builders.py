@@ -253,7 +253,7 @@ def an_observed(**more: Any) -> dict[str, Any]:
             {"at": ago(hours=3), "pool": "l40s", "from": 1, "to": 3, "work": "ml/train-llm"},
         ],
         "changes_total": 21,
-        "notes": ["4 pods never ran and are left out: act mode may have bought nodes for them."],
+        "notes": ["4 pods never ran: counted as long as others run on average."],
     }
     return {**found, **more}
 

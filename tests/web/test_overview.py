@@ -345,7 +345,7 @@ def test_observe_mode_shows_what_act_mode_would_have_cost_with_its_margin() -> N
     assert "Act mode $1,035.00 ± $31.05 5 min 12 added, 9 removed" in text
     assert "As the pools ran $1,260.10 2 h as they were" in text
     assert "Always-on $2,100.00 0 s 6 l40s, 2 a100" in text
-    assert "4 pods never ran and are left out" in text
+    assert "4 pods never ran: counted as long as others run on average." in text
 
 
 def test_observe_mode_lists_what_it_would_have_done() -> None:

@@ -106,7 +106,7 @@ def _observed() -> Notice:
         pods=312,
         wait_p95_seconds=300.0,
         as_run_wait_p95_seconds=7200.0,
-        notes=("4 pods never ran and are left out: act mode may have bought nodes for them.",),
+        notes=("4 pods never ran: counted as long as others run on average.",),
     )
     return observed_digest(found, last_morning(NOW, "UTC"))
 
