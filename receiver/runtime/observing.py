@@ -146,7 +146,7 @@ class Observer(threading.Thread):
     def look(self) -> None:
         """Have the time so far replayed, if that is due. Raises TryLater."""
         settings, now = self._settings(), self._clock.now()
-        if settings.configuration.mode is not Mode.OBSERVE or not self._leads():
+        if settings.pending or settings.configuration.mode is not Mode.OBSERVE or not self._leads():
             self.found = None  # the picture has what another replica finds meanwhile
             return
         if self.found is None:

@@ -78,6 +78,13 @@ def test_it_is_replayed_after_ten_minutes_then_whenever_a_twelfth_of_the_time_ha
     assert [bench.look(n * HOUR) for n in (200, 205, 206)] == [5, 5, 6]
 
 
+def test_nothing_is_replayed_while_the_pools_wait_for_civo() -> None:
+    bench = Bench()
+    bench.settings = load_text("mode: observe\npools: [{civo_pool_id: l40s-id, max_nodes: 2}]\n")
+    assert bench.look(HOUR) == 0
+    assert bench.observer.found is None
+
+
 def test_it_is_replayed_since_the_ledger_began_at_most_for_thirty_days() -> None:
     bench = Bench()
     bench.look(HOUR)
