@@ -94,7 +94,9 @@ class LiveConfiguration:
                 self._needs_facts()
                 return False
             news = self._known is None and facts is not None
-            first, self._known, self._read = news and self._read in ({}, found), facts, {}
+            started_with = self.settings.text.encode()
+            same = self._read == found or (not self._read and found.get(self._path) == started_with)
+            first, self._known, self._read = news and same, facts, {}
             try:
                 settings = load_file(self._path, self._noted, self._region, facts)
                 self.asks_civo = bool(settings.from_civo)
