@@ -92,6 +92,7 @@ image-check: venv ## build and run the image without an engine, install without 
 
 release-check: venv kubectl ## all of a release that needs no registry: versions, changelog, wheel, chart (TAG=v0.2.0)
 	@$(VENV)/python -m tools.release_check --tag "$(TAG)"
+	@$(VENV)/python -m tests.browser.pictures --check
 
 audit: ## known vulnerabilities of what runs (needs uv and the Internet; fails where it cannot ask)
 	@command -v uvx >/dev/null || { echo "make audit needs uv (https://docs.astral.sh/uv)" >&2; exit 1; }

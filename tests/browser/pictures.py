@@ -53,6 +53,11 @@ def digest(picture: str) -> str:
     return hashlib.sha256(parts).hexdigest()[:16]
 
 
+def old(made: Mapping[str, str]) -> list[str]:
+    """Return the pictures that are older than what they show, by the digests of when they were *made*."""
+    return [name for name in SHOWS if made.get(name) != digest(name)]
+
+
 def message() -> str:
     """Return a message as HTML, like Slack shows its blocks."""
     header, section, context, actions = json.loads(MESSAGE.read_text(encoding="utf-8"))["blocks"]
@@ -103,9 +108,13 @@ def main() -> None:
     """Play, and write the pictures and what they are made of."""
     asked = argparse.ArgumentParser(prog="make readme-pictures", description=__doc__)
     asked.add_argument("names", nargs="*", choices=[[], *TAKE], help="all without")
-    names = asked.parse_args().names or [*TAKE]
+    asked.add_argument("--check", action="store_true", help="take none; fail if one is older than what it shows")
+    said = asked.parse_args()
+    names = said.names or [*TAKE]
     PICTURES.mkdir(exist_ok=True)
     made = json.loads(MADE_OF.read_text(encoding="utf-8")) if MADE_OF.exists() else {}
+    if said.check:
+        sys.exit("\n".join(f"{name} is older than what it shows: make readme-pictures" for name in old(made)) or 0)
     with signals_end_the_block(), tempfile.TemporaryDirectory() as folder, chromium() as browser:
         for name in names:
             TAKE[name](browser, Path(folder) / name)
