@@ -69,6 +69,7 @@ SHARED = (
     "core/model/pods.py:_replicas",
     "core/model/usage.py:judge",
     "step/pool_states.py:_believed",
+    "step/pool_states.py:is_recent",
     "step/pool_states.py:lives_of",
     "step/pool_states.py:with_nominations",
     "step/parts.py:Parts.",
