@@ -33,7 +33,7 @@ from simulator.world import SimulatedAlarms, SimulatedTelemetry, World
 
 DAYS = 30
 IN_MEMORY = Path("/dev/shm")  # noqa: S108 (a folder of our own there)
-TICK = timedelta(minutes=3)  # a longer gap counts as time in which nobody looked
+TICK = timedelta(minutes=3)  # a longer gap counts as time that was not watched
 REST = timedelta(hours=6)  # without jobs and nodes there is nothing to look at
 FIRST, LAST = (
     timedelta(hours=8),
