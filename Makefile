@@ -34,8 +34,8 @@ playground: run-venv binaries ## the same stack with a month behind it: jobs arr
 recording: venv binaries ## play the demo and draw what it prints as docs/pictures/demo.svg (about two minutes)
 	@$(VENV)/python -m demo.recording
 
-test: venv binaries browser kubectl ## everything that must hold: lint and types beside the test suite, which checks and tests the rules too
-	@$(VENV)/python -m tools.run_checks $(if $(TIMES),-- -p tools.test_times --times=$(abspath $(TIMES)))
+test: venv binaries browser kubectl ## everything that must hold: lint and types beside the test suite, which checks and tests the rules too (ONLY=tests/core/scaling for some of the tests)
+	@$(VENV)/python -m $(if $(ONLY),pytest -q $(ONLY),tools.run_checks --) $(if $(TIMES),-p tools.test_times --times=$(abspath $(TIMES)))
 
 check: venv ## before each commit, under a minute: lint, types, and the tests that need no server
 	@$(VENV)/python -m tools.run_checks --quick

@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import os
 from collections.abc import Callable, Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from demo.postgres import postgres_programs
 from tests import lazy_routes
 
 FIGURE = "figure"
@@ -57,6 +59,12 @@ settings.register_profile("long", max_examples=5000, deadline=None, derandomize=
 
 # The suite makes millions of values that live shortly: looking for cycles at Python's own pace takes a tenth of it.
 gc.set_threshold(50_000, 20, 100)
+
+
+def pytest_configure() -> None:
+    """Refuse to begin where PostgreSQL is required and missing: its tests would be skipped, and the run green."""
+    if os.environ.get("REQUIRE_POSTGRESQL") and postgres_programs() is None:
+        pytest.exit("REQUIRE_POSTGRESQL is set, and PostgreSQL's initdb is not installed: install `postgresql`", 1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
