@@ -22,6 +22,7 @@ LINT = {
     "ruff format": (BIN / "ruff", "format", "-q", "--check", "."),
     "import direction": (BIN / "lint-imports",),
     "mypy": (BIN / "mypy",),
+    "budgets": (sys.executable, "-m", "tools.budgets"),
 }
 # What needs no server: the core, the configuration, and the adapters against fakes of what they talk to.
 QUICK = (

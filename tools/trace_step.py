@@ -8,7 +8,8 @@ are counted as functions. With ``--files`` it also lists the functions by file a
 import sys
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -45,13 +46,27 @@ class Trace:
             self.changes[self._last, file] += 1
         self._last = file
 
+    @property
+    def file_count(self) -> int:
+        """How many files it entered."""
+        return len(self.functions)
+
+    @property
+    def named_functions(self) -> int:
+        """How many functions it entered, without comprehensions and lambdas."""
+        return sum("<" not in name.rpartition(".")[2] for entered in self.functions.values() for name in entered)
+
+    @property
+    def moves(self) -> int:
+        """How often it changed file."""
+        return self.changes.total()
+
     def __str__(self) -> str:
         """The figures in one line."""
         functions = sum(len(entered) for entered in self.functions.values())
         calls = sum(entered.total() for entered in self.functions.values())
-        inline = sum("<" in name.rpartition(".")[2] for entered in self.functions.values() for name in entered)
-        where = f"{functions} functions ({functions - inline} with a name) in {len(self.functions)} files"
-        return f"{where}, {calls} calls, {self.changes.total()} changes of file"
+        where = f"{functions} functions ({self.named_functions} with a name) in {self.file_count} files"
+        return f"{where}, {calls} calls, {self.moves} changes of file"
 
     def files(self) -> str:
         """The functions by file with their calls, and the commonest changes of file."""
@@ -73,28 +88,44 @@ def traced(act: Callable[[], object]) -> Trace:
     return trace
 
 
-def main() -> None:
-    """Print both traces."""
-    parser = ArgumentParser(prog="python -m tools.trace_step", description="The reach of one step.")
-    parser.add_argument("--files", action="store_true", help="list the functions by file and the changes of file")
-    by_file = parser.parse_args().files
+@contextmanager
+def growing() -> Iterator[tuple[Life, Trace]]:
+    """Give a world after the step that bought its first node, and the trace of that step."""
     with a_store() as store, silent_log([]):
         life = Life(world=a_world(), policy=a_policy(), store=store)
         life.run(timedelta(minutes=2))
         life.submit(a_job())
         trace = traced(life.step)
+        assert life.required() == 1, "the step bought nothing"
+        yield life, trace
+
+
+def growing_step() -> Trace:
+    """Return the trace of a step that buys a node for a waiting pod."""
+    with growing() as (_, trace):
+        return trace
+
+
+def deleting_step(life: Life) -> Trace:
+    """Go on until a step begins to remove the idle node of *life*, and return the trace of that step."""
+    before = len(life.writes("cordon"))
+    while True:
+        life.world.advance(life.wake_after_step(timedelta(seconds=10)))
+        trace = traced(life.step)
+        if len(life.writes("cordon")) > before:
+            return trace
+
+
+def main() -> None:
+    """Print both traces."""
+    parser = ArgumentParser(prog="python -m tools.trace_step", description="The reach of one step.")
+    parser.add_argument("--files", action="store_true", help="list the functions by file and the changes of file")
+    by_file = parser.parse_args().files
+    with growing() as (life, trace):
         print(f"buys a node:             {trace}")
         if by_file:
             print(trace.files())
-        assert life.required() == 1, "the step bought nothing"
-        while True:
-            due = life.wake_after_step(timedelta(seconds=10))
-            before = len(life.writes("cordon"))
-            life.world.advance(due)
-            trace = traced(life.step)
-            if len(life.writes("cordon")) > before:
-                print(f"begins to remove a node: {trace}")
-                return
+        print(f"begins to remove a node: {deleting_step(life)}")
 
 
 if __name__ == "__main__":
