@@ -20,7 +20,7 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo playground recording test check newest lowest conformance coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts victoria format lock manifests clean python venv run-venv binaries browser kubectl screenshots
+.PHONY: help demo playground recording test check newest lowest conformance coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules pictures readme-pictures alerts victoria format lock generate clean python venv run-venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -108,10 +108,6 @@ rules: binaries ## the Prometheus rules, their tests, and the example configurat
 	@$(BIN)/amtool check-config rules/alertmanager.yml
 	@$(BIN)/promtool test rules tests/rules/*.test.yaml
 
-dashboards: venv ## write dashboards/*.json from tools/dashboards, and which files read each metric into docs/metrics.md
-	@$(VENV)/python -m tools.dashboards
-	@$(VENV)/python -m tools.metrics_page
-
 pictures: venv binaries ## run a scenario and draw the dashboards without Grafana (OUT=dir; about 7 minutes)
 	@$(VENV)/python -m tests.dashboards.scenario --out $(OUT)
 
@@ -146,11 +142,8 @@ lock: ## re-lock requirements/*.lock from pyproject.toml (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 		--no-header --group site -o requirements/site.lock
 
-manifests: venv kubectl ## write k8s/install from the chart, and what the chart and the doctor know of rules and the configuration
-	@$(VENV)/python -m tools.operator_routing
-	@$(VENV)/python -m tools.chart_schema
-	@$(VENV)/python -m tools.install_manifests
-	@$(VENV)/python -m tools.shipped_rules
+generate: venv kubectl ## write every generated file anew: pages, dashboards, manifests, messages (one alone: python -m tools.generate NAME)
+	@$(VENV)/python -m tools.generate
 
 clean: ## remove everything that was made or fetched
 	rm -rf .build .venv *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

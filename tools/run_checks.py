@@ -31,6 +31,7 @@ QUICK = (
     "tests/ports",
     "tests/runtime",
     *(f"tests/adapters/{room}" for room in ("civo", "http", "kubernetes", "messages", "monitoring")),
+    "tests/test_generated.py",
 )
 PYTEST = (sys.executable, "-m", "pytest", "-q", "--dist", "loadfile", "--no-loadscope-reorder")
 WORKERS = {"all": 4, "quick": 2}  # of everything, much waits for other processes

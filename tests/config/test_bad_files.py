@@ -1,68 +1,41 @@
-"""One file per mistake under bad/, with what is said about it beside it; nothing else may be said."""
+"""What is reported about each file of `bad.yaml`."""
 
-from collections.abc import Iterator
-from difflib import unified_diff
-from pathlib import Path
+import pytest
 
-from receiver.config import ConfigError, load_file
+from tests.config.bad import TABLE, cases, filled
 from tests.config.builders import one_pool
-from tests.lint import none_of
+from tests.lint import load_yaml, none_of
 
-FOLDER = Path(__file__).parent / "bad"
-
-
-def said(file: Path) -> str:
-    """Return what is said about *file*; nothing when it is taken."""
-    try:
-        load_file(file)
-    except ConfigError as error:
-        return f"{error}\n"
-    return ""
+CASES = list(cases(TABLE.read_text(encoding="utf-8")))
 
 
-def expected(file: Path) -> str:
-    """Return what is written down beside *file*; nothing when nothing is."""
-    beside = file.with_suffix(".txt")
-    return beside.read_text(encoding="utf-8") if beside.exists() else ""
-
-
-def differences(folder: Path = FOLDER) -> Iterator[str]:
-    """Yield, for each file of *folder* about which something else is said than expected, the difference."""
-    for file in sorted(folder.glob("*.yaml")):
-        before, after = expected(file), said(file)
-        if not after:
-            yield f"{file.name}: is taken"
-        elif before != after:
-            name = file.with_suffix(".txt").name
-            yield "\n".join(unified_diff(before.splitlines(), after.splitlines(), name, "said", n=0, lineterm=""))
-
-
-def test_a_mistake_is_said_with_its_path_and_a_remedy_and_nothing_else_is() -> None:
-    """If what is said now is right: python -m tests.config.write, then read the diff."""
-    assert len(list(FOLDER.glob("*.yaml"))) > 200
-    none_of(differences())
-
-
-def test_every_file_about_which_something_else_is_said_is_told(tmp_path: Path) -> None:
-    for name, text, message in (
-        ("right", "- pools\n", expected(FOLDER / "a_list.yaml")),
-        ("other", "- pools\n", "the file is not a mapping\n"),
-        ("nothing_beside", "- pools\n", ""),
-        ("no_mistake", one_pool(), "a mistake; correct it\n"),
-    ):
-        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
-        (tmp_path / f"{name}.txt").write_text(message, encoding="utf-8")
-    assert [told.partition("\n")[0] for told in differences(tmp_path)] == [
-        "no_mistake.yaml: is taken",
-        "--- nothing_beside.txt",
-        "--- other.txt",
-    ]
+def test_the_table_has_many_cases_and_every_one_is_refused() -> None:
+    assert len(CASES) > 200
+    none_of(case.name for case in CASES if not case.reported)
 
 
 def test_every_message_has_a_remedy() -> None:
-    messages = [(file.name, line) for file in sorted(FOLDER.glob("*.txt")) for line in file.read_text().splitlines()]
+    messages = [(case.name, line) for case in CASES for line in case.message.splitlines()]
     none_of(f"{name}: {line}" for name, line in messages if "; " not in line)
 
 
-def test_no_message_lost_its_file() -> None:
-    none_of(file.name for file in sorted(FOLDER.glob("*.txt")) if not file.with_suffix(".yaml").exists())
+@pytest.mark.parametrize(
+    ("differs", "text"),
+    [
+        ("  top: |\n    mode: act\n", one_pool(top="mode: act\n")),
+        ("  pool: |\n    min_nodes: 2\n", one_pool("min_nodes: 2", top="")),
+        ("  pool: |\n    max_nodes: 1\n", one_pool(top="").replace("max_nodes: 8", "max_nodes: 1")),
+        ("  without: max_nodes\n", one_pool(top="").replace("    max_nodes: 8\n", "")),
+        ("  second_pool: |\n    name: b\n    max_nodes: 2\n", one_pool(top="") + "  - name: b\n    max_nodes: 2\n"),
+        ("  file: |\n    - pools\n", "- pools\n"),
+    ],
+)
+def test_a_case_is_a_good_file_with_what_differs(differs: str, text: str) -> None:
+    [case] = cases(f"one:\n{differs}")
+    assert load_yaml(case.text) == load_yaml(text)
+
+
+def test_a_case_without_its_message_gets_the_one_that_is_reported() -> None:
+    table = "# Cases.\n\na_list:\n  file: |\n    - pools\n"
+    message = "the file is not a mapping; start it with keys such as pools:"
+    assert filled(table) == f"{table}  message: |\n    {message}\n"

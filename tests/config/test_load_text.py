@@ -262,6 +262,12 @@ def test_windows_that_never_meet_may_contradict_each_other() -> None:
     assert [w.name for w in load_text(text).policy.pools[0].windows] == ["day", "night"]
 
 
+def test_a_pool_has_at_most_a_hundred_windows() -> None:
+    windows = [f"  - {{name: w{number}, max_nodes: 1}}" for number in range(101)]
+    with pytest.raises(ConfigError, match=r"pools\[0\]\.windows: has 101 entries; write at most 100$"):
+        load_text(one_pool("windows:", *windows))
+
+
 def test_a_night_without_nodes_needs_no_word_about_standby() -> None:
     text = one_pool("standby_nodes: 1", "windows:", "  - {name: night, max_nodes: 0}")
     assert load_text(text).policy.pools[0].standby_nodes == 1

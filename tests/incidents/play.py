@@ -26,7 +26,12 @@ from tests.web.fakes import FakeClock, FakeStore
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 CLUSTER = "prod-lon1"
 LINKS = PageLinks(cluster_name=CLUSTER, public_url="https://gpus.example.com", docs_url="https://gpus.example.com/docs")
-GOLDEN = Path(__file__).parent / "golden"
+BOOK = Path(__file__).parent / "incidents.md"
+HEAD = """# Incidents
+
+The first screen of the overview and every message of each incident, oldest first, as the person on call reads them.
+Generated from `play.py` by `make generate`.
+"""
 BAD = """
 pools:
   - name: l40s
@@ -215,10 +220,11 @@ def _shown(concern: ShownConcern) -> str:
     return "\n".join(f"  {line}" if line is not text else line for line in (text, concern.doing, concern.todo) if line)
 
 
-def text_of(name: str) -> str:
-    """Return what is kept of an incident: what happened, the screen, and the messages since, oldest first."""
-    life = INCIDENTS[name].play()
-    found = seen(life)
-    return (
-        "\n\n".join([f"# {INCIDENTS[name].title}", f"## Screen\n{found.screen}", "## Messages", *found.messages]) + "\n"
-    )
+def generated() -> dict[Path, str]:
+    """Return the book as it should be."""
+    return {BOOK: "\n".join([HEAD, *(_part(incident.title, seen(incident.play())) for incident in INCIDENTS.values())])}
+
+
+def _part(title: str, shown: Seen) -> str:
+    messages = "\n\n".join(shown.messages)
+    return f"## {title}\n\nScreen:\n\n```text\n{shown.screen}\n```\n\nMessages:\n\n```text\n{messages}\n```\n"

@@ -1,38 +1,20 @@
-"""Every golden message: its name and how it comes about."""
+"""Every message by name, and how it comes about."""
 
 from collections.abc import Callable, Mapping
-from functools import cache
-from pathlib import Path
 
-from receiver.core.notices.grouping import PageLinks, Seal, compose
+from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.core.notices.notice import Notice
 from tests.core.notices import of_configuration, of_installations, of_many, of_money, of_people, of_pools, of_questions
 
-GOLDEN = Path(__file__).parent / "golden"
 SEAL = Seal("operator-token-of-thirty-two-chars", "the-random-key-that-the-store-keeps")
 PAGES = PageLinks(public_url="https://gpu.example.com", docs_url="https://git.example.com/gpu/docs", seal=lambda: SEAL)
-WITHOUT = PageLinks()
-CASES: Mapping[str, Callable[[], Notice]] = {
-    **of_pools.CASES,
-    **of_money.CASES,
-    **of_people.CASES,
-    **of_questions.CASES,
-    **of_many.CASES,
-    **of_configuration.CASES,
-    **of_installations.CASES,
+PARTS: Mapping[str, Mapping[str, Callable[[], Notice]]] = {
+    "Pools, nodes, waiting work and sources": of_pools.CASES,
+    "Budgets, charges and reports": of_money.CASES,
+    "Overrides, idle workloads and evictions": of_people.CASES,
+    "Questions and answers": of_questions.CASES,
+    "Several messages as one": of_many.CASES,
+    "Configuration file": of_configuration.CASES,
+    "Other installations in the cluster": of_installations.CASES,
 }
-
-
-def written(name: str, links: PageLinks = PAGES) -> str:
-    """The message *name* as people get it: title, an empty line, the text."""
-    message = compose(CASES[name](), links)
-    return f"{message.title}\n\n{message.body}\n"
-
-
-@cache
-def every_golden() -> Mapping[str, str]:
-    """Every golden file's name and what belongs into it."""
-    return {
-        **{f"{name}.txt": written(name) for name in CASES},
-        "grew.without-addresses.txt": written("grew", WITHOUT),
-    }
+CASES: Mapping[str, Callable[[], Notice]] = {name: case for part in PARTS.values() for name, case in part.items()}

@@ -1,4 +1,4 @@
-"""One scene for every golden message: two GPU pools under a budget at five past noon, and work of two teams."""
+"""One scene for every message of the book: two GPU pools under a budget at five past noon, and work of two teams."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -50,3 +50,8 @@ def every_request() -> dict[str, str]:
         name: json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
         for name, document in found.items()
     }
+
+
+def generated() -> dict[Path, str | None]:
+    """Return the files of ``wire`` as they should be; None for one that is of no case."""
+    return {**dict.fromkeys(WIRE.iterdir()), **{WIRE / name: text for name, text in every_request().items()}}

@@ -30,12 +30,12 @@ def a_notice(**changes: Any) -> Notice:
 
 
 def passed(route: Route) -> set[str]:
-    """The golden messages that *route* lets through."""
+    """The messages of the book that *route* lets through."""
     return {name for name, case in CASES.items() if route.wants(case())}
 
 
 def test_a_pager_gets_what_a_person_must_act_on_now_and_nothing_else() -> None:
-    wakes = {name for name, case in CASES.items() if case().severity is Severity.FAILURE}  # listed in test_golden
+    wakes = {name for name, case in CASES.items() if case().severity is Severity.FAILURE}  # listed in test_messages
     assert passed(Route(level=Severity.FAILURE)) == wakes
 
 

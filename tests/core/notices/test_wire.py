@@ -10,7 +10,7 @@ from receiver.core.notices.grouping import LONGEST_BODY, LONGEST_TITLE
 from receiver.core.notices.notice import Notice
 from tests.adapters.messages.destinations import SLACK, SLACK_API, TELEGRAM, TELEGRAM_API
 from tests.core.notices.cases import PAGES
-from tests.core.notices.sent import WIRE, every_request, sent
+from tests.core.notices.sent import sent
 
 pytestmark = pytest.mark.filterwarnings(
     # Apprise's mail plugin imports a module that Python 3.13 dropped; it brings its own where there is none.
@@ -26,10 +26,6 @@ LONGEST = Notice(
     decision=123456,
     question="l40s-growth-1",
 )
-
-
-def test_what_goes_over_the_wire_is_what_its_files_show() -> None:
-    assert every_request() == {file.name: file.read_text(encoding="utf-8") for file in WIRE.iterdir()}
 
 
 def test_the_longest_message_is_taken_whole_and_in_one_piece() -> None:
