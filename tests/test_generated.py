@@ -35,4 +35,4 @@ def test_a_stale_and_a_missing_file_are_written_and_one_too_many_is_removed(tmp_
 
 def test_an_unknown_generator_is_refused_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mesages"]) == 2
-    assert "unknown: mesages; choose from: " in capsys.readouterr().err
+    assert "unknown: mesages; choose from: dashboards, " in capsys.readouterr().err

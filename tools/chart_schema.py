@@ -1,4 +1,4 @@
-"""Write what the chart's schema says of the configuration file: `make manifests`.
+"""What the chart's schema says of the configuration file.
 
 Everything below ``"definitions"`` in k8s/chart/values.schema.json comes from `receiver.config.model`, so that Helm
 refuses a misspelled key before a pod starts with it. The rest of the file is written by hand.
@@ -9,7 +9,6 @@ server takes its text. Contradictions between keys are left to the server and `g
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from decimal import Decimal
@@ -162,11 +161,6 @@ def text() -> str:
     return GENERATED.sub(lambda _: generated, SCHEMA.read_text(encoding="utf-8"))
 
 
-def main() -> int:
-    """Write the file."""
-    SCHEMA.write_text(text(), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def generated() -> dict[Path, str]:
+    """Return the schema as it should be."""
+    return {SCHEMA: text()}

@@ -1,14 +1,12 @@
-"""Write the tables of keys in docs/configuration.md: types and defaults from the model, meanings from below its fields.
+"""The tables of keys in docs/configuration.md: types and defaults from the model, meanings from below its fields.
 
 The page says between its markers which keys a table has, such as ``<!-- keys: limits -->`` for everything below
-``limits``; of two that name a key the longer one counts. The rest is written by hand. With ``--check`` nothing is
-written, and the exit status is 1 when the page would change.
+``limits``; of two that name a key the longer one counts. The rest is written by hand.
 """
 
 import ast
 import inspect
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -27,7 +25,6 @@ from receiver.config.model import Configuration, monthly_query
 from receiver.config.notify import notice_kind
 from receiver.config.prices import PriceFile
 from receiver.config.values import model_in, spell_duration
-from tools.written_page import keep
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 MODELS: Mapping[str, type[BaseModel]] = {"keys": Configuration, "keys of a price file": PriceFile}
@@ -207,5 +204,6 @@ def _table(found: re.Match[str], tables: Mapping[tuple[str, str], list[str]]) ->
     return "".join(f"{line}\n" for line in ("", *HEAD, *rows, ""))
 
 
-if __name__ == "__main__":
-    sys.exit(keep(PAGE, filled, "the model"))
+def generated() -> dict[Path, str]:
+    """Return the page as it should be."""
+    return {PAGE: filled(PAGE.read_text(encoding="utf-8"))}

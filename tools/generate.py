@@ -18,6 +18,18 @@ ROOT = Path(__file__).resolve().parents[1]
 Files = Mapping[Path, str | None]
 # In this order: some read what those before them write.
 GENERATORS = {
+    "dashboards": "tools.dashboards.files:generated",
+    "metrics-page": "tools.metrics_page:generated",
+    "configuration-page": "tools.configuration_page:generated",
+    "command-page": "tools.command_page:generated",
+    "doctor-page": "tools.doctor_page:generated",
+    "guardrails-page": "tools.guardrails_page:generated",
+    "worked-example": "tests.docs.worked:generated",
+    "shipped-rules": "tools.shipped_rules:generated",
+    "operator-routing": "tools.operator_routing:generated",
+    "chart-schema": "tools.chart_schema:generated",
+    "chart-files": "tools.install_manifests:chart_files",
+    "install-manifests": "tools.install_manifests:manifests",
     "bad-configurations": "tests.config.bad:generated",
     "bad-traces": "tests.replay.traces.bad:generated",
     "messages": "tests.core.notices.book:generated",

@@ -1,4 +1,4 @@
-"""Write what `kubectl apply` takes without Helm, rendered from the chart: `make manifests`.
+"""What `kubectl apply` takes without Helm, rendered from the chart.
 
 - ``k8s/install/``: one file for each way to run the autoscaler, and one for each kind of monitoring.
 - ``k8s/chart/files/scrape.yml``: the scrape jobs of rules/prometheus.yml that a Prometheus of one's own lacks.
@@ -8,7 +8,6 @@
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +25,7 @@ EXAMPLE = CHART / "ci" / "example-values.yaml"
 # Labels of what Helm installs, which these files are not.
 OF_HELM = re.compile(r"^ +(app\.kubernetes\.io/managed-by|helm\.sh/chart): .*\n", re.MULTILINE)
 OWN_JOBS = ("alertmanager", "prometheus")  # what a Prometheus of one's own has jobs for already
-HEAD = "# Written by `make manifests` from k8s/chart: change that.\n# {}\n"
+WRITTEN = "# Written by `make generate` from k8s/chart: change that.\n"
 # The values of each file beside the example's, which of the chart's templates it holds, and what it is.
 SERVER, MONITORING = r"templates/[^/]+\.yaml", r"templates/monitoring/.+"
 FILES = {
@@ -104,26 +103,16 @@ def copied() -> set[Path]:
     return {path for folder in COPIED for path in (CHART / "files" / folder).iterdir()}
 
 
-def manifests() -> dict[Path, str]:
-    """Return the files of k8s/install by where they are."""
-    return {
-        INSTALL / f"{name}.yaml": HEAD.format(what) + rendered(values, templates)
+def manifests() -> dict[Path, str | None]:
+    """Return the files of k8s/install by where they are; None for one that was rendered and is of no entry any more."""
+    written = [path for path in INSTALL.glob("*.yaml") if path.read_text(encoding="utf-8").startswith(WRITTEN)]
+    texts = {
+        INSTALL / f"{name}.yaml": f"{WRITTEN}# {what}\n{rendered(values, templates)}"
         for name, (values, templates, what) in FILES.items()
     }
+    return {**dict.fromkeys(written), **texts}
 
 
-def main() -> int:
-    """Write the files."""
-    INSTALL.mkdir(exist_ok=True)
-    SCRAPE.write_text(scraped(), encoding="utf-8")
-    for path, text in copies().items():
-        path.write_text(text, encoding="utf-8")
-    for path in copied() - copies().keys():
-        path.unlink()
-    for path, text in manifests().items():
-        path.write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def chart_files() -> dict[Path, str | None]:
+    """Return what the chart has of rules, dashboards and scrape jobs; None for a copy of a file that is gone."""
+    return {**dict.fromkeys(copied()), **copies(), SCRAPE: scraped()}

@@ -1,12 +1,10 @@
-"""Write in docs/metrics.md which of our files reads each metric, and the table of the recordings by file.
+"""Which of our files reads each metric, and the table of the recordings by file, in docs/metrics.md.
 
-The rest of the page is written by hand. With ``--check`` nothing is written, and the exit status is 1 when the page
-would change.
+The rest of the page is written by hand.
 """
 
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -15,7 +13,6 @@ from typing import Any
 import yaml
 
 from tools.metric_names import metrics_in, queries_of
-from tools.written_page import keep
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "metrics.md"
@@ -110,5 +107,6 @@ def _readers_of(names: Iterable[str]) -> list[str]:
     return sorted({reader for name in names for reader in read().get(name, ())})
 
 
-if __name__ == "__main__":
-    sys.exit(keep(PAGE, filled, "rules and dashboards"))
+def generated() -> dict[Path, str]:
+    """Return the page as it should be."""
+    return {PAGE: filled(PAGE.read_text(encoding="utf-8"))}

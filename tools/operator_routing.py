@@ -1,4 +1,4 @@
-"""Write what rules/alertmanager.yml says for the Prometheus Operator: `make manifests`.
+"""What rules/alertmanager.yml says for the Prometheus Operator.
 
 Two ways, of which one is taken (docs/operations.md says which):
 
@@ -13,7 +13,6 @@ Field names: https://prometheus-operator.dev/docs/api-reference/api/ (Alertmanag
 """
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ SOURCE = ROOT / "rules" / "alertmanager.yml"
 ROUTE = ROOT / "k8s" / "chart" / "files" / "route.yaml"
 WHOLE = ROOT / "k8s" / "alertmanager" / "secret.yaml"
 RECEIVER = "gpu-autoscaler"
-WRITTEN = "# Written by `make manifests` from rules/alertmanager.yml: change that.\n"
+WRITTEN = "# Written by `make generate` from rules/alertmanager.yml: change that.\n"
 
 JSON = dict[str, Any]
 
@@ -53,7 +52,7 @@ def secret(text: str) -> JSON:
     }
 
 
-def manifests() -> dict[Path, str]:
+def generated() -> dict[Path, str]:
     """Return the files by where they are."""
     text = SOURCE.read_text(encoding="utf-8")
     objects = {ROUTE: operator_route(yaml.safe_load(text)), WHOLE: secret(text)}
@@ -84,14 +83,3 @@ _Dumper.add_representer(str, _block)
 
 def _yaml(found: JSON) -> str:
     return yaml.dump(found, Dumper=_Dumper, sort_keys=False, width=120)
-
-
-def main() -> int:
-    """Write the files."""
-    for path, text in manifests().items():
-        path.write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Write what `gpu-autoscaler doctor` knows of the shipped rules: `python -m tools.shipped_rules`.
+"""What `gpu-autoscaler doctor` knows of the shipped rules.
 
 The names of the rules by file with the action of each alert, the metrics that they read with the alerts that cannot
 fire without them: what the program must know where the files of ``rules/`` are not.
@@ -6,7 +6,6 @@ fire without them: what the program must know where the files of ``rules/`` are 
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -121,11 +120,6 @@ def text() -> str:
     return re.sub(r"\[[^\]]*\]", lambda names: json.dumps(json.loads(names[0])), rows) + "\n"  # a list to a line
 
 
-def main() -> int:
-    """Write the file."""
-    FILE.write_text(text(), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def generated() -> dict[Path, str]:
+    """Return the file as it should be."""
+    return {FILE: text()}

@@ -1,6 +1,6 @@
 """The configuration file, key by key.
 
-The text below a field is its row in docs/configuration.md (`python -m tools.configuration_page`); the example in a
+The text below a field is its row in docs/configuration.md (`make generate`); the example in a
 required field is shown when it is missing.
 """
 

@@ -1,6 +1,6 @@
 """Where messages go and in which format: filters of the destinations whose URLs stand in the environment.
 
-The text below a field is its row in docs/configuration.md (`python -m tools.configuration_page`).
+The text below a field is its row in docs/configuration.md (`make generate`).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

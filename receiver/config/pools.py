@@ -1,6 +1,6 @@
 """Pools in the configuration file: nodes, taints, windows, approval.
 
-The text below a field is its row in docs/configuration.md (`python -m tools.configuration_page`). Windows have the
+The text below a field is its row in docs/configuration.md (`make generate`). Windows have the
 vocabulary of Alertmanager: https://prometheus.io/docs/alerting/latest/configuration/#time_interval.
 """
 

@@ -1,6 +1,6 @@
 """Pages and API in the configuration file: who may read them, under which names, and which proxy names people.
 
-The text below a field is its row in docs/configuration.md (`python -m tools.configuration_page`).
+The text below a field is its row in docs/configuration.md (`make generate`).
 """
 
 import re

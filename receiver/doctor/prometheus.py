@@ -1,7 +1,7 @@
 """Prometheus: its clock and queries, and the rules of this version in it: loaded, healthy, labelled, on time.
 
 The files in ``rules/`` are installed into Prometheus and not with this program, which carries only what it compares:
-``shipped_rules.json``, written by `python -m tools.shipped_rules`.
+``shipped_rules.json``, written by `make generate`.
 """
 
 import json

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.dashboards.files import DASHBOARDS, FOLDER, JSON, PATHS, panels, unfolded
 from tests.lint import none_of
-from tools.dashboards.__main__ import files, main
 from tools.dashboards.links import RUNBOOKS
 
 PANELS = {f"{uid}: {p['title']}": p for uid, d in DASHBOARDS.items() for p in panels(d)}
@@ -33,22 +31,6 @@ def texts(value: Any) -> list[str]:
     if isinstance(value, dict):
         return [t for inner in value.values() for t in texts(inner)]
     return [t for inner in value for t in texts(inner)] if isinstance(value, list) else []
-
-
-def test_the_committed_files_are_what_the_code_makes() -> None:
-    assert {p.name: p.read_text(encoding="utf-8") for p in PATHS} == files(), "run make dashboards"
-
-
-def test_drift_is_told_and_nothing_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, capsys: Any) -> None:
-    monkeypatch.setattr("tools.dashboards.__main__.FOLDER", tmp_path)
-    monkeypatch.setattr("sys.argv", ["dashboards", "--check"])
-    assert main() == 1
-    assert "gpu-autoscaler-cost.json is not what" in capsys.readouterr().out
-    assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr("sys.argv", ["dashboards"])
-    assert main() == 0
-    monkeypatch.setattr("sys.argv", ["dashboards", "--check"])
-    assert main() == 0
 
 
 def test_there_are_five_and_their_uids_do_not_change() -> None:

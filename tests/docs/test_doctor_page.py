@@ -6,13 +6,8 @@ from receiver.doctor import release, smoke
 from receiver.doctor.checks import VERDICTS
 from receiver.doctor.rounds import AREAS
 from tests.docs.pages import section, table, text_of
-from tools.doctor_page import filled
 
 PAGE = text_of("docs/doctor.md")
-
-
-def test_the_table_is_that_of_the_doctor() -> None:
-    assert filled(PAGE) == PAGE, "run python -m tools.doctor_page"
 
 
 def test_every_check_is_named_after_its_area_and_only_once() -> None:

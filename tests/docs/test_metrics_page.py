@@ -19,7 +19,7 @@ from tests.metrics.test_metrics import text_of as metrics_of
 from tests.step.harness import START
 from tests.web.builders import a_full_store
 from tools.metric_names import every_match, metrics_in, queries_of
-from tools.metrics_page import filled, read, recordings
+from tools.metrics_page import read, recordings
 
 PAGE = text_of("docs/metrics.md")
 RECEIVER, THEMSELVES = "The receiver", ("Prometheus itself", "Alertmanager")
@@ -105,10 +105,6 @@ def received() -> Mapping[str, str]:
     store = a_full_store()
     store.totals = TOTALS
     return types(metrics_of(store))
-
-
-def test_the_readers_and_the_recordings_of_the_page_are_those_of_the_files() -> None:
-    assert filled(PAGE) == PAGE, "run python -m tools.metrics_page"
 
 
 def test_the_page_has_every_metric_that_is_read_and_no_other() -> None:

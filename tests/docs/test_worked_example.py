@@ -6,8 +6,8 @@ import pytest
 
 from receiver.core.model.text import dollars
 from simulator.store import MemoryStore
-from tests.docs.pages import section, table, text_of
-from tests.docs.worked import an_hour, rows
+from tests.docs.pages import section, text_of
+from tests.docs.worked import an_hour
 from tests.step.harness import FAST, Life
 
 EXAMPLE = section(text_of("docs/how-it-decides.md"), "A worked example")
@@ -28,10 +28,6 @@ def missing(*sentences: str) -> list[str]:
     """Those of *sentences* that the example does not say."""
     plain = " ".join(EXAMPLE.split())
     return [sentence for sentence in sentences if sentence not in plain]
-
-
-def test_the_decisions_are_those_of_the_run(life: Life) -> None:
-    assert table(EXAMPLE) == rows(life), "run python -m tests.docs.worked"
 
 
 def test_the_moments_and_the_money_are_those_of_the_run(life: Life) -> None:

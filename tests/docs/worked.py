@@ -1,11 +1,9 @@
-"""The example of docs/how-it-decides.md as a life: it is set up once, and the page shows what it gives.
-
-``python -m tests.docs.worked`` writes its table into the page anew, where the sentences of decisions changed.
-"""
+"""The example of docs/how-it-decides.md as a life: the page shows what it gives, in a table that is generated."""
 
 import re
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 
 from receiver.core.model.policy import Billing, Budget
 from simulator.store import MemoryStore
@@ -13,6 +11,7 @@ from tests.docs.pages import ROOT
 from tests.step.harness import TICK, Life, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)
+PAGE = ROOT / "docs" / "how-it-decides.md"
 MARKED = re.compile(r"(<!-- lived: an_hour -->\n\n\|.*\n\|.*\n)(?:\|.*\n)*")
 
 
@@ -47,6 +46,6 @@ def filled(page: str) -> str:
     return MARKED.sub(lambda found: found[1] + "".join(f"| {' | '.join(row)} |\n" for row in lived), page)
 
 
-if __name__ == "__main__":
-    path = ROOT / "docs" / "how-it-decides.md"
-    path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+def generated() -> dict[Path, str]:
+    """Return the page as it should be."""
+    return {PAGE: filled(PAGE.read_text(encoding="utf-8"))}

@@ -72,12 +72,6 @@ def test_a_chart_that_lost_a_file_is_refused(tmp_path: Path, missing: str, monit
     assert f"this copy of the chart has no {missing}" in ran.stderr
 
 
-def test_the_copies_in_the_chart_are_the_rules_and_dashboards() -> None:
-    copies = install_manifests.copies()
-    assert install_manifests.copied() == copies.keys(), "run `make manifests`"
-    none_of(f"{p}: run `make manifests`" for p, text in copies.items() if p.read_text(encoding="utf-8") != text)
-
-
 def test_every_template_of_the_chart_carries_its_name() -> None:
     templates = [*CHART.rglob("*.tpl"), *CHART.rglob("templates/**/*.yaml"), *CHART.rglob("NOTES.txt")]
     names = [n for p in templates for n in re.findall(r'(?:define|include|template) "([^"]+)"', p.read_text("utf-8"))]

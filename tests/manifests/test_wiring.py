@@ -16,12 +16,12 @@ from receiver.config import load_text
 from receiver.config.environment import read_environment
 from receiver.server import gunicorn_conf
 from receiver.web import create_app
-from tests.lint import load_yaml, none_of
+from tests.lint import load_yaml
 from tests.manifests.built import INSTALLED, K8S, ROOT, installed, made_of, read, the
 from tests.rules.files import EVERY_RULE, RULE_FILES, run
 from tests.web.builders import Bench
 from tests.web.fakes import FakeHealth
-from tools.install_manifests import EXAMPLE, FILES, INSTALL, OWN_JOBS, SCRAPE, helm, manifests, scraped
+from tools.install_manifests import EXAMPLE, OWN_JOBS, helm
 
 JSON = dict[str, Any]
 RUNS = ("observe", "act", "ha")
@@ -284,13 +284,6 @@ def test_one_replica_is_replaced_and_three_are_rolled() -> None:
 
 
 # --- monitoring -------------------------------------------------------------------------------------------
-
-
-def test_the_files_to_install_are_what_the_chart_makes() -> None:
-    written = manifests()
-    none_of(str(p) for p, text in written.items() if p.read_text(encoding="utf-8") != text)
-    assert {p.stem for p in INSTALL.glob("*.yaml")} == {*FILES, "values-kube-prometheus-stack", "values-grafana"}
-    assert SCRAPE.read_text(encoding="utf-8") == scraped()
 
 
 def test_every_rule_is_in_a_prometheus_rule_and_in_the_config_map() -> None:

@@ -10,7 +10,6 @@ import yaml
 from tests.lint import load_yaml, none_of
 from tests.manifests.built import installed, the
 from tests.rules.files import ALERTS, ROOT, RULES, run
-from tools.operator_routing import manifests
 
 pytestmark = pytest.mark.usefixtures("each_alertmanager")
 
@@ -84,10 +83,6 @@ def _receivers(file: Path, labels: dict[str, str]) -> str:
     told = run("amtool", "config", "routes", "test", f"--config.file={file}", *(f"{k}={v}" for k, v in labels.items()))
     assert told.returncode == 0, told.stderr
     return told.stdout.strip().splitlines()[-1]  # newer ones write warnings before it
-
-
-def test_the_written_objects_are_those_of_the_routes_in_force() -> None:
-    none_of(f"{file}: run `make manifests`" for file, text in manifests().items() if file.read_text() != text)
 
 
 def test_through_the_operator_every_alert_reaches_the_autoscaler_and_those_people_whom_the_shipped_routes_tell(

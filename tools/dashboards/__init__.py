@@ -1,1 +1,1 @@
-"""The Grafana dashboards as code: `python -m tools.dashboards` writes dashboards/*.json."""
+"""The Grafana dashboards as code: `make generate` writes dashboards/*.json."""
