@@ -109,7 +109,7 @@ rules: binaries ## the Prometheus rules, their tests, and the example configurat
 	@$(BIN)/promtool test rules tests/rules/*.test.yaml
 
 pictures: venv binaries ## run a scenario and draw the dashboards without Grafana (OUT=dir; about 7 minutes)
-	@$(VENV)/python -m tests.dashboards.scenario --out $(OUT)
+	@$(VENV)/python -m tools.grafana.scenario --out $(OUT)
 
 screenshots: venv binaries browser ## take a picture of every page, wide and on a phone, light and dark (OUT=dir)
 	@$(VENV)/python -m tests.browser --out $(if $(filter file,$(origin OUT)),.build/screenshots,$(OUT))

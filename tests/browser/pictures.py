@@ -96,7 +96,7 @@ def take_message(browser: Browser, _folder: Path) -> None:
 
 def take_dashboard(browser: Browser, folder: Path) -> None:
     """Play the dashboards' scenario for six minutes, and take the upper part of one."""
-    subprocess.run([sys.executable, "-m", "tests.dashboards.scenario", "--out", folder], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-m", "tools.grafana.scenario", "--out", folder], check=True, cwd=ROOT)
     html = (folder / f"{BOARD}.html").read_text(encoding="utf-8")
     take(browser, html, PICTURES / "dashboard.png", {"x": 0, "y": 0, "width": 1400, "height": 900})
 

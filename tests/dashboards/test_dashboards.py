@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from tests.dashboards.files import DASHBOARDS, FOLDER, JSON, PATHS, panels, unfolded
 from tests.lint import none_of
 from tools.dashboards.links import RUNBOOKS
+from tools.grafana.files import DASHBOARDS, FOLDER, JSON, PATHS, panels, unfolded
 
 PANELS = {f"{uid}: {p['title']}": p for uid, d in DASHBOARDS.items() for p in panels(d)}
 UIDS = ("pools", "utilization", "cost", "queues", "receiver")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboards.files import EVERYTHING, filled, queries
 from tests.rules.files import RECORDINGS, run
+from tools.grafana.files import EVERYTHING, filled, queries
 
 pytestmark = pytest.mark.usefixtures("each_prometheus")
 

@@ -9,8 +9,8 @@ import pytest
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import best_match
 
-from tests.dashboards.files import DASHBOARDS, JSON
 from tests.lint import none_of
+from tools.grafana.files import DASHBOARDS, JSON
 
 SCHEMAS = {
     path.stem: json.loads(path.read_text(encoding="utf-8")) for path in Path(__file__).parent.glob("grafana-*.json")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboards.files import DASHBOARDS, EVERYTHING, JSON, filled, panels
 from tests.rules.files import run
 from tools.dashboards.promql import named
+from tools.grafana.files import DASHBOARDS, EVERYTHING, JSON, filled, panels
 
 pytestmark = pytest.mark.usefixtures("each_prometheus")
 

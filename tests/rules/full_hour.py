@@ -11,10 +11,10 @@ from receiver.core.model.policy import Budget, Limits, Policy, Pool, Stated
 from receiver.core.model.windows import Window
 from receiver.core.notices.notice import Notice
 from receiver.replay.world.objects import POOL_LABEL
-from tests.dashboards.scenario import workload
 from tests.rules.catalogue import LARGE, LARGE_SIZE, ON_LARGE, ON_SMALL, SMALL, SMALL_SIZE, a_policy
 from tests.rules.hours import Hours
 from tests.step.harness import GPU
+from tools.grafana.scenario import workload
 
 MIG, SCARCE = "mig-id", "h200-id"
 MIG_SIZE, SCARCE_SIZE, SLICE = "g4g.40.kube.small", "an.g1.h200sxm.kube.x1", "nvidia.com/mig-1g.5gb"

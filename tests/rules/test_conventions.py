@@ -12,9 +12,9 @@ from receiver.adapters.monitoring.prometheus import course_queries
 from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT, SignalAction
 from receiver.doctor.prometheus import SHIPPED_DOCS
 from receiver.doctor.telemetry import QUERIES
-from tests.dashboards.files import queries
 from tests.lint import load_yaml, none_of
 from tests.rules.files import ALERTS, EVERY_RULE, GROUPS, HEARTBEAT, RECORDINGS, RULE_FILES, TEST_FILES, Rule
+from tools.grafana.files import queries
 
 RUNBOOKS = f"{SHIPPED_DOCS}/runbooks/"
 

@@ -19,14 +19,14 @@ import pytest
 import yaml
 
 from receiver.adapters.clock import SystemClock
-from tests.dashboards.files import DASHBOARDS, filled, panels, queries
-from tests.dashboards.scenario import IDLE_RULE, shortened
 from tests.e2e.waiting import until
 from tests.rules.files import ALERTS, HEARTBEAT, RECORDINGS, RULE_FILES, run
 from tests.rules.full_hour import MINUTES, START, course, policy_at
 from tests.rules.hours import EVERY, Hours, hours
 from tests.rules.servers import get, running
 from tests.rules.versions import Chosen
+from tools.grafana.files import DASHBOARDS, filled, panels, queries
+from tools.grafana.scenario import IDLE_RULE, shortened
 from tools.metric_names import queries_of
 from tools.metrics_page import BUCKETS, read
 

@@ -13,10 +13,10 @@ from functools import cache, partial
 
 from receiver.adapters.monitoring import history, prometheus
 from receiver.doctor.telemetry import QUERIES
-from tests.dashboards.files import filled, queries
 from tests.rules.files import ALERTS, EVERY_RULE
 from tests.victoria.servers import Server
 from tests.victoria.worlds import EVERYTHING, Labels, World
+from tools.grafana.files import filled, queries
 from tools.metric_names import metrics_in, queries_of
 
 MOMENTS = 5

@@ -1,15 +1,13 @@
 """What Grafana would ask a Prometheus for a panel, and what it makes of the answer."""
 
-import json
 import re
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.dashboards.files import EVERYTHING, JSON, filled
+import requests
+
+from tools.grafana.files import EVERYTHING, JSON, filled
 
 POINTS = 700  # as many as a panel of half the width has pixels
 
@@ -60,6 +58,8 @@ class Prometheus:
 
     def __init__(self, url: str, chosen: Mapping[str, str] = EVERYTHING) -> None:
         self._url, self._chosen = url.rstrip("/"), chosen
+        self._session = requests.Session()
+        self._session.trust_env = False  # no proxy
 
     def course(self, target: JSON, span: Span, step: float) -> list[Series]:
         """Return *target*'s series over *span*, or their values at its end where it asks for these."""
@@ -102,14 +102,11 @@ class Prometheus:
 
     def _ask(self, what: str, **query: str) -> JSON:
         url = f"{self._url}/api/v1/{what}"
-        data = urllib.parse.urlencode(query).encode()
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(urllib.request.Request(url, data=data), timeout=60) as answer:
-                found: JSON = json.load(answer)["data"]
-                return found
-        except urllib.error.HTTPError as error:
-            raise Refused(f"{query.get('query')}: {error.read().decode(errors='replace')}") from None
+        answer = self._session.post(url, data=query, timeout=60)
+        if not answer.ok:
+            raise Refused(f"{query.get('query')}: {answer.text}")
+        found: JSON = answer.json()["data"]
+        return found
 
 
 def legend(text: str, labels: Mapping[str, str]) -> str:

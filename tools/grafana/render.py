@@ -1,6 +1,6 @@
 """Draw dashboards without Grafana: its grid, every panel's data from a Prometheus, "no data" where there is none.
 
-    python -m tests.dashboards.render --prometheus http://127.0.0.1:9090 --out DIR [--minutes 60] [--scrape 15]
+    python -m tools.grafana.render --prometheus http://127.0.0.1:9090 --out DIR [--minutes 60] [--scrape 15]
 
 It writes DIR/UID.html for each dashboard, and names every panel without data. Exit status 1 when there is one.
 """
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from tests.dashboards import cells, courses, values
-from tests.dashboards.asking import Prometheus, Series, Span
-from tests.dashboards.drawing import Box
-from tests.dashboards.files import DASHBOARDS, JSON, unfolded
+from tools.grafana import cells, courses, values
+from tools.grafana.asking import Prometheus, Series, Span
+from tools.grafana.drawing import Box
+from tools.grafana.files import DASHBOARDS, JSON, unfolded
 
 WIDTH, UNIT, GAP, TITLE = 1384, 30, 8, 26  # pixels: Grafana's page, grid row, gap and panel title
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from tests.dashboards.asking import Series
-from tests.dashboards.drawing import Box, at_threshold, mapped, no_data, properties, rectangle, svg, text
-from tests.dashboards.files import JSON
-from tests.dashboards.units import shown
+from tools.grafana.asking import Series
+from tools.grafana.drawing import Box, at_threshold, mapped, no_data, properties, rectangle, svg, text
+from tools.grafana.files import JSON
+from tools.grafana.units import shown
 
 
 def _said(options: Mapping[str, Any], value: float) -> tuple[str, str]:

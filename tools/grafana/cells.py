@@ -4,10 +4,10 @@ import re
 import time
 from collections.abc import Sequence
 
-from tests.dashboards.asking import Series, Span
-from tests.dashboards.drawing import Box, at_threshold, mapped, no_data, properties, rectangle, svg, text
-from tests.dashboards.files import JSON
-from tests.dashboards.units import shown
+from tools.grafana.asking import Series, Span
+from tools.grafana.drawing import Box, at_threshold, mapped, no_data, properties, rectangle, svg, text
+from tools.grafana.files import JSON
+from tools.grafana.units import shown
 
 BOTTOM = 20
 

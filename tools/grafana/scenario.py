@@ -1,6 +1,6 @@
 """A few minutes on a stack of its own in which every panel has something to show.
 
-    python -m tests.dashboards.scenario --out DIR [--minutes 6]
+    python -m tools.grafana.scenario --out DIR [--minutes 6]
 
 Simulator, Prometheus, Alertmanager and the autoscaler are those of `make demo`, and so is what is shortened: a paid
 hour is a minute, everything is scraped and evaluated every second. Beside that, an hour in the rule about idle GPUs
@@ -23,8 +23,8 @@ import yaml
 from demo.plan import PoolPlan, StackPlan
 from demo.scenario import POOL_LABEL
 from demo.stack import Stack, signals_end_the_block
-from tests.dashboards.asking import Span
-from tests.dashboards.render import render
+from tools.grafana.asking import Span
+from tools.grafana.render import render
 
 SCRAPE = 1.0
 L40S, MIG, H100, H200 = (f"5f3c0000-0000-4000-8000-0000000000b{n}" for n in range(1, 5))

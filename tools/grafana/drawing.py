@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from tests.dashboards.files import JSON
+from tools.grafana.files import JSON
 
 PALETTE = ("#73BF69", "#F2CC0C", "#5794F2", "#FF780A", "#F2495C", "#B877D9", "#37872D", "#E0B400", "#3274D9", "#FA6400")
 COLOURS: Mapping[str, str] = {

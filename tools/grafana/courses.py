@@ -4,10 +4,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.dashboards.asking import Series, Span
-from tests.dashboards.drawing import PALETTE, Box, colour, no_data, properties, rectangle, svg, text, ticks
-from tests.dashboards.files import JSON
-from tests.dashboards.units import shown
+from tools.grafana.asking import Series, Span
+from tools.grafana.drawing import PALETTE, Box, colour, no_data, properties, rectangle, svg, text, ticks
+from tools.grafana.files import JSON
+from tools.grafana.units import shown
 
 LEFT, RIGHT, TOP, BOTTOM = 58, 10, 8, 18
 
