@@ -10,21 +10,6 @@ import click
 from receiver.cli.main import main
 
 PROGRAMS = ("amtool", "civo", "curl", "gpu-autoscaler", "helm", "kubectl", "make", "pip", "promtool", "python3")
-OF_SOMETHING = frozenset({"annotate", "cordon", "delete", "describe", "get", "label", "patch", "scale", "uncordon"})
-VERBS = OF_SOMETHING | {
-    "apply",
-    "auth",
-    "create",
-    "debug",
-    "exec",
-    "kustomize",
-    "logs",
-    "port-forward",
-    "rollout",
-    "taint",
-    "top",
-    "wait",
-}
 # Words in capitals stand for what the reader knows; these are not text.
 FIGURES = {
     "ANSWER": "approve",
@@ -141,27 +126,4 @@ def _taken(arguments: Sequence[str], *, whole: bool) -> str | None:
     finally:
         if context is not None:
             context.close()
-    return None
-
-
-def misshapen(words: Sequence[str]) -> str | None:
-    """What is wrong with a kubectl command by its shape alone; None when nothing is."""
-    rest = list(words[1:])
-    for flag in ("-n", "--namespace"):
-        if flag in rest and "--" not in rest[: rest.index(flag)]:
-            at = rest.index(flag)
-            del rest[at : at + 2]
-    verb = rest[0] if rest else ""
-    if verb not in VERBS:
-        return f"no such verb: {verb}"
-    if len(words) == 2:
-        return None  # its name alone, as in "undo it with `kubectl uncordon`"
-    if verb == "exec" and "--" not in rest:
-        return "exec needs -- before the program"
-    if verb == "logs" and "-l" in rest and not any(word.startswith("--tail") for word in rest):
-        return "logs of a selector are ten lines without --tail"
-    if verb in OF_SOMETHING and (len(rest) < 2 or rest[1].startswith("-")) and not {"-f", "-k"} & {*rest[1:2]}:
-        return f"{verb} needs to know what"
-    if verb == "patch" and not any(w in ("-p", "--patch") or w.startswith(("-p=", "--patch=")) for w in rest):
-        return "patch needs -p"
     return None

@@ -1,31 +1,27 @@
-"""Every command that a page shows is one that its program takes; kubectl's are judged by their shape."""
+"""Every command of ours that a page shows is one that the program takes."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 
 from receiver.web import create_app
-from tests.docs.commands import commands, fenced, misshapen, queries, spans, taken, words_of
+from tests.docs.commands import commands, fenced, queries, spans, taken, words_of
 from tests.docs.pages import every_page, in_pages, section, text_of
 from tests.lint import none_of
 from tests.rules.files import RULES, run
 from tests.web.builders import TOKEN, Bench
 
 
-def refused(program: str, objection: Callable[[Sequence[str]], str | None]) -> Callable[[str], Iterator[str]]:
-    """Return what finds the commands for *program* in a text to which there is an *objection*."""
-
-    def found(text: str) -> Iterator[str]:
-        for words in commands(text, program):
-            if said := objection(words):
-                yield f"{' '.join(words)}: {said}"
-
-    return found
+def refused(text: str) -> Iterator[str]:
+    """Yield the commands of ours in *text* that the program does not take, and its objection."""
+    for words in commands(text, "gpu-autoscaler"):
+        if objection := taken(words[1:]):
+            yield f"{' '.join(words)}: {objection}"
 
 
 def test_our_command_line_takes_every_command_of_ours() -> None:
-    none_of(in_pages(refused("gpu-autoscaler", lambda words: taken(words[1:]))))
+    none_of(in_pages(refused))
 
 
 def test_every_change_from_within_the_pod_names_its_author_because_the_image_has_no_login_name() -> None:
@@ -34,10 +30,6 @@ def test_every_change_from_within_the_pod_names_its_author_because_the_image_has
     changing = [line for line in said if re.search(r"gpu-autoscaler (override|answer|budget (re)?set) ", line)]
     assert changing
     none_of(line for line in changing if " --who " not in line)
-
-
-def test_every_kubectl_command_has_the_shape_of_one() -> None:
-    none_of(in_pages(refused("kubectl", misshapen)))
 
 
 def test_every_address_of_ours_that_is_asked_is_served() -> None:
@@ -90,24 +82,6 @@ def test_a_command_is_found_without_what_it_is_piped_to() -> None:
 def test_a_query_is_what_begins_a_bullet_and_is_no_command() -> None:
     text = "- `a:b` : who\n- `kubectl get pods` : which\n- see `/rules`\n- `c` and `d` in Prometheus: `gpu`\n"
     assert queries(text) == ["a:b", "c", "d"]
-
-
-@pytest.mark.parametrize(
-    ("said", "objection"),
-    [
-        ("kubectl get pods -A", None),
-        ("kubectl -n ml delete pod p", None),
-        ("kubectl gett pods", "no such verb: gett"),
-        ("kubectl logs -l a=b", "logs of a selector are ten lines without --tail"),
-        ("kubectl -n ml exec p ls", "exec needs -- before the program"),
-        ("kubectl patch node n", "patch needs -p"),
-        ("kubectl cordon", None),
-        ("kubectl cordon --all", "cordon needs to know what"),
-        ("kubectl -n ml", "no such verb: "),
-    ],
-)
-def test_a_kubectl_command_that_cannot_work_is_told(said: str, objection: str | None) -> None:
-    assert misshapen(said.split()) == objection
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from receiver.config import load_text
 from receiver.core.model.policy import Pool
 from simulator.server import Simulator
 from tests.docs.commands import commands, fenced, taken
-from tests.docs.pages import ROOT, section, text_of
+from tests.docs.pages import ROOT, text_of
 from tests.docs.test_install import secrets_read
 from tests.lint import load_yaml
 from tests.manifests.built import NEW, mistakes, read, the
@@ -251,16 +251,6 @@ def test_price_and_removal_are_those_of_the_list_and_of_the_defaults(civo: Simul
     assert f"{margin.total_seconds():.0f} seconds before the hour ends" in PAGE
 
 
-def test_every_helm_command_has_the_shape_of_one() -> None:
-    for words in commands(section_with_code("A new cluster"), "helm"):
-        if words[1:3] == ["repo", "add"]:
-            assert words[4].startswith("https://")
-        else:
-            assert words[1] == "install"
-            assert words[3].count("/") == 1
-            assert "--namespace" in words
-
-
 def test_the_real_helm_takes_every_option_of_the_page() -> None:
     for line in SEVEN:
         if line.startswith("helm"):
@@ -269,9 +259,3 @@ def test_the_real_helm_takes_every_option_of_the_page() -> None:
             known = run("helm-4", command, "--help").stdout
             assert [word for word in re.findall(r"--[a-z-]+", line) if word not in known] == []
     assert "get metadata" in run("helm-4", "get", "metadata", "--help").stdout
-
-
-def section_with_code(title: str) -> str:
-    """Return the section *title* of the page with its blocks."""
-    assert section(PAGE, title)
-    return PAGE[PAGE.index(f"## {title}") :]

@@ -81,12 +81,6 @@ def test_the_readme_stays_short() -> None:
     assert len(PAGE.splitlines()) <= 90
 
 
-def test_the_first_screen_says_that_it_only_observes_what_it_needs_and_where_it_has_not_run() -> None:
-    first = " ".join(PAGE.split("```")[0].split())
-    for words in ("only observes until you write `mode: act`", "It needs", "it has not run on Civo yet", "Try it here"):
-        assert words in first
-
-
 @pytest.mark.parametrize(("target", "recipe"), [("demo", "-m demo"), ("playground", "-m demo --playground")])
 def test_the_targets_of_the_readme_have_recipes(target: str, recipe: str) -> None:
     assert f"make {target}" in COMMANDS
