@@ -40,19 +40,6 @@ def seen(now: float = 0, **given: Any) -> Seen:
     return Seen(state=state(now, **given), **parts)
 
 
-def pod(name: str = "train-0", **given: Any) -> dict[str, Any]:
-    """Return a pod that waits for one GPU."""
-    waiting: dict[str, Any] = {
-        "namespace": "demo",
-        "name": name,
-        "phase": "Pending",
-        "node": None,
-        "scheduled": False,
-        "requests": {"nvidia.com/gpu": 1},
-    }
-    return {**waiting, **given}
-
-
 def instance(**given: Any) -> dict[str, Any]:
     """Return an instance that was asked for at second 0 and is usable at second 8."""
     return {"id": "i-1", "hostname": NODE, "created_at": text(0), "usable_at": text(8), **given}
@@ -61,12 +48,6 @@ def instance(**given: Any) -> dict[str, Any]:
 def pool(required: int = 1, instances: int = 1) -> dict[str, Any]:
     """Return the pool as Civo shows it."""
     return {"id": POOL, "required": required, "instances": [instance(id=f"i-{n}") for n in range(1, instances + 1)]}
-
-
-def alert(starts: float = 1, **labels: str) -> dict[str, Any]:
-    """Return a firing alert as Alertmanager's API shows it."""
-    known = {"alertname": "GpuPodsPending", "component": "gpu-autoscaler", "action": "scale_up", "pool": POOL}
-    return {"fingerprint": "f", "startsAt": text(starts), "labels": {**known, **labels}}
 
 
 def delivery(number: int, seconds: float, alertname: str = "GpuPodsPending") -> dict[str, Any]:

@@ -112,12 +112,3 @@ def test_jobs_arrive_until_a_part_ends(places: Places) -> None:
 
     assert [job["id"] for job in stack.submitted] == ["a", "b"]
     assert OPERATOR_TOKEN in out.getvalue()
-
-
-def test_what_is_printed_fits_one_screen(places: Places) -> None:
-    out = io.StringIO()
-
-    with pytest.raises(RuntimeError, match="ended"):
-        keep(Screen(out), cast("Stack", Ending(places, lasts=0)))
-
-    assert len(out.getvalue().splitlines()) <= 24

