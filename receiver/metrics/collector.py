@@ -249,7 +249,7 @@ class StoreCollector(Collector):
             yield self._sources_up([(("store",), 0)])
             return
         yield from self._seen(found)
-        yield from self._open_actions(found, counts)
+        yield from self._open_actions(counts)
         yield from budgets(found, self._policy)
         yield from costs
         yield from self._charges(found.charges or ChargesDocument())
@@ -356,10 +356,9 @@ class StoreCollector(Collector):
         text = "How long the oldest node on its way has been awaited, in seconds; 0 when none is."
         yield gauge("pool_awaited_seconds", text, ages, "pool")
 
-    def _open_actions(self, found: Picture, counts: Mapping[str, Any]) -> Iterator[Metric]:
-        """The age of open actions: from the totals, which are younger than the picture, where they have it."""
-        shown = {p.pool: p.open_action.opened_at for p in found.pools if p.open_action is not None}
-        opened = counts.get("open_actions", shown)
+    def _open_actions(self, counts: Mapping[str, Any]) -> Iterator[Metric]:
+        """The age of open actions, from the totals: they are younger than the picture."""
+        opened = counts["open_actions"]
         ages = [((p.id,), self._age(opened.get(p.id)) or 0) for p in self._policy.pools]
         yield gauge("action_open_seconds", "Age of a pool's open action in seconds; 0 when none is open.", ages, "pool")
 

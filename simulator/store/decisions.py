@@ -20,6 +20,7 @@ class Decisions(StorePart):
 
     def __init__(self) -> None:
         super().__init__()
+        self.next_decision = 1  # its number; a test raises it where earlier ones were pruned
         self._decisions: dict[int, StoredDecision] = {}
         self._grounds: dict[int, Grounds] = {}
         self._last: dict[str, StoredDecision] = {}
@@ -30,8 +31,9 @@ class Decisions(StorePart):
             return last.id
         self._writes()
         reasons = tuple(replace(reason, because=None, until=None) for reason in decision.reasons)
-        number = len(self._decisions) + 1
+        number = self.next_decision
         stored = StoredDecision(id=number, decision=kept(replace(decision, reasons=reasons)))
+        self.next_decision += 1
         self._add("decisions", decision.pool, decision.change.value)
         self._decisions[number] = self._last[decision.pool] = stored
         if made_from is not None:

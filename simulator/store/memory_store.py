@@ -32,10 +32,13 @@ NODES_OF_A_MEDIAN = 20
 
 
 class MemoryStore(People, Decisions, Figures, UsageStore):
-    """The whole store, until the process ends. It prunes nothing, and is not safe to use from several threads."""
+    """The whole store, until the process ends. It prunes nothing, and is not safe to use from several threads.
 
-    def __init__(self) -> None:
+    *sealing_key* is the key of sessions and links that an earlier process made; empty: the first call makes it."""
+
+    def __init__(self, *, sealing_key: str = "") -> None:
         super().__init__()
+        self._sealing_key = sealing_key
         self._lives: dict[str, NodeLife] = {}
         self._by_age: tuple[NodeLife, ...] | None = ()  # None: not sorted since the last change
         self._control: Control | None = None

@@ -81,8 +81,7 @@ class People(Outbox):
     # --- people
 
     def sealing_key(self) -> str:
-        self._reads()
-        if not self._sealing_key:
+        if not self._sealing_key:  # read once, it needs no store
             self._writes()
             self._sealing_key = secrets.token_hex(32)
         return self._sealing_key

@@ -1,6 +1,6 @@
 """A page that brings itself up to date in a real browser: what it leaves alone, and what it says when it cannot.
 
-Over a fake store, so that the server can be told what to answer; the page's clock is moved instead of waited for.
+Over a store in memory, so that the server can be told what to answer; the page's clock is moved instead of waited for.
 """
 
 import threading
@@ -23,7 +23,7 @@ PATH = f"/pools/{L40S}"
 
 @dataclass
 class Shown:
-    """A page over a fake store. *answers* takes the place of every page while it is set, *asked* are their paths."""
+    """A page over such a store. *answers* takes the place of every page while it is set, *asked* are their paths."""
 
     bench: Bench = field(default_factory=lambda: Bench(store=a_full_store()))
     answers: Answer | None = None
@@ -32,7 +32,7 @@ class Shown:
 
     def now(self, **pool: Any) -> None:
         """Let the last step have found *pool*."""
-        self.bench.store.picture = (a_picture(pools=[a_pool(**pool)]), NOW)
+        self.bench.store.keep_snapshot(a_picture(pools=[a_pool(**pool)]), NOW)
 
     def later(self) -> None:
         """Let the time of one update pass."""

@@ -9,9 +9,9 @@ import pytest
 from receiver.cli import replay_run
 from receiver.config.web import ReadAccess
 from receiver.replay import contest
+from simulator.store import MemoryStore
 from tests.cli.asked import serving
 from tests.web.builders import READER, Bench, a_full_store
-from tests.web.fakes import FakeStore
 
 
 @pytest.fixture
@@ -29,20 +29,26 @@ def kill_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 @pytest.fixture
-def store() -> FakeStore:
+def store() -> MemoryStore:
     """What the server serves; a test may change it."""
     return a_full_store()
 
 
 @pytest.fixture
-def url(store: FakeStore) -> Iterator[str]:
-    """Where a server over *store* listens until the test ends."""
-    with serving(Bench(store=store).parts()) as url:
+def bench(store: MemoryStore) -> Bench:
+    """A server over *store*."""
+    return Bench(store=store)
+
+
+@pytest.fixture
+def url(bench: Bench) -> Iterator[str]:
+    """Where that server listens until the test ends."""
+    with serving(bench.parts()) as url:
         yield url
 
 
 @pytest.fixture
-def closed_url(store: FakeStore) -> Iterator[str]:
+def closed_url(store: MemoryStore) -> Iterator[str]:
     """Where one listens that asks for a token from who reads."""
     with serving(Bench(store=store, reading=ReadAccess.TOKEN, reader_token=READER).parts()) as url:
         yield url

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -53,7 +53,6 @@ from tests.core.builders import (
 from tests.step.harness import Life, a_job, a_world
 from tests.step.harness import a_policy as a_living_policy
 from tests.web.builders import Bench
-from tests.web.fakes import FakeStore
 
 
 @pytest.fixture
@@ -69,7 +68,7 @@ def store() -> Iterator[SqlStore]:
 
 @pytest.fixture
 def url(store: SqlStore) -> Iterator[str]:
-    with serving(Bench(store=cast("FakeStore", store), policy=a_living_policy()).parts()) as address:
+    with serving(Bench(store=store, policy=a_living_policy()).parts()) as address:
         yield address
 
 

@@ -12,9 +12,10 @@ from click.testing import CliRunner
 from receiver.cli.client import VARIABLE
 from receiver.cli.main import main
 from receiver.ports import TryLater
+from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
-from tests.web.builders import NOW
-from tests.web.fakes import FakeStore
+from tests.web.builders import NOW, Bench
+from tests.web.stores import add_overrides
 from tests.web.test_acting import kept
 
 
@@ -71,9 +72,9 @@ def test_pools_pods_and_decisions_are_offered_where_they_are_named(url: str) -> 
     assert offered(url, "explain", "decision", "4") == ["42", "41"]
 
 
-def test_overrides_that_may_be_ended_are_offered(url: str, store: FakeStore) -> None:
+def test_overrides_that_may_be_ended_are_offered(url: str, store: MemoryStore) -> None:
     found = kept()
-    store.kept_overrides = {found.override.id: found}
+    add_overrides(store, found)
     assert found.override.until > NOW - timedelta(days=1)
     assert offered(url, "override", "end", found.override.id[:3]) == [found.override.id]
 
@@ -82,8 +83,8 @@ def test_a_server_that_does_not_answer_offers_nothing_and_says_nothing() -> None
     assert offered(unused_url(), "override", "pin", "") == []
 
 
-def test_a_server_that_fails_offers_nothing_and_says_nothing(url: str, store: FakeStore) -> None:
-    store.down = TryLater("disk full")
+def test_a_server_that_fails_offers_nothing_and_says_nothing(url: str, bench: Bench) -> None:
+    bench.error = TryLater("disk full")
     assert offered(url, "override", "pin", "") == []
 
 

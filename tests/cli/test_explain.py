@@ -10,10 +10,12 @@ from click.testing import CliRunner, Result
 
 from receiver.cli.main import main
 from receiver.ports import TryLater
+from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
 from tests.cli.asked import serving
-from tests.web.builders import A100, L40S, NOW, Bench, a_decision, a_picture, a_pool, a_wait, a_waiting_pod
-from tests.web.fakes import FakeClock, FakeStore
+from tests.web.builders import A100, L40S, NOW, Bench, a_decision, a_picture, a_pool, a_wait, a_waiting_pod, an_action
+from tests.web.fakes import FakeClock
+from tests.web.stores import add_actions, add_decisions
 
 RAISE = "gpu-autoscaler budget set USD --why REASON --who YOU"
 
@@ -24,9 +26,9 @@ def explain(url: str | None, *arguments: str, later: timedelta = timedelta(0)) -
     return runner.invoke(main, ["explain", *arguments], obj=FakeClock(NOW + later))
 
 
-def keep(store: FakeStore, **more: Any) -> None:
+def keep(store: MemoryStore, **more: Any) -> None:
     """Let *store* hold a picture that differs from the full one in *more*."""
-    store.picture = (a_picture(**more), NOW - timedelta(seconds=4))
+    store.keep_snapshot(a_picture(**more), NOW - timedelta(seconds=4))
 
 
 # --- a pod
@@ -47,7 +49,7 @@ def test_a_waiting_pod_is_explained_on_one_screen(url: str) -> None:
     ]
 
 
-def test_a_gang_is_told_with_what_waits_what_runs_and_what_must(url: str, store: FakeStore) -> None:
+def test_a_gang_is_told_with_what_waits_what_runs_and_what_must(url: str, store: MemoryStore) -> None:
     gang = {"waiting": 3, "least": 4, "bound": 1}
     keep(store, waiting=[a_waiting_pod(gang=gang, workload="research/train-llm")])
     said = explain(url, "pod", "research/train-llm-2").stdout
@@ -55,7 +57,7 @@ def test_a_gang_is_told_with_what_waits_what_runs_and_what_must(url: str, store:
     assert gang_line in said.splitlines()
 
 
-def test_a_pod_that_waits_since_another_day_shows_the_date(url: str, store: FakeStore) -> None:
+def test_a_pod_that_waits_since_another_day_shows_the_date(url: str, store: MemoryStore) -> None:
     keep(store, waiting=[a_waiting_pod(since="2026-03-09T14:29:56+00:00")])
     assert (
         "has been waiting since 2026-03-09 14:29:56 UTC (1 d) for" in explain(url, "pod", "research/train-llm-2").stdout
@@ -139,7 +141,7 @@ def test_a_pool_in_trouble_says_what_keeps_it(url: str) -> None:
     assert any(line.endswith("last error: TryLater: Civo answered 503") for line in lines)
 
 
-def test_a_pool_whose_nodes_never_came_and_whose_count_others_moved_says_so(url: str, store: FakeStore) -> None:
+def test_a_pool_whose_nodes_never_came_and_whose_count_others_moved_says_so(url: str, store: MemoryStore) -> None:
     until = (NOW + timedelta(minutes=9)).isoformat()
     provisioning = {"until": until, "reason": "l40s-3 boots", "failures": 2}
     wait = a_wait("grow", "provisioning", until, "l40s-3 boots", failures=2)
@@ -149,19 +151,19 @@ def test_a_pool_whose_nodes_never_came_and_whose_count_others_moved_says_so(url:
     assert "(Civo still counts 1 removed node); others changed the count 2 times in the last day" in said
 
 
-def test_open_windows_stand_behind_the_bounds_that_they_make(url: str, store: FakeStore) -> None:
+def test_open_windows_stand_behind_the_bounds_that_they_make(url: str, store: MemoryStore) -> None:
     keep(store, pools=[a_pool(max_nodes=2, windows=["nights", "weekends"])])
     assert "allowed 0 to 2 (window nights, weekends); 1 pending GPU" in explain(url, "pool", "l40s").stdout
 
 
-def test_a_pool_whose_back_off_is_over_tries_one_node_at_a_time(url: str, store: FakeStore) -> None:
+def test_a_pool_whose_back_off_is_over_tries_one_node_at_a_time(url: str, store: MemoryStore) -> None:
     provisioning = {"until": (NOW - timedelta(minutes=1)).isoformat(), "reason": "l40s-3 boots", "failures": 2}
     keep(store, pools=[a_pool(provisioning=provisioning, waits=[])])
     said = explain(url, "pool", "l40s").stdout
     assert "one node at a time is tried until one works, after 2 failures: l40s-3 boots" in said
 
 
-def test_a_large_pool_stays_on_one_screen(url: str, store: FakeStore) -> None:
+def test_a_large_pool_stays_on_one_screen(url: str, store: MemoryStore) -> None:
     nodes = [{"name": f"n{i}", "stage": "usable", "pods": []} for i in range(25)]
     keep(store, pools=[a_pool(nodes=nodes)])
     lines = explain(url, "pool", "l40s").stdout.splitlines()
@@ -169,8 +171,8 @@ def test_a_large_pool_stays_on_one_screen(url: str, store: FakeStore) -> None:
     assert sum(line.startswith("n1") for line in lines) == 11
 
 
-def test_a_pool_before_the_first_step_is_explained_without_numbers(url: str, store: FakeStore) -> None:
-    store.picture = None
+def test_a_pool_before_the_first_step_is_explained_without_numbers(url: str, store: MemoryStore) -> None:
+    store.forget()
     done = explain(url, "pool", A100)
     assert done.exit_code == 0
     assert "nodes: ? required" in done.stdout
@@ -194,32 +196,32 @@ def test_explain_takes_the_name_of_a_pool_at_once(url: str) -> None:
     assert explain(url, "h100").exit_code == 1
 
 
-def test_what_others_wrote_does_not_move_the_cursor_or_begin_a_line(url: str, store: FakeStore) -> None:
+def test_what_others_wrote_does_not_move_the_cursor_or_begin_a_line(url: str, store: MemoryStore) -> None:
     keep(store, pools=[a_pool(silenced_by="\x1b[2Jall is well\nit grows")])
     said = explain(url, "l40s").stdout
     assert "paused: ?[2Jall is well?it grows" in said.splitlines()
 
 
-def test_where_messages_about_a_pool_go_is_said(store: FakeStore) -> None:
+def test_where_messages_about_a_pool_go_is_said(store: MemoryStore) -> None:
     with serving(replace(Bench(store=store).parts(), messages_to=("destination 1 (slack)",))) as url:
         said = explain(url, "l40s").stdout.splitlines()
     assert said[-2] == "messages about it go to destination 1 (slack)"
 
 
-def test_what_people_are_asked_about_a_pool_stands_before_its_counts(url: str, store: FakeStore) -> None:
+def test_what_people_are_asked_about_a_pool_stands_before_its_counts(url: str, store: MemoryStore) -> None:
     asked = {"id": "q-1", "state": "open", "said": "approval requested until 15:00: remove l40s-2"}
     keep(store, pools=[a_pool(questions=[asked])])
     lines = explain(url, "l40s").stdout.splitlines()
     assert lines[2] == f"{asked['said']}: gpu-autoscaler answer q-1 approve --who YOU"
 
 
-def test_what_would_change_a_pools_size_is_told_as_the_last_step_knew_it(url: str, store: FakeStore) -> None:
+def test_what_would_change_a_pools_size_is_told_as_the_last_step_knew_it(url: str, store: MemoryStore) -> None:
     keep(store, pools=[a_pool(what_would_change=[{"rule": "within_budget", "text": "by at least $18.76"}])])
     assert "to change it: by at least $18.76" in explain(url, "l40s").stdout.splitlines()
 
 
 def test_the_rules_are_those_of_the_last_step_although_an_older_decision_says_the_same(
-    url: str, store: FakeStore
+    url: str, store: MemoryStore
 ) -> None:
     held = {"rule": "sources_answer", "verdict": "holds", "target": 3, "detail": "no growth while heartbeat: silent"}
     keep(store, pools=[a_pool(reasons=[held])])
@@ -275,8 +277,10 @@ KNOWN = {
 }
 
 
-def test_a_decision_is_explained_from_what_was_stored_with_it(url: str, store: FakeStore) -> None:
-    store.kept_decisions = [a_decision(40), a_decision(evidence=KNOWN), a_decision(43)]
+def test_a_decision_is_explained_from_what_was_stored_with_it(url: str, store: MemoryStore) -> None:
+    store.forget()
+    add_decisions(store, a_decision(40, target=3), a_decision(evidence=KNOWN), a_decision(43, target=5))
+    add_actions(store, an_action())
     done = explain(url, "decision", "42")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
@@ -322,8 +326,10 @@ def test_what_is_no_number_is_status_2(url: str) -> None:
     assert "a decision's id is a whole number" in done.stderr
 
 
-def test_a_pod_that_waits_no_longer_is_told_with_the_decision_that_was_about_it(url: str, store: FakeStore) -> None:
-    store.kept_decisions = [a_decision(evidence={**KNOWN, "asking": ["research/gone-0"]})]
+def test_a_pod_that_waits_no_longer_is_told_with_the_decision_that_was_about_it(url: str, store: MemoryStore) -> None:
+    store.forget()
+    store.keep_snapshot(a_picture(), NOW)
+    add_decisions(store, a_decision(evidence={**KNOWN, "asking": ["research/gone-0"]}))
     done = explain(url, "pod", "research/gone-0")
     assert done.exit_code == 1
     said = "decision 42 at 2026-03-10 14:27:00 UTC was about it: GPU pool l40s-before, grow, 3 -> 4 nodes"
@@ -349,8 +355,8 @@ def test_a_server_that_does_not_answer_is_status_3_with_the_url_and_a_remedy() -
     assert "kubectl port-forward" in done.stderr
 
 
-def test_a_server_whose_store_is_down_is_status_3_and_says_what_helps(url: str, store: FakeStore) -> None:
-    store.down = TryLater("disk full")
+def test_a_server_whose_store_is_down_is_status_3_and_says_what_helps(url: str, bench: Bench) -> None:
+    bench.error = TryLater("disk full")
     done = explain(url, "pool", "l40s")
     assert done.exit_code == 3
     assert "the store does not answer: disk full; try again" in done.stderr

@@ -5,9 +5,11 @@ from click.testing import CliRunner, Result
 
 from receiver.cli.main import main
 from receiver.core.model.overrides import Answer
+from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
 from tests.web.builders import NOW, OPERATOR, TOKEN, a_question
-from tests.web.fakes import FakeClock, FakeStore
+from tests.web.fakes import FakeClock
+from tests.web.stores import add_questions, the_question
 
 
 def run(url: str, *arguments: str, token: str | None = OPERATOR) -> Result:
@@ -16,8 +18,8 @@ def run(url: str, *arguments: str, token: str | None = OPERATOR) -> Result:
 
 
 @pytest.fixture(autouse=True)
-def asked(store: FakeStore) -> None:
-    store.kept_questions = {"q1": a_question("gpu-1"), "q0": a_question("gpu-0", id="q0", expires_at=NOW)}
+def asked(store: MemoryStore) -> None:
+    add_questions(store, a_question("gpu-0", id="q0", expires_at=NOW), a_question("gpu-1"))
 
 
 def test_what_is_open_is_listed_with_the_one_deadline_that_its_message_has(url: str) -> None:
@@ -27,25 +29,25 @@ def test_what_is_open_is_listed_with_the_one_deadline_that_its_message_has(url: 
     assert len(run(url, "questions", "--all").stdout.splitlines()) == 2
 
 
-def test_an_empty_list_says_so(url: str, store: FakeStore) -> None:
-    store.kept_questions = {}
+def test_an_empty_list_says_so(url: str, store: MemoryStore) -> None:
+    store.forget()
     assert run(url, "questions").stdout == "no open approval requests\n"
 
 
-def test_an_answer_is_sent_with_who_and_why(url: str, store: FakeStore) -> None:
+def test_an_answer_is_sent_with_who_and_why(url: str, store: MemoryStore) -> None:
     done = run(url, "answer", "q1", "approve", "--who", "alice", "--why", "demo is over")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "q1: GPU pool l40s: alice approved: remove gpu-1",
         "the next step acts on it; see `gpu-autoscaler explain pool l40s`",
     ]
-    kept = store.kept_questions["q1"]
+    kept = the_question(store)
     assert (kept.answer, kept.who, kept.why) == (Answer.APPROVE, "alice", "demo is over")
 
 
-def test_a_rejection_says_that_it_set_no_override(url: str, store: FakeStore) -> None:
+def test_a_rejection_says_that_it_set_no_override(url: str, store: MemoryStore) -> None:
     assert "no override" in run(url, "answer", "q1", "reject", "--who", "alice").stdout
-    assert store.kept_questions["q1"].answer is Answer.REJECT
+    assert the_question(store).answer is Answer.REJECT
 
 
 def test_a_snooze_names_where_its_override_is(url: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,7 +17,6 @@ from tests.adapters.wire import unused_url
 from tests.cli.asked import serving
 from tests.step.harness import Life, a_job, a_policy, a_world
 from tests.web.builders import Bench
-from tests.web.fakes import FakeStore
 
 CONFIG = """\
 pools:
@@ -44,7 +43,7 @@ def store() -> Iterator[SqlStore]:
 @pytest.fixture
 def url(store: SqlStore) -> Iterator[str]:
     """A server over it."""
-    with serving(Bench(store=cast("FakeStore", store), policy=a_policy()).parts()) as address:
+    with serving(Bench(store=store, policy=a_policy()).parts()) as address:
         yield address
 
 

@@ -17,19 +17,20 @@ from tests.adapters.wire import unused_url
 from tests.core.report.builders import AFTER
 from tests.core.report.simulated import a_month
 from tests.web.builders import Bench
-from tests.web.fakes import FakeClock, FakeStore
+from tests.web.fakes import FakeClock
+from tests.web.stores import a_store_with
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """Where a server with the simulated month listens until the tests end."""
     month = a_month()
-    store = FakeStore(
-        kept_lives=month.lives,
-        kept_usage=month.usage,
-        kept_unwatched=month.unwatched,
-        kept_workloads=month.workloads,
-        kept_counts=month.counted(),
+    store = a_store_with(
+        lives=month.lives,
+        usage=month.usage,
+        unwatched=month.unwatched,
+        workloads=month.workloads,
+        counts=month.counted(),
     )
     bench = Bench(store=store, policy=month.policy, clock=FakeClock(AFTER))
     server = make_server("127.0.0.1", 0, create_app(bench.parts()), threaded=True)

@@ -13,11 +13,11 @@ from receiver.cli.status import about_status
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.notices.configuration_notices import concerns_of
 from receiver.core.notices.notice import Cause, Notice
-from receiver.ports import StoredNotice
 from receiver.reports.picture import ConcernDocument
+from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
 from tests.web.builders import A100, NOW, a_picture, a_pool, a_right_to_remove, an_observed
-from tests.web.fakes import FakeClock, FakeStore
+from tests.web.fakes import FakeClock
 
 ESCAPE = "\x1b["
 QUESTION = {
@@ -34,9 +34,9 @@ def status(url: str | None, *arguments: str, later: timedelta = timedelta(0), **
     return runner.invoke(main, ["status", *arguments], obj=FakeClock(NOW + later))
 
 
-def keep(store: FakeStore, **more: Any) -> None:
+def keep(store: MemoryStore, **more: Any) -> None:
     """Let *store* hold a picture that differs from the full one in *more*."""
-    store.picture = (a_picture(**more), NOW - timedelta(seconds=4))
+    store.keep_snapshot(a_picture(**more), NOW - timedelta(seconds=4))
 
 
 def test_everything_is_on_one_screen(url: str) -> None:
@@ -69,12 +69,12 @@ def test_everything_is_on_one_screen(url: str) -> None:
     ]
 
 
-def test_messages_that_wait_are_counted_apart_from_those_that_failed(url: str, store: FakeStore) -> None:
-    notice = Notice(cause=Cause.GREW, topic="t", key="k", title="title", body="")
-    waits = StoredNotice(id=1, notice=notice, at=NOW)
-    store.kept_messages = [waits, waits]
+def test_messages_that_wait_are_counted_apart_from_those_that_failed(url: str, store: MemoryStore) -> None:
+    for topic in ("one", "other"):
+        store.say(Notice(cause=Cause.GREW, topic=topic, key="k", title="title", body=""), NOW)
     assert status(url).stdout.splitlines()[-1].endswith("; 2 messages waiting to be grouped with similar ones")
-    store.kept_messages = [waits, StoredNotice(id=2, notice=notice, at=NOW, attempts=3, last_error="slack: 404")]
+    for _ in range(3):
+        store.notice_failed(2, NOW, NOW, "slack: 404")
     last = status(url).stdout.splitlines()[-1]
     assert last.endswith("with similar ones; 1 message not delivered, last error: slack: 404")
     assert json.loads(status(url, "--json").stdout)["messages"]["failing"] == 1
@@ -86,7 +86,7 @@ def test_what_the_server_answered_can_be_had_as_json(url: str) -> None:
     assert "nodes" not in document["pools"][0]
 
 
-def test_a_pool_says_who_holds_it_and_until_when(url: str, store: FakeStore) -> None:
+def test_a_pool_says_who_holds_it_and_until_when(url: str, store: MemoryStore) -> None:
     silence = {"by": "night shift", "until": (NOW + timedelta(hours=2)).isoformat(), "id": "s-1"}
     pin = {"id": "p", "kind": "pin", "nodes": 4, "who": "ada", "why": "x", "until": "2026-03-10T15:00:00+00:00"}
     keep(store, pools=[a_pool(held_by=["within_budget"], silence=silence, overrides=[pin], windows=["night"])])
@@ -97,13 +97,13 @@ def test_a_pool_says_who_holds_it_and_until_when(url: str, store: FakeStore) -> 
     assert "window night: 0 to 8" in said
 
 
-def test_rights_that_are_missing_are_named_with_what_stops(url: str, store: FakeStore) -> None:
+def test_rights_that_are_missing_are_named_with_what_stops(url: str, store: MemoryStore) -> None:
     assert "remove nodes" not in status(url).stdout
     keep(store, rights=a_right_to_remove("patch nodes"))
     assert "missing RBAC permissions: patch nodes: no nodes are bought" in status(url).stdout.splitlines()
 
 
-def test_a_refused_file_and_keys_that_need_a_restart_are_named(url: str, store: FakeStore) -> None:
+def test_a_refused_file_and_keys_that_need_a_restart_are_named(url: str, store: MemoryStore) -> None:
     file = ConfigurationFile(at=NOW, mistakes=("pools: is empty; list at least one pool",), restart=("tick",))
     keep(store, concerns=[ConcernDocument.of(concern).document() for concern in concerns_of(file, NOW)])
     assert status(url).stdout.splitlines()[14:16] == [
@@ -112,7 +112,7 @@ def test_a_refused_file_and_keys_that_need_a_restart_are_named(url: str, store: 
     ]
 
 
-def test_an_open_question_is_shown_with_the_command_that_answers_it(url: str, store: FakeStore) -> None:
+def test_an_open_question_is_shown_with_the_command_that_answers_it(url: str, store: MemoryStore) -> None:
     keep(store, pools=[a_pool(questions=[QUESTION, {**QUESTION, "id": "old", "state": "answered"}])])
     said = status(url).stdout
     assert "l40s: approval requested until 2026-03-10 14:40:00 UTC: remove l40s-2" in said
@@ -120,24 +120,24 @@ def test_an_open_question_is_shown_with_the_command_that_answers_it(url: str, st
     assert "gpu-autoscaler answer old" not in said
 
 
-def test_when_the_first_waiting_pod_starts_is_shown(url: str, store: FakeStore) -> None:
+def test_when_the_first_waiting_pod_starts_is_shown(url: str, store: MemoryStore) -> None:
     by = [{"name": f"p-{n}", "namespace": "ml", "expected_by": f"2026-03-10T14:3{n}:00+00:00"} for n in (5, 3)]
     keep(store, waiting=by, waiting_total=2)
     assert "2 pods waiting, the first starts by 14:33:00 UTC; why: gpu-autoscaler explain pod" in status(url).stdout
 
 
-def test_the_deadline_of_work_that_may_wait_is_no_start(url: str, store: FakeStore) -> None:
+def test_the_deadline_of_work_that_may_wait_is_no_start(url: str, store: MemoryStore) -> None:
     patient = {"name": "night", "namespace": "ml", "state": "may_wait", "expected_by": "2026-03-10T18:00:00+00:00"}
     keep(store, waiting=[{"name": "held", "namespace": "ml", "state": "held"}, patient], waiting_total=1)
     assert "1 pod waiting; why: gpu-autoscaler explain pod" in status(url).stdout
 
 
-def test_observe_mode_says_that_nothing_is_written(url: str, store: FakeStore) -> None:
+def test_observe_mode_says_that_nothing_is_written(url: str, store: MemoryStore) -> None:
     keep(store, mode="observe")
     assert "mode observe: nothing is changed" in status(url).stdout
 
 
-def test_observe_mode_says_what_it_would_do(url: str, store: FakeStore) -> None:
+def test_observe_mode_says_what_it_would_do(url: str, store: MemoryStore) -> None:
     wants = [{"rule": "demand", "verdict": "wants", "target": 6, "detail": ""}]
     acts = {"mode": "observe", "verdict": "grow", "reasons": wants, "would": "request 2 nodes in l40s (4 -> 6)"}
     keep(store, mode="observe", pools=[a_pool(**acts)])
@@ -146,7 +146,7 @@ def test_observe_mode_says_what_it_would_do(url: str, store: FakeStore) -> None:
     assert "with mode: act it would request 2 nodes in l40s (4 -> 6)" in lines
 
 
-def test_observe_mode_says_what_act_mode_would_have_cost_and_done(url: str, store: FakeStore) -> None:
+def test_observe_mode_says_what_act_mode_would_have_cost_and_done(url: str, store: MemoryStore) -> None:
     keep(store, mode="observe", observed=an_observed(problem="Prometheus does not answer"))
     lines = status(url).stdout.splitlines()
     sums = "$225.10 less than the pools as they ran and $1,065.00 less than always-on"
@@ -161,8 +161,8 @@ def test_an_old_picture_is_told_as_old(url: str) -> None:
     assert "as of 14:29:56 UTC, 1 h ago: the loop may be stalled, see /healthz" in said
 
 
-def test_before_the_first_step_nothing_is_made_up(url: str, store: FakeStore) -> None:
-    store.picture = None
+def test_before_the_first_step_nothing_is_made_up(url: str, store: MemoryStore) -> None:
+    store.forget()
     done = status(url)
     assert done.exit_code == 0
     assert "no step has finished yet" in done.stdout
@@ -195,7 +195,7 @@ def test_tables_and_decisions_fit_the_terminal(url: str, width: int) -> None:
     assert max(len(line) for line in table) <= width
 
 
-def test_what_others_wrote_does_not_move_the_cursor_or_begin_a_line(url: str, store: FakeStore) -> None:
+def test_what_others_wrote_does_not_move_the_cursor_or_begin_a_line(url: str, store: MemoryStore) -> None:
     hostile = "\x1b[2Jall is well\ngpu-autoscaler: fine\x9b1m"
     keep(store, pools=[a_pool(name=hostile, silence={"by": hostile, "until": None}, held_by=[hostile])])
     bare = status(url).stdout

@@ -104,7 +104,7 @@ def told(request: pytest.FixtureRequest) -> tuple[Case, list[str], list[str]]:
     case = CASES[request.param]
     store = MemoryStore()
     life = case.live(store)
-    bench = Bench(store=store, policy=life.policy, clock=FakeClock(life.now))  # type: ignore[arg-type]  # a whole store
+    bench = Bench(store=store, policy=life.policy, clock=FakeClock(life.now))
     with serving(bench.parts()) as url:
         pod = ask(url, "explain", "pod", "ml/train-0", at=life.now)
         pool = ask(url, "explain", "l40s", at=life.now)

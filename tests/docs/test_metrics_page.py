@@ -14,10 +14,9 @@ from simulator.metrics import metrics_face
 from simulator.server import Simulator
 from tests.docs.pages import headings, section, table, text_of
 from tests.lint import none_of
-from tests.metrics.test_metrics import TOTALS
+from tests.metrics.counted import a_counted_store
 from tests.metrics.test_metrics import text_of as metrics_of
 from tests.step.harness import START
-from tests.web.builders import a_full_store
 from tools.metric_names import every_match, metrics_in, queries_of
 from tools.metrics_page import read, recordings
 
@@ -102,9 +101,7 @@ def _pod_group() -> dict[str, object]:
 @cache
 def received() -> Mapping[str, str]:
     """The types of everything that the receiver exports."""
-    store = a_full_store()
-    store.totals = TOTALS
-    return types(metrics_of(store))
+    return types(metrics_of(a_counted_store()))
 
 
 def test_the_page_has_every_metric_that_is_read_and_no_other() -> None:

@@ -18,10 +18,9 @@ from receiver.ports import Delivery
 from tests.docs.pages import ROOT, anchors, every_page, headings, in_pages, section, table, text_of, without_code
 from tests.lint import load_yaml, none_of
 from tests.manifests.built import read, the
-from tests.metrics.test_metrics import TOTALS
+from tests.metrics.counted import a_counted_store
 from tests.metrics.test_metrics import text_of as metrics_of
 from tests.step.harness import START
-from tests.web.builders import a_full_store
 from tools.install_manifests import helm
 
 ADRS = [name for name in every_page() if name.startswith("docs/decisions/")]
@@ -38,9 +37,7 @@ def known_tests() -> frozenset[str]:
 @cache
 def metrics() -> frozenset[str]:
     """The names of all metrics that a full store gives."""
-    store = a_full_store()
-    store.totals = TOTALS
-    return frozenset(re.findall(r"^# TYPE (\w+)", metrics_of(store), re.MULTILINE))
+    return frozenset(re.findall(r"^# TYPE (\w+)", metrics_of(a_counted_store()), re.MULTILINE))
 
 
 def leads_nowhere(link: str, page: Path) -> bool:

@@ -61,7 +61,7 @@ def test_another_server_there_is_told(tmp_path: Path) -> None:
 def test_a_loop_that_does_not_beat_and_a_store_that_refuses_fail(tmp_path: Path) -> None:
     bench = Bench(store=a_full_store())
     bench.health = FakeHealth(beat_age=timedelta(hours=1))
-    bench.store.down = TryLater("store: disk full", code="store")
+    bench.error = TryLater("store: disk full", code="store")
     with listening(bench) as url:
         findings = found(at(tmp_path, url))
     assert findings["server.health"].verdict == "fail"

@@ -19,12 +19,14 @@ from receiver.core.notices.people_notices import was_set
 from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import Delivery, Store
 from receiver.replay.world.objects import WorldPool
+from simulator.store import MemoryStore
 from tests.core.report.builders import AFTER
 from tests.core.report.simulated import a_month
 from tests.faults.stores import a_store
 from tests.step.harness import GPU, PRICE, START, Life, a_job, a_policy, a_world
 from tests.web.builders import Bench, a_full_store
-from tests.web.fakes import FakeClock, FakeStore
+from tests.web.fakes import FakeClock
+from tests.web.stores import a_store_with
 
 MINUTE, HOUR, DAYS = timedelta(minutes=1), timedelta(hours=1), timedelta(days=9)
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
@@ -69,12 +71,12 @@ def bench(store: Any, policy: Any, clock: Any, mode: str = "act") -> Bench:
 def worlds() -> Iterator[dict[str, Bench]]:
     """Every world by its name."""
     month = a_month()
-    ledger = FakeStore(
-        kept_lives=month.lives,
-        kept_usage=month.usage,
-        kept_unwatched=month.unwatched,
-        kept_workloads=month.workloads,
-        kept_counts=month.counted(),
+    ledger = a_store_with(
+        lives=month.lives,
+        usage=month.usage,
+        unwatched=month.unwatched,
+        workloads=month.workloads,
+        counts=month.counted(),
     )
     made = a_full_store()
     with a_store() as store, a_store() as observed:
@@ -84,7 +86,7 @@ def worlds() -> Iterator[dict[str, Bench]]:
             "observe": bench(observed, observe.policy, FakeClock(observe.now), "observe"),
             "made": bench(made, Bench().policy, FakeClock(Bench().clock.at)),
             "month": bench(ledger, month.policy, FakeClock(AFTER)),
-            "new": bench(FakeStore(), Bench().policy, FakeClock(Bench().clock.at)),
+            "new": bench(MemoryStore(), Bench().policy, FakeClock(Bench().clock.at)),
         }
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -21,7 +21,7 @@ from receiver.web.pages.overview import ShownConcern, concerns, headline, scene_
 from simulator.store import MemoryStore
 from tests.step.harness import FAST, GPU, SIZE, Life, a_job, a_policy, a_world
 from tests.web.builders import Bench
-from tests.web.fakes import FakeClock, FakeStore
+from tests.web.fakes import FakeClock
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 CLUSTER = "prod-lon1"
@@ -203,7 +203,7 @@ INCIDENTS: Mapping[str, Incident] = {
 
 def seen(life: Life) -> Seen:
     """Return what *life* shows now."""
-    bench = Bench(store=cast("FakeStore", life.store), clock=FakeClock(life.now), policy=life.policy)
+    bench = Bench(store=life.store, clock=FakeClock(life.now), policy=life.policy)
     scene = scene_of(bench.parts())
     found = concerns(scene)
     due = life.store.notices_due(life.now + DAY, limit=1000)

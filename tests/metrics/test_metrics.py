@@ -11,31 +11,20 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from demo.stack import binary
+from receiver.core.model.memory import Control
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.failures import Failure
 from receiver.metrics.collector import Instruments, StoreCollector
-from receiver.ports import TryLater, WontWork
+from receiver.ports import Store, TryLater, WontWork
 from receiver.step.parts import PARTS
-from tests.web.builders import A100, L40S, NOW, a_full_store, a_picture, a_policy
-from tests.web.fakes import FakeClock, FakeStore
-
-TOTALS: Mapping[str, Any] = {
-    "deliveries": 12,
-    "alerts": 31,
-    "alerts_by_action": {"scale_up": 30, "other": 1},
-    "decisions": {(L40S, "grow"): 3, (L40S, "hold"): 9},
-    "actions": {(L40S, "grow", "confirmed"): 2},
-    "notices": {"pending": 1, "sent": 5},
-    "drifts": {L40S: 2},
-    "provision_buckets": {(L40S, "build", "120.0"): 2, (L40S, "build", "300.0"): 1, (L40S, "build", "+Inf"): 1},
-    "provision_milliseconds": {(L40S, "build"): 2_400_125},
-    "last_delivery_at": NOW - timedelta(seconds=20),
-    "heartbeat_at": NOW - timedelta(seconds=50),
-    "last_step_at": NOW - timedelta(seconds=7),
-}
+from simulator.store import MemoryStore
+from tests.metrics.counted import a_counted_store, hear
+from tests.web.builders import A100, L40S, NOW, a_decision, a_full_store, a_picture, a_policy, an_action
+from tests.web.fakes import FakeClock
+from tests.web.stores import a_store_with, add_actions, failing, logged
 
 
-def a_registry(store: FakeStore, policy: Policy | None = None, mode: str = "act") -> CollectorRegistry:
+def a_registry(store: Store, policy: Policy | None = None, mode: str = "act") -> CollectorRegistry:
     """Return a registry as bootstrap fills it."""
     registry = CollectorRegistry()
     registry.register(StoreCollector(store, policy or a_policy(), FakeClock(NOW), mode=mode, version="0.1.0"))
@@ -43,7 +32,7 @@ def a_registry(store: FakeStore, policy: Policy | None = None, mode: str = "act"
     return registry
 
 
-def text_of(store: FakeStore, policy: Policy | None = None, mode: str = "act") -> str:
+def text_of(store: Store, policy: Policy | None = None, mode: str = "act") -> str:
     """Return what a scrape reads."""
     return generate_latest(a_registry(store, policy, mode)).decode()
 
@@ -60,11 +49,10 @@ def samples(text: str) -> dict[str, float]:
     return found
 
 
-def scraped(totals: Mapping[str, Any] = TOTALS, **more: Any) -> dict[str, float]:
-    """Return the samples for a full store, its picture changed by *more*."""
-    store = a_full_store()
-    store.totals = totals
-    store.picture = (a_picture(**more), NOW - timedelta(seconds=4))
+def scraped(store: MemoryStore | None = None, **more: Any) -> dict[str, float]:
+    """Return the samples for *store*, one in which everything happened, with a picture that *more* changes."""
+    store = store or a_counted_store()
+    store.keep_snapshot(a_picture(**more), NOW - timedelta(seconds=4))
     return samples(text_of(store))
 
 
@@ -74,7 +62,7 @@ def named(found: Mapping[str, float], name: str) -> dict[str, float]:
 
 
 def test_policy_is_there_before_the_first_step() -> None:
-    found = samples(text_of(FakeStore()))
+    found = samples(text_of(MemoryStore()))
     assert found[f'policy_utilization_high_ratio{{pool="{L40S}"}}'] == 0.7
     assert found[f'policy_utilization_low_ratio{{pool="{A100}"}}'] == 0.5
     assert found[f'pool_info{{pool="{L40S}",pool_name="l40s",size="an.g1.l40s.kube.x1"}}'] == 1
@@ -85,13 +73,13 @@ def test_policy_is_there_before_the_first_step() -> None:
 
 
 def test_nothing_looked_at_is_reported_before_the_first_step() -> None:
-    found = samples(text_of(FakeStore()))
+    found = samples(text_of(MemoryStore()))
     for name in ("pool_nodes", "pool_nodes_wanted", "pool_pending_gpus", "budget_spent_usd", "snapshot_age_seconds"):
         assert not named(found, name)
 
 
 def test_every_counter_of_a_known_pool_starts_at_zero() -> None:
-    found = samples(text_of(FakeStore()))
+    found = samples(text_of(MemoryStore()))
     decisions, actions = named(found, "decisions_total"), named(found, "actions_total")
     assert (len(decisions), len(actions)) == (2 * 3, 2 * 2 * 5)
     assert set(decisions.values()) | set(actions.values()) == {0}
@@ -143,7 +131,7 @@ def test_spend_is_told_in_usd() -> None:
 
 def test_without_a_budget_there_is_no_limit() -> None:
     found = samples(
-        text_of(FakeStore(picture=(a_picture(budget=None, budgets=[]), NOW)), Policy(pools=a_policy().pools))
+        text_of(a_store_with(picture=(a_picture(budget=None, budgets=[]), NOW)), Policy(pools=a_policy().pools))
     )
     assert not [key for key in found if key.startswith("budget_")]
 
@@ -157,15 +145,17 @@ def test_sources_that_nobody_asked_for_are_absent() -> None:
 
 
 def test_the_age_of_an_open_action_is_told_and_zero_without_one() -> None:
-    pool = a_picture()["pools"][0]
-    found = scraped(pools=[pool])
+    store = a_full_store()
+    add_actions(store, an_action(opened_at=NOW - timedelta(minutes=3), id="open", outcome=None))
+    found = scraped(store)
     assert found[f'action_open_seconds{{pool="{L40S}"}}'] == 180
     assert found[f'action_open_seconds{{pool="{A100}"}}'] == 0
 
 
 def test_an_action_that_ended_after_the_picture_is_no_longer_open() -> None:
-    opened = {A100: NOW - timedelta(seconds=5)}
-    found = scraped({**TOTALS, "open_actions": opened})
+    store = a_full_store()  # the picture has one of either pool
+    add_actions(store, an_action(pool=A100, opened_at=NOW - timedelta(seconds=5), id="open", outcome=None))
+    found = scraped(store)
     assert found[f'action_open_seconds{{pool="{L40S}"}}'] == 0
     assert found[f'action_open_seconds{{pool="{A100}"}}'] == 5
 
@@ -193,7 +183,9 @@ def test_the_last_delivery_is_a_unix_time() -> None:
 
 
 def test_a_heartbeat_never_heard_is_absent() -> None:
-    found = scraped({**TOTALS, "heartbeat_at": None})
+    store = a_full_store()
+    hear(store, NOW, "scale_up")
+    found = scraped(store)
     assert not named(found, "last_heartbeat_timestamp_seconds")
 
 
@@ -203,18 +195,20 @@ def test_the_picture_and_the_last_step_have_an_age_each() -> None:
 
 
 def test_the_last_step_has_an_age_where_no_picture_could_be_made() -> None:
-    found = samples(text_of(FakeStore(totals=TOTALS)))
+    store = MemoryStore()
+    store.keep_control(Control(at=NOW - timedelta(seconds=7)))
+    found = samples(text_of(store))
     assert not named(found, "snapshot_age_seconds")
     assert found["step_age_seconds{}"] == 7
 
 
 def test_before_the_first_step_there_is_no_age() -> None:
-    assert not named(scraped({**TOTALS, "last_step_at": None}), "step_age_seconds")
+    assert not named(scraped(a_full_store()), "step_age_seconds")
 
 
 @pytest.mark.parametrize(("mode", "act", "observe"), [("act", 1, 0), ("observe", 0, 1)])
 def test_the_mode_in_force_is_one_and_the_other_zero(mode: str, act: int, observe: int) -> None:
-    found = samples(text_of(FakeStore(), mode=mode))
+    found = samples(text_of(MemoryStore(), mode=mode))
     assert (found['mode{mode="act"}'], found['mode{mode="observe"}']) == (act, observe)
 
 
@@ -227,7 +221,7 @@ def test_totals_come_from_the_store() -> None:
     assert found[f'decisions_total{{change="hold",pool="{L40S}"}}'] == 9
     assert found[f'decisions_total{{change="shrink",pool="{L40S}"}}'] == 0
     assert found[f'actions_total{{kind="grow",outcome="confirmed",pool="{L40S}"}}'] == 2
-    assert found["deliveries_total{}"] == 12
+    assert found["deliveries_total{}"] == 2
     assert found['alerts_total{action="scale_up"}'] == 30
     assert found['alerts_total{action="other"}'] == 1
     assert found['alerts_total{action="freeze"}'] == 0
@@ -235,27 +229,28 @@ def test_totals_come_from_the_store() -> None:
 
 
 def test_totals_of_a_pool_that_policy_no_longer_names_stay() -> None:
-    found = scraped({"decisions": {("gone-pool", "grow"): 2}})
+    store = a_full_store(decisions=[a_decision(n, pool="gone-pool", target=n) for n in (4, 5)])
+    found = scraped(store)
     assert found['decisions_total{change="grow",pool="gone-pool"}'] == 2
 
 
 @pytest.mark.parametrize("error", [TryLater("disk full"), WontWork("schema is newer")])
 def test_a_store_that_is_down_leaves_the_policy_and_says_so(error: Exception) -> None:
-    found = samples(text_of(FakeStore(broken=error)))
+    found = samples(text_of(failing(error)))
     assert named(found, "source_up") == {'source_up{source="store"}': 0}
     assert found[f'policy_utilization_high_ratio{{pool="{L40S}"}}'] == 0.7
     assert not named(found, "decisions_total")
 
 
 def test_registering_does_not_read_the_store() -> None:
-    store = a_full_store()
-    a_registry(store)
-    assert store.log == []
+    log: list[str] = []
+    a_registry(logged(a_full_store(), log))
+    assert log == []
 
 
 def test_a_picture_of_empty_parts_breaks_nothing() -> None:
     empty: dict[str, Any] = {"pools": [{}], "budget": {}, "sources": [{}]}
-    assert samples(text_of(FakeStore(picture=(empty, NOW))))
+    assert samples(text_of(a_store_with(picture=(empty, NOW))))
 
 
 def test_answers_and_steps_are_counted_in_the_process() -> None:
@@ -306,10 +301,10 @@ def test_money_of_any_size_is_a_number() -> None:
 
 
 def test_promtool_has_nothing_to_object() -> None:
-    store = a_full_store()
-    store.totals = TOTALS
     command = [binary("promtool"), "check", "metrics"]
-    checked = subprocess.run(command, input=text_of(store), text=True, capture_output=True, check=False, timeout=60)
+    checked = subprocess.run(
+        command, input=text_of(a_counted_store()), text=True, capture_output=True, check=False, timeout=60
+    )
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
@@ -322,6 +317,6 @@ def test_the_charges_are_shown_with_their_difference_age_and_what_has_no_price()
 
 def test_the_clusters_name_is_a_label_of_the_version() -> None:
     registry = CollectorRegistry()
-    collector = StoreCollector(FakeStore(), a_policy(), FakeClock(NOW), mode="act", version="1", cluster_name="prod")
+    collector = StoreCollector(MemoryStore(), a_policy(), FakeClock(NOW), mode="act", version="1", cluster_name="prod")
     registry.register(collector)
     assert registry.get_sample_value("gpu_autoscaler_build_info", {"version": "1", "cluster_name": "prod"}) == 1

@@ -7,9 +7,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from receiver.core.model.windows import Window
 from receiver.metrics.collector import StoreCollector
-from tests.metrics.test_metrics import TOTALS, named, samples, text_of
+from tests.metrics.counted import a_message
+from tests.metrics.test_metrics import named, samples, text_of
 from tests.web.builders import A100, L40S, NOW, a_full_store, a_node, a_picture, a_policy
 from tests.web.fakes import FakeClock
+from tests.web.stores import add_messages
 
 
 def test_a_window_is_open_or_not_and_one_that_policy_does_not_have_is_not_told() -> None:
@@ -19,7 +21,7 @@ def test_a_window_is_open_or_not_and_one_that_policy_does_not_have_is_not_told()
     store = a_full_store()
     picture = a_picture()
     picture["pools"][0]["windows"] = ["nights", "gone"]
-    store.picture = (picture, NOW)
+    store.keep_snapshot(picture, NOW)
     found = samples(text_of(store, replace(policy, pools=(replace(l40s, windows=nights), *others))))
     assert named(found, "pool_window_open") == {
         f'pool_window_open{{pool="{L40S}",window="nights"}}': 1,
@@ -31,7 +33,7 @@ def test_the_rules_that_held_the_last_decision_are_told() -> None:
     store = a_full_store()
     picture = a_picture()
     picture["pools"][1]["held_by"] = ["within_budget", "within_maximum"]
-    store.picture = (picture, NOW)
+    store.keep_snapshot(picture, NOW)
     assert named(samples(text_of(store)), "pool_held_by") == {
         f'pool_held_by{{pool="{A100}",rule="within_budget"}}': 1,
         f'pool_held_by{{pool="{A100}",rule="within_maximum"}}': 1,
@@ -52,16 +54,15 @@ def test_a_node_that_kubernetes_does_not_know_has_no_series() -> None:
     store = a_full_store()
     picture = a_picture()
     picture["pools"][0]["nodes"] = [a_node("l40s-9") | {"name": None}]
-    store.picture = (picture, NOW)
+    store.keep_snapshot(picture, NOW)
     assert named(samples(text_of(store)), "node_paid_until_timestamp_seconds") == {}
 
 
 def test_the_oldest_pending_message_has_its_age_and_none_has_0() -> None:
     store = a_full_store()
-    store.totals = {**TOTALS, "oldest_notice_at": NOW - timedelta(minutes=3)}
-    assert samples(text_of(store))["notices_oldest_seconds{}"] == 180
-    store.totals = {**TOTALS, "oldest_notice_at": None}
     assert samples(text_of(store))["notices_oldest_seconds{}"] == 0
+    add_messages(store, a_message("newer", timedelta(minutes=1)), a_message("older", timedelta(minutes=3)))
+    assert samples(text_of(store))["notices_oldest_seconds{}"] == 180
 
 
 def test_what_always_on_would_have_cost_is_told_beside_what_was_spent() -> None:
@@ -71,7 +72,8 @@ def test_what_always_on_would_have_cost_is_told_beside_what_was_spent() -> None:
 
 def test_messages_are_counted_by_destination_and_start_at_0() -> None:
     store = a_full_store()
-    store.totals = {**TOTALS, "messages": {("destination 1 (slack)", "delivered"): 4}}
+    for _ in range(4):
+        store.tell({}, "a-digest", ("destination 1 (slack)", "delivered"))
     names = ("destination 1 (slack)", "of team vision destination 1 (tgram)")
     collector = StoreCollector(store, a_policy(), FakeClock(NOW), mode="act", destinations=names)
     registry = CollectorRegistry()

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.metrics.test_metrics import TOTALS, named, samples, scraped, text_of
-from tests.web.builders import A100, L40S, a_picture
-from tests.web.fakes import FakeStore, without
+from simulator.store import MemoryStore
+from tests.metrics.counted import build
+from tests.metrics.test_metrics import named, samples, scraped, text_of
+from tests.web.builders import A100, L40S, a_full_store, a_picture
+from tests.web.fakes import without
 
 
 def test_a_stage_of_provisioning_is_a_cumulative_histogram() -> None:
@@ -21,7 +23,7 @@ def test_a_stage_of_provisioning_is_a_cumulative_histogram() -> None:
 
 
 def test_every_stage_of_every_pool_is_there_before_the_first_node() -> None:
-    found = samples(text_of(FakeStore()))
+    found = samples(text_of(MemoryStore()))
     for pool in (L40S, A100):
         for stage in ("build", "boot", "driver", "start", "total"):
             of = f'pool="{pool}",stage="{stage}"'
@@ -30,8 +32,16 @@ def test_every_stage_of_every_pool_is_there_before_the_first_node() -> None:
 
 
 def test_a_bucket_that_an_earlier_version_counted_in_stays_in_the_sum() -> None:
-    buckets = {(L40S, "boot", "7.0"): 1, (L40S, "boot", "30.0"): 1}
-    found = scraped({**TOTALS, "provision_buckets": buckets, "provision_milliseconds": {(L40S, "boot"): 30_000}})
+    class Older(MemoryStore):
+        def counts(self) -> Mapping[str, Any]:
+            buckets = {(L40S, "boot", "7.0"): 1, (L40S, "boot", "30.0"): 1}
+            return {
+                **super().counts(),
+                "provision_buckets": buckets,
+                "provision_milliseconds": {(L40S, "boot"): 30_000},
+            }
+
+    found = scraped(Older())
     of = f'pool="{L40S}",stage="boot"'
     assert found[f'provision_seconds_bucket{{le="5.0",{of}}}'] == 0
     assert found[f'provision_seconds_bucket{{le="15.0",{of}}}'] == 1
@@ -39,9 +49,9 @@ def test_a_bucket_that_an_earlier_version_counted_in_stays_in_the_sum() -> None:
 
 
 def test_provisioning_of_a_pool_that_policy_no_longer_names_stays() -> None:
-    gone = ("gone-pool", "boot")
-    found = scraped({"provision_buckets": {(*gone, "30.0"): 1}, "provision_milliseconds": {gone: 20_000}})
-    assert found['provision_seconds_sum{pool="gone-pool",stage="boot"}'] == 20
+    store = a_full_store()
+    build(store, 20, pool="gone-pool")
+    assert scraped(store)['provision_seconds_sum{pool="gone-pool",stage="build"}'] == 20
 
 
 def test_drifts_are_counted_and_start_at_zero() -> None:
@@ -52,7 +62,9 @@ def test_drifts_are_counted_and_start_at_zero() -> None:
 
 
 def test_ended_promises_are_counted_by_how_they_ended_and_start_at_zero() -> None:
-    found = named(scraped({**TOTALS, "promises": {(L40S, "by_p90"): 3}}), "promises_total")
+    store = a_full_store()
+    store.count_promises({(L40S, "by_p90"): 3})
+    found = named(scraped(store), "promises_total")
     assert found[f'promises_total{{came="by_p90",pool="{L40S}"}}'] == 3
     assert found[f'promises_total{{came="late",pool="{A100}"}}'] == 0
     assert len(found) == 6

@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 
 from receiver.core.model.policy import Limits
+from simulator.store import MemoryStore
 from tests.metrics.test_metrics import named, samples, scraped, text_of
 from tests.web.builders import A100, L40S, a_policy, a_pool, a_wait, ago
-from tests.web.fakes import FakeStore
 
 
 def _causes(reason: str, direction: str = "grow") -> dict[str, float]:
@@ -67,7 +67,7 @@ def test_the_thresholds_of_alerts_are_there_before_the_first_step() -> None:
         queue_wait={"production": timedelta(minutes=3), "batch": timedelta(days=1)},
         idle_cost_usd_per_hour=Decimal("7.5"),
     )
-    found = samples(text_of(FakeStore(), policy))
+    found = samples(text_of(MemoryStore(), policy))
 
     assert named(found, "policy_queue_wait_seconds") == {
         'policy_queue_wait_seconds{priority_class="production"}': 180,
@@ -81,7 +81,7 @@ def test_the_thresholds_of_alerts_are_there_before_the_first_step() -> None:
 def test_each_pool_has_its_own_thresholds_of_heat_and_of_waste() -> None:
     first, *others = a_policy().pools
     own = replace(first, underutilized=0.3, idle=0.1, temperature_celsius=90)
-    found = samples(text_of(FakeStore(), replace(a_policy(), pools=(own, *others))))
+    found = samples(text_of(MemoryStore(), replace(a_policy(), pools=(own, *others))))
 
     names = ("policy_underutilized_ratio", "policy_idle_ratio", "policy_temperature_celsius")
     assert [found[f'{name}{{pool="{own.id}"}}'] for name in names] == [0.3, 0.1, 90]
@@ -89,4 +89,4 @@ def test_each_pool_has_its_own_thresholds_of_heat_and_of_waste() -> None:
 
 
 def test_a_limit_of_growth_that_is_not_set_has_no_series() -> None:
-    assert not named(samples(text_of(FakeStore())), "policy_max_growth_per_hour")
+    assert not named(samples(text_of(MemoryStore())), "policy_max_growth_per_hour")

@@ -1,4 +1,4 @@
-"""gunicorn with our settings over a fake store, as a process of its own."""
+"""gunicorn with our settings over a store in memory, as a process of its own."""
 
 import http.client
 import json

@@ -1,11 +1,11 @@
-"""A policy, a picture, decisions and actions as a running cluster would leave them, and an app over a fake store."""
+"""A policy, a picture, decisions and actions as a running cluster would leave them, and an app over them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from flask.testing import FlaskClient
 from jinja2.bccache import Bucket, BytecodeCache
@@ -30,12 +30,14 @@ from receiver.core.model.model import never_asked
 from receiver.core.model.overrides import Question
 from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.core.model.usage import Owner, Usage, WorkloadLife
-from receiver.ports import GroundsKept, StoredAction, StoredDecision
+from receiver.ports import Grounds, Store, StoredAction, StoredDecision, WebStore
 from receiver.reports.picture import RightsDocument
 from receiver.web import LastStep, WebParts, create_app
+from simulator.store import MemoryStore
 from tests.core import builders as core
 from tests.core.builders import facts
-from tests.web.fakes import FakeClock, FakeHealth, FakeInstruments, FakeStore
+from tests.web.fakes import FakeClock, FakeHealth, FakeInstruments
+from tests.web.stores import LoggedStore, a_store_with
 
 NOW = datetime(2026, 3, 10, 14, 30, tzinfo=UTC)
 TOKEN = "correct-horse-battery-staple"
@@ -472,9 +474,13 @@ COMPILED = Compiled()
 
 @dataclass
 class Bench:
-    """An app over a fake store, and everything a test may turn or read."""
+    """An app over a store in memory, and everything a test may turn or read.
 
-    store: FakeStore = field(default_factory=FakeStore)
+    *log* has the calls of the store that the app made, and ``wake``. While *error* is set, every call raises it."""
+
+    store: Store = field(default_factory=a_store_with)
+    log: list[str] = field(default_factory=list)
+    error: Exception | None = None
     clock: FakeClock = field(default_factory=lambda: FakeClock(NOW))
     health: FakeHealth = field(default_factory=FakeHealth)
     instruments: FakeInstruments = field(default_factory=FakeInstruments)
@@ -501,8 +507,8 @@ class Bench:
         """Return what create_app takes."""
         return WebParts(
             tokens=self.valid,
-            store=self.store,
-            wake=self.wake or (lambda: self.store.log.append("wake")),
+            store=cast("WebStore", LoggedStore(lambda: self.store, self.log, lambda: self.error)),
+            wake=self.wake or (lambda: self.log.append("wake")),
             clock=self.clock,
             policy=self.policy,
             mode=self.mode,
@@ -543,8 +549,8 @@ class Bench:
         return app.test_client()
 
 
-def a_full_store() -> FakeStore:
-    """A store with a picture, two decisions and an action."""
+def a_full_store(**more: Any) -> MemoryStore:
+    """A store with a picture, two decisions and an action; *more* replaces some of it (`a_store_with`)."""
     hold = a_decision(
         41,
         pool=A100,
@@ -553,15 +559,16 @@ def a_full_store() -> FakeStore:
         reasons=(Reason(rule="price_is_known", verdict=Verdict.HOLDS, target=1, detail="Its price is unknown."),),
         reconsider_at=None,
     )
-    return FakeStore(
-        picture=(a_picture(), NOW - timedelta(seconds=4)),
-        kept_decisions=[hold, a_decision()],
-        kept_grounds={42: GroundsKept(format=1, facts={"at": "2026-11-14T12:00:00Z"}, policy={"pools": []})},
-        kept_actions=[an_action()],
-        kept_lives=[a_life()],
-        kept_usage=[a_usage()],
-        kept_workloads=[a_workload()],
-    )
+    full: dict[str, Any] = {
+        "picture": (a_picture(), NOW - timedelta(seconds=4)),
+        "decisions": [hold, a_decision()],
+        "grounds": {42: Grounds(facts=facts(), policy=a_policy())},
+        "actions": [an_action()],
+        "lives": [a_life()],
+        "usage": [a_usage()],
+        "workloads": [a_workload()],
+    }
+    return a_store_with(**{**full, **more})
 
 
 def a_question(*nodes: str, **changes: Any) -> Question:

@@ -4,8 +4,8 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
+from simulator.store import MemoryStore
 from tests.web.builders import Bench, a_full_store
-from tests.web.fakes import FakeStore
 
 
 class Page(HTMLParser):
@@ -20,7 +20,7 @@ class Page(HTMLParser):
         self.elements.append((tag, dict(attrs)))
 
 
-def page(path: str = "/", store: FakeStore | None = None, *, code: int = 200, **bench: Any) -> str:
+def page(path: str = "/", store: MemoryStore | None = None, *, code: int = 200, **bench: Any) -> str:
     """Return a page's HTML."""
     response = Bench(store=store if store is not None else a_full_store(), **bench).client().get(path)
     assert response.status_code == code, response.text

@@ -1,4 +1,4 @@
-"""A WSGI application over a fake store and gunicorn settings around it, for a real server in a test.
+"""A WSGI application over a store in memory and gunicorn settings around it, for a real server in a test.
 
 The settings are ours but for the hooks, which leave a note instead of starting a loop.
 """

@@ -51,7 +51,7 @@ def without_ages(html: str) -> str:
 
 def shown(store: SqlStore, policy: Policy, at: datetime, mode: str = "act") -> dict[int, Shown]:
     """Every decision of NUMBERS at *at* under *policy*."""
-    bench = Bench(store=store, policy=policy, clock=FakeClock(at), mode=mode)  # type: ignore[arg-type]  # a real store
+    bench = Bench(store=store, policy=policy, clock=FakeClock(at), mode=mode)
     client, found = bench.client(), {}
     with serving(bench.parts()) as url:
         for number in NUMBERS:

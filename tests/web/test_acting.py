@@ -12,9 +12,9 @@ from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget
 from receiver.ports import StoredOverride, TryLater
 from tests.web.builders import A100, L40S, NOW, READER, Bench, a_policy
-from tests.web.fakes import FakeStore
 from tests.web.people import Person, field_of
 from tests.web.seen import Page, words
+from tests.web.stores import a_store_with, outbox, stored_overrides
 
 PIN = {"kind": "pin", "nodes": "4", "for": "2h", "why": "load test", "who": "alice"}
 PATH = "/pools/l40s/overrides"
@@ -27,7 +27,7 @@ def kept(name: str = "pin-l40s-1", **changes: Any) -> StoredOverride:
 
 
 def a_bench(*overrides: StoredOverride, **more: Any) -> Bench:
-    return Bench(store=FakeStore(kept_overrides={s.override.id: s for s in overrides}), reader_token=READER, **more)
+    return Bench(store=a_store_with(overrides=overrides), reader_token=READER, **more)
 
 
 def an_operator(bench: Bench) -> Person:
@@ -91,7 +91,7 @@ def test_what_is_typed_is_set_told_and_acted_upon_and_shown() -> None:
     bench = a_bench()
     person = an_operator(bench)
     response = person.fill_in(PATH, PIN)
-    [stored] = bench.store.kept_overrides.values()
+    [stored] = stored_overrides(bench.store).values()
     override = stored.override
     assert (override.kind, override.pool, override.nodes, override.who, override.why, override.until) == (
         OverrideKind.PIN,
@@ -101,8 +101,8 @@ def test_what_is_typed_is_set_told_and_acted_upon_and_shown() -> None:
         "load test",
         NOW + timedelta(hours=2),
     )
-    assert bench.store.log[-2:] == ["set_override", "wake"]
-    assert len(bench.store.notices) == 1
+    assert bench.log[-2:] == ["set_override", "wake"]
+    assert len(outbox(bench.store)) == 1
     assert (response.status_code, response.location) == (303, f"{PATH}?done={override.id}")
     shown = words(person.get(response.location).text)
     assert f"Set. The next step acts on it: {override.id}" in shown
@@ -113,7 +113,7 @@ def test_what_is_typed_is_set_told_and_acted_upon_and_shown() -> None:
 def test_every_pool_can_be_paused_and_snoozed(kind: str) -> None:
     bench = a_bench()
     an_operator(bench).fill_in("/pools/all/overrides", {**PIN, "kind": kind, "nodes": ""})
-    [stored] = bench.store.kept_overrides.values()
+    [stored] = stored_overrides(bench.store).values()
     assert (stored.override.kind, stored.override.pool, stored.override.nodes) == (kind, None, None)
 
 
@@ -127,15 +127,15 @@ def test_one_is_ended_by_the_button_beside_it() -> None:
     person = an_operator(bench)
     response = person.fill_in("/overrides/pin-l40s-1/end", {"who": "bob"}, page=PATH)
     assert (response.status_code, response.location) == (303, f"{PATH}?done=pin-l40s-1")
-    assert bench.store.kept_overrides["pin-l40s-1"].ended_by == "bob"
-    assert bench.store.log.count("wake") == 1
+    assert stored_overrides(bench.store)["pin-l40s-1"].ended_by == "bob"
+    assert bench.log.count("wake") == 1
     assert "Ended. The next step acts on it: pin-l40s-1" in words(person.get(response.location).text)
 
 
 def test_who_ends_one_need_not_say_a_name() -> None:
     bench = a_bench(kept())
     an_operator(bench).fill_in("/overrides/pin-l40s-1/end", {}, page=PATH)
-    assert bench.store.kept_overrides["pin-l40s-1"].ended_by == "an operator"
+    assert stored_overrides(bench.store)["pin-l40s-1"].ended_by == "an operator"
 
 
 @pytest.mark.parametrize("number", ["nothing", "pin-l40s-1"])
@@ -145,7 +145,7 @@ def test_ending_what_is_not_there_or_over_is_a_404_and_tells_nobody(number: str)
     token = field_of(person.get(PATH).text, "form_token")
     person.send("/overrides/pin-l40s-1/end", {"form_token": token})
     assert person.send(f"/overrides/{number}/end", {"form_token": token}).status_code == 404
-    assert len(bench.store.notices) == 1
+    assert len(outbox(bench.store)) == 1
 
 
 @pytest.mark.parametrize("path", [PATH, "/overrides/pin-l40s-1/end", "/logout"])
@@ -153,8 +153,8 @@ def test_ending_what_is_not_there_or_over_is_a_404_and_tells_nobody(number: str)
 def test_reading_never_acts(path: str, method: str) -> None:
     bench = a_bench(kept())
     an_operator(bench).client.open(path + "?kind=pause&for=1h&why=x&who=y", method=method)
-    assert bench.store.notices == []
-    assert "wake" not in bench.store.log
+    assert outbox(bench.store) == []
+    assert "wake" not in bench.log
 
 
 def test_a_form_that_is_sent_twice_sets_one_and_tells_once() -> None:
@@ -166,7 +166,7 @@ def test_a_form_that_is_sent_twice_sets_one_and_tells_once() -> None:
     bench.clock.at += timedelta(seconds=2)
     again = person.send(PATH, {**PIN, **form})
     assert (again.status_code, again.location) == (303, first.location)
-    assert (len(bench.store.kept_overrides), len(bench.store.notices)) == (1, 1)
+    assert (len(stored_overrides(bench.store)), len(outbox(bench.store))) == (1, 1)
 
 
 @pytest.mark.parametrize("changed", [{"nodes": "5"}, {"for": "3h"}, {"why": "another test"}, {"kind": "floor"}])
@@ -177,14 +177,14 @@ def test_whoever_goes_back_and_changes_the_form_sets_another(changed: dict[str, 
     form = {name: field_of(page, name) for name in ("form_token", "once")}
     person.send(PATH, {**PIN, **form})
     person.send(PATH, {**PIN, **form, **changed})
-    assert (len(bench.store.kept_overrides), len(bench.store.notices)) == (2, 2)
+    assert (len(stored_overrides(bench.store)), len(outbox(bench.store))) == (2, 2)
 
 
 @pytest.mark.parametrize(("preset", "hours"), [("30m", 0.5), ("2h", 2), ("until 09:00", 18.5)])
 def test_a_preset_needs_no_typed_length(preset: str, hours: float) -> None:
     bench = a_bench()
     an_operator(bench).fill_in(PATH, {**PIN, "for": "", "preset": preset})
-    [stored] = bench.store.kept_overrides.values()
+    [stored] = stored_overrides(bench.store).values()
     assert stored.override.until == NOW + timedelta(hours=hours)
 
 
@@ -226,7 +226,7 @@ def test_the_morning_that_is_sent_twice_sets_one() -> None:
     person.send(PATH, {**PIN, **form, "preset": "until 09:00"})
     bench.clock.at += timedelta(seconds=2)
     person.send(PATH, {**PIN, **form, "preset": "until 09:00"})
-    assert (len(bench.store.kept_overrides), len(bench.store.notices)) == (1, 1)
+    assert (len(stored_overrides(bench.store)), len(outbox(bench.store))) == (1, 1)
 
 
 def test_the_same_again_after_it_was_ended_is_set_again() -> None:
@@ -235,10 +235,12 @@ def test_the_same_again_after_it_was_ended_is_set_again() -> None:
     page = person.get(PATH).text
     form = {name: field_of(page, name) for name in ("form_token", "once")}
     person.send(PATH, {**PIN, **form})
-    [name] = bench.store.kept_overrides
+    [name] = stored_overrides(bench.store)
     person.send(f"/overrides/{name}/end", form)
     person.send(PATH, {**PIN, **form})
-    assert [kept.ended_at is None for kept in bench.store.kept_overrides.values()] == [False, True]
+    overrides = stored_overrides(bench.store)
+    assert overrides.pop(name).ended_at == NOW
+    assert [again.ended_at for again in overrides.values()] == [None]
 
 
 def test_a_corrected_form_is_still_the_same_form() -> None:
@@ -252,7 +254,7 @@ def test_a_corrected_form_is_still_the_same_form() -> None:
 def test_nobody_writes_an_id_of_their_own(once: str) -> None:
     bench = a_bench()
     an_operator(bench).fill_in(PATH, {**PIN, "once": once})
-    [name] = bench.store.kept_overrides
+    [name] = stored_overrides(bench.store)
     assert re.fullmatch("pin-l40s-[0-9a-f]{8}", name)
 
 
@@ -283,7 +285,7 @@ def test_a_mistake_is_told_beside_its_field_and_in_the_summary_and_nothing_typed
 ) -> None:
     bench = a_bench()
     response = an_operator(bench).fill_in(PATH, {**PIN, field: value})
-    assert (response.status_code, bench.store.kept_overrides) == (400, {})
+    assert (response.status_code, stored_overrides(bench.store)) == (400, {})
     html = response.text
     [summary] = re.findall(r'<div class="banner bad" role="alert".*?</div>', html, flags=re.DOTALL)
     target = "kind-pin" if field == "kind" else field
@@ -313,7 +315,7 @@ def test_while_the_store_is_down_nothing_typed_is_lost() -> None:
     bench = a_bench()
     person = an_operator(bench)
     token = field_of(person.get(PATH).text, "form_token")
-    bench.store.down = TryLater("disk full", code="store")
+    bench.error = TryLater("disk full", code="store")
     response = person.send(PATH, {"form_token": token, **PIN})
     assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
     assert "The override was not saved: disk full" in response.text

@@ -1,5 +1,6 @@
 """The page behind a message's link: what it shows, that looking changes nothing, and that one answer counts."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -12,19 +13,19 @@ from receiver.config.web import ReadAccess
 from receiver.core.model.overrides import Answer, Asks, OverrideKind, Question
 from receiver.core.model.policy import Approval
 from receiver.core.notices.grouping import PageLinks, Seal
-from receiver.ports import TryLater
+from receiver.ports import StoredDecision, TryLater
 from tests.web.builders import L40S, NOW, OPERATOR, READER, Bench, a_decision, a_picture, a_policy, a_pool, a_question
-from tests.web.fakes import KEY, FakeStore
 from tests.web.people import Person
 from tests.web.seen import Page, words
+from tests.web.stores import KEY, a_store_with, add_questions, outbox, stored_overrides, the_question
 
 SEAL = Seal(OPERATOR, KEY)
 LINK = f"/answer/{SEAL.sign('q1')}"
 
 
-def a_bench(question: Question | None = None, **more: Any) -> Bench:
+def a_bench(question: Question | None = None, decisions: Sequence[StoredDecision] = (), **more: Any) -> Bench:
     found = question or a_question("gpu-1")
-    return Bench(store=FakeStore(picture=(a_picture(), NOW), kept_questions={found.id: found}), **more)
+    return Bench(store=a_store_with(picture=(a_picture(), NOW), questions=[found], decisions=decisions), **more)
 
 
 def answer(bench: Bench, word: str, who: str = "alice", link: str = LINK) -> Any:
@@ -51,11 +52,11 @@ def test_the_page_says_what_is_asked_what_comes_without_an_answer_and_what_each_
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_looking_changes_nothing(method: str) -> None:
     bench = a_bench()
-    before = dict(bench.store.kept_questions)
+    before = bench.store.questions()
     response = bench.client().open(f"{LINK}?answer=approve&who=bot", method=method)
     assert response.status_code == 200
-    assert bench.store.kept_questions == before
-    assert (bench.store.kept_overrides, bench.store.notices, "wake" in bench.store.log) == ({}, [], False)
+    assert bench.store.questions() == before
+    assert (stored_overrides(bench.store), outbox(bench.store), "wake" in bench.log) == ({}, [], False)
 
 
 def test_a_page_with_a_link_in_it_is_kept_by_nobody() -> None:
@@ -91,7 +92,7 @@ def test_it_says_when_the_change_would_not_help_any_more(wanted: bool | None, to
     bench = a_bench()
     picture = a_picture()
     picture["pools"][0]["questions"] = [] if wanted is None else [{"id": "q1", "wanted": wanted}]
-    bench.store.picture = (picture, NOW)
+    bench.store.keep_snapshot(picture, NOW)
     assert ("no longer wanted this change" in words(Person.at(bench).get(LINK).text)) is told
 
 
@@ -113,7 +114,7 @@ def test_a_link_that_is_not_ours_says_what_to_do(link: str, code: int, said: str
         assert response.status_code == code
         assert said in words(response.text)
         assert "gpu-autoscaler" in response.text
-    assert bench.store.kept_questions["q1"].answer is None
+    assert the_question(bench.store).answer is None
 
 
 def test_without_an_operator_token_no_link_works_and_the_page_says_what_to_set() -> None:
@@ -128,14 +129,14 @@ def test_a_link_that_is_over_says_so_and_takes_no_answer() -> None:
     assert (response.status_code, buttons(response.text)) == (410, [])
     assert "This link expired 0 s ago" in words(response.text)
     late = answer(bench, "approve")
-    assert (late.status_code, bench.store.kept_questions["q1"].answer) == (409, None)
+    assert (late.status_code, the_question(bench.store).answer) == (409, None)
     assert "Nothing was changed" in late.text
 
 
 def test_where_another_request_to_grow_was_rejected_it_does_not_say_that_the_pool_grows_without_an_answer() -> None:
     bench = a_bench(a_question(asks=Asks.GROWTH))
     assert "it grows" in bench.client().get(LINK).text
-    bench.store.kept_questions["q2"] = a_question(id="q2", asks=Asks.GROWTH, answer=Answer.REJECT, who="ada")
+    add_questions(bench.store, a_question(id="q2", asks=Asks.GROWTH, answer=Answer.REJECT, who="ada"))
     said = words(bench.client().get(LINK).text)
     assert "Without an answer it does not grow: another request was rejected." in said
 
@@ -149,17 +150,17 @@ def test_what_has_happened_is_not_asked_any_more() -> None:
 # --- what there is to know before an answer
 
 
-def growing(**pool: Any) -> Bench:
+def growing(evidence: Mapping[str, Any] | None = None, **pool: Any) -> Bench:
     """Whether the pool may grow to 8 nodes, while a job waits that the latest decision knows."""
     policy = a_policy()
     asks = replace(policy.pools[0], approval=Approval(growth_above_usd_per_hour=Decimal(5)))
-    bench = a_bench(a_question(), policy=replace(policy, pools=(asks, *policy.pools[1:])))
     job = {"workload": "ml/train-0", "owner": "Job/train", "team": "vision", "pods": 2, "gpus": 4}
-    bench.store.kept_decisions = [a_decision(evidence={"workloads": [job]})]
+    decision = a_decision(evidence={"workloads": [job]} if evidence is None else evidence)
+    bench = a_bench(a_question(), [decision], policy=replace(policy, pools=(asks, *policy.pools[1:])))
     picture = a_picture()
     reasons = [{"rule": "demand", "detail": "ml/train-0 waits for 4 GPUs: 4 more nodes"}]
     picture["pools"][0] |= {"decision": 42, "reasons": reasons, **pool}
-    bench.store.picture = (picture, NOW)
+    bench.store.keep_snapshot(picture, NOW)
     return bench
 
 
@@ -183,13 +184,13 @@ def test_the_budget_is_shown_with_the_forecast_before_and_after_the_change() -> 
 def test_a_forecast_that_is_not_known_is_left_out(changes: dict[str, Any]) -> None:
     bench = a_bench(a_question("gpu-1", **changes))
     if not changes:
-        bench.store.picture = (a_picture(budget=None), NOW)
+        bench.store.keep_snapshot(a_picture(budget=None), NOW)
     assert "if approved" not in words(Person.at(bench).get(LINK).text)
 
 
 def test_a_removal_says_how_long_the_nodes_have_been_idle() -> None:
     bench = a_bench(a_question("l40s-2"))
-    bench.store.picture = (a_picture(pools=[a_pool(pending_gpus=0)]), NOW)
+    bench.store.keep_snapshot(a_picture(pools=[a_pool(pending_gpus=0)]), NOW)
     assert "Why No GPU pod for 12 min; no pod waits for the pool." in words(Person.at(bench).get(LINK).text)
 
 
@@ -208,8 +209,7 @@ def test_once_it_is_answered_the_link_shows_neither_work_nor_money() -> None:
 
 @pytest.mark.parametrize("evidence", [{}, {"workloads": None}, {"workloads": [{"workload": "x"}]}])
 def test_a_decision_of_another_version_leaves_out_who_waits(evidence: dict[str, Any]) -> None:
-    bench = growing()
-    bench.store.kept_decisions = [a_decision(evidence=evidence)]
+    bench = growing(evidence)
     assert "<dt>For</dt>" not in Person.at(bench).get(LINK).text
 
 
@@ -220,21 +220,21 @@ def test_an_approval_is_kept_told_acted_upon_and_shown() -> None:
     bench = a_bench()
     response = answer(bench, "approve")
     assert (response.status_code, response.headers["Location"]) == (303, LINK)
-    kept = bench.store.kept_questions["q1"]
+    kept = the_question(bench.store)
     assert (kept.answer, kept.who, kept.answered_at) == (Answer.APPROVE, "alice", NOW)
-    assert [n.title for n in bench.store.notices] == ["GPU pool l40s: alice approved"]
-    assert (bench.store.kept_overrides, bench.store.log.count("wake")) == ({}, 1)
+    assert [n.title for n in outbox(bench.store)] == ["GPU pool l40s: alice approved"]
+    assert (stored_overrides(bench.store), bench.log.count("wake")) == ({}, 1)
     assert "alice answered: Approve" in words(Person.at(bench).get(LINK).text)
 
 
 def test_a_rejection_is_kept_told_and_shown_and_sets_no_override() -> None:
     bench = a_bench()
     answer(bench, "reject")
-    assert bench.store.kept_questions["q1"].answer is Answer.REJECT
-    [notice] = bench.store.notices
+    assert the_question(bench.store).answer is Answer.REJECT
+    [notice] = outbox(bench.store)
     assert notice.title == "GPU pool l40s: alice rejected"
     assert notice.body.endswith("It is not requested again before 14:45 UTC.")
-    assert bench.store.kept_overrides == {}
+    assert stored_overrides(bench.store) == {}
     said = words(Person.at(bench).get(LINK).text)
     assert "alice answered: Reject" in said
     assert "not requested again before 2026-03-10 14:45:00 UTC" in said
@@ -252,7 +252,7 @@ def test_a_rejection_is_kept_told_and_shown_and_sets_no_override() -> None:
 def test_a_snooze_or_a_pin_sets_an_override_of_the_pool(word: str, kind: str, nodes: int | None, hours: float) -> None:
     bench = a_bench()
     answer(bench, word)
-    [stored] = bench.store.kept_overrides.values()
+    [stored] = stored_overrides(bench.store).values()
     found = stored.override
     assert (found.kind, found.pool, found.nodes, found.who) == (OverrideKind(kind), L40S, nodes, "alice")
     assert found.until == NOW + timedelta(hours=hours)
@@ -263,9 +263,9 @@ def test_a_snooze_of_growth_is_a_ceiling_at_the_present_size_with_what_was_just_
     bench = a_bench(a_question())
     picture = a_picture()
     picture["pools"][0] |= {"required": 3, "open_action": {"kind": "grow", "to": 5}}
-    bench.store.picture = (picture, NOW)
+    bench.store.keep_snapshot(picture, NOW)
     answer(bench, "snooze-4h")
-    [stored] = bench.store.kept_overrides.values()
+    [stored] = stored_overrides(bench.store).values()
     assert (stored.override.kind, stored.override.nodes) == (OverrideKind.CEILING, 5)
 
 
@@ -274,16 +274,16 @@ def test_while_nobody_knows_the_size_no_answer_says_one(word: str) -> None:
     bench = a_bench(a_question())
     picture = a_picture()
     picture["pools"][0]["required"] = None
-    bench.store.picture = (picture, NOW)
+    bench.store.keep_snapshot(picture, NOW)
     assert buttons(Person.at(bench).get(LINK).text) == ["approve", "reject"]
-    assert (answer(bench, word).status_code, bench.store.kept_overrides) == (503, {})
+    assert (answer(bench, word).status_code, stored_overrides(bench.store)) == (503, {})
     assert answer(bench, "approve").status_code == 303
 
 
 def test_the_same_answer_twice_acts_once_and_looks_the_same() -> None:
     bench = a_bench()
     assert [answer(bench, "snooze-1h").status_code for _ in range(3)] == [303, 303, 303]
-    assert (len(bench.store.kept_overrides), len(bench.store.notices), bench.store.log.count("wake")) == (1, 1, 1)
+    assert (len(stored_overrides(bench.store)), len(outbox(bench.store)), bench.log.count("wake")) == (1, 1, 1)
 
 
 def test_another_answer_after_the_first_changes_nothing_and_says_who_was_first() -> None:
@@ -294,14 +294,14 @@ def test_another_answer_after_the_first_changes_nothing_and_says_who_was_first()
     said = words(second.text)
     assert "Nothing was changed" in said
     assert "alice answered: Approve" in said
-    assert bench.store.kept_overrides == {}
+    assert stored_overrides(bench.store) == {}
 
 
 @pytest.mark.parametrize("form", [{}, {"answer": ""}, {"answer": "delete"}, {"who": "alice"}])
 def test_a_form_without_an_answer_of_ours_changes_nothing(form: dict[str, str]) -> None:
     bench = a_bench()
     response = Person.at(bench).send(LINK, form)
-    assert (response.status_code, bench.store.kept_questions["q1"].answer) == (400, None)
+    assert (response.status_code, the_question(bench.store).answer) == (400, None)
     assert buttons(response.text)
 
 
@@ -312,13 +312,13 @@ def test_a_form_without_an_answer_of_ours_changes_nothing(form: dict[str, str]) 
 def test_a_name_is_one_short_line_or_nobodys(who: str, kept: str) -> None:
     bench = a_bench()
     answer(bench, "approve", who=who)
-    assert bench.store.kept_questions["q1"].who == kept
+    assert the_question(bench.store).who == kept
 
 
 def test_a_body_that_is_too_large_changes_nothing() -> None:
     bench = a_bench()
     assert answer(bench, "approve", who="x" * 20_000).status_code == 413
-    assert bench.store.kept_questions["q1"].answer is None
+    assert the_question(bench.store).answer is None
 
 
 def test_names_become_no_elements() -> None:
@@ -330,15 +330,14 @@ def test_names_become_no_elements() -> None:
 
 def test_while_the_store_is_down_nothing_is_promised() -> None:
     bench = a_bench()
-    bench.store.down = TryLater("store: no", code="store")
+    bench.error = TryLater("store: no", code="store")
     assert answer(bench, "approve").status_code == 503
 
 
-@pytest.mark.parametrize("failure", [{"down": TryLater("store: no", code="store")}, {"broken": RuntimeError("a bug")}])
-def test_the_link_is_in_no_log(failure: dict[str, Any]) -> None:
+@pytest.mark.parametrize("failure", [TryLater("store: no", code="store"), RuntimeError("a bug")])
+def test_the_link_is_in_no_log(failure: Exception) -> None:
     """Whoever reads the log could answer with it."""
-    bench = a_bench()
-    vars(bench.store).update(failure)
+    bench = a_bench(error=failure)
     with capture_logs() as logs:
         assert Person.at(bench).get(LINK).status_code >= 500
     assert [line["path"] for line in logs] == ["/answer/..."]

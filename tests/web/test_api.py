@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from receiver.core.model.policy import Policy
-from receiver.ports import TryLater
+from receiver.ports import Store, TryLater
+from simulator.store import MemoryStore
 from tests.web.builders import A100, L40S, NOW, Bench, a_decision, a_full_store, a_picture, a_policy, an_action
-from tests.web.fakes import FakeStore
+from tests.web.stores import a_store_with, failing
 
 # Written out, not imported: others rely on these names.
 POOL_COUNTS = ["required", "ready", "building", "busy", "idle", "unknown", "pending_gpus", "wanted"]
@@ -26,7 +27,7 @@ PATHS = [
 ]
 
 
-def get(path: str, store: FakeStore | None = None, *, code: int = 200, policy: Policy | None = None) -> Any:
+def get(path: str, store: Store | None = None, *, code: int = 200, policy: Policy | None = None) -> Any:
     """Return what the API answers, after checking the code and that it is JSON."""
     bench = Bench(store=store if store is not None else a_full_store(), policy=policy or a_policy())
     response = bench.client().get(f"/api/v1{path}")
@@ -68,7 +69,7 @@ def test_an_unknown_pool_is_answered_with_the_known_ones() -> None:
 
 
 def test_a_count_that_the_picture_lacks_is_null_and_not_zero() -> None:
-    store = FakeStore(picture=({"pools": [{"name": "l40s", "pool": L40S}]}, NOW))
+    store = a_store_with(picture=({"pools": [{"name": "l40s", "pool": L40S}]}, NOW))
     pool = get("/pools", store)[0]
     assert (pool["required"], pool["mode"]) == (None, "act")
 
@@ -86,7 +87,7 @@ def test_before_the_first_step_lists_are_empty_and_say_so(path: str) -> None:
 
 
 def test_before_the_first_step_a_pool_has_a_name_and_no_counts() -> None:
-    pool = get("/pools/l40s", FakeStore())
+    pool = get("/pools/l40s", MemoryStore())
     assert (pool["pool"], pool["required"], pool["wanted"], pool["mode"]) == (L40S, None, None, "act")
 
 
@@ -113,7 +114,7 @@ def test_a_decision_tells_every_reason_in_order() -> None:
 
 @pytest.mark.parametrize(("target", "verdict"), [(4, "grow"), (3, "hold"), (2, "shrink")])
 def test_the_verdict_is_the_direction_of_the_change(target: int, verdict: str) -> None:
-    store = FakeStore(kept_decisions=[a_decision(present=3, target=target)])
+    store = a_store_with(decisions=[a_decision(present=3, target=target)])
     assert get("/decisions", store)[0]["verdict"] == verdict
 
 
@@ -170,13 +171,13 @@ def test_actions_carry_their_victims_and_outcome() -> None:
 
 
 def test_an_open_action_has_no_outcome() -> None:
-    store = FakeStore(kept_actions=[an_action(outcome=None, reserved_usd=Decimal("2.58"))])
+    store = a_store_with(actions=[an_action(outcome=None, reserved_usd=Decimal("2.58"))])
     [action] = get("/actions", store)
     assert (action["outcome"], action["reserved_usd"]) == (None, "2.58")
 
 
 def test_an_action_of_a_pool_that_policy_no_longer_names_keeps_its_id() -> None:
-    store = FakeStore(kept_actions=[an_action(pool="gone-pool")])
+    store = a_store_with(actions=[an_action(pool="gone-pool")])
     assert get("/actions", store)[0]["pool_name"] == "gone-pool"
 
 
@@ -195,7 +196,7 @@ def test_the_budget_tells_every_scope_with_its_forecast_and_who_set_it() -> None
 
 def test_the_budget_tells_where_new_work_is_kept_out_and_since_when() -> None:
     kept = [{"place": "ml", "since": "2026-03-14T15:00:00+00:00"}]
-    assert get("/budget", FakeStore(picture=(a_picture(kept_out=kept), NOW)))["kept_out"] == kept
+    assert get("/budget", a_store_with(picture=(a_picture(kept_out=kept), NOW)))["kept_out"] == kept
 
 
 def test_the_charges_tell_each_difference_with_its_cause() -> None:
@@ -206,33 +207,33 @@ def test_the_charges_tell_each_difference_with_its_cause() -> None:
 
 
 def test_before_civo_was_asked_for_its_charges_every_field_is_null() -> None:
-    charges = get("/charges", FakeStore(picture=(a_picture(charges=None), NOW)))
+    charges = get("/charges", a_store_with(picture=(a_picture(charges=None), NOW)))
     assert set(charges.values()) == {None}
 
 
 def test_without_a_budget_every_field_is_null() -> None:
-    store = FakeStore(picture=(a_picture(budget=None, budgets=[]), NOW))
+    store = a_store_with(picture=(a_picture(budget=None, budgets=[]), NOW))
     budget = get("/budget", store, policy=Policy(pools=a_policy().pools))
     assert budget.pop("configured") is False
     assert set(budget.values()) == {None}
 
 
 def test_before_the_first_step_the_budget_is_known_and_the_spend_is_not() -> None:
-    budget = get("/budget", FakeStore())
+    budget = get("/budget", MemoryStore())
     assert (budget["monthly_usd"], budget["spent_usd"], budget["stage"]) == ("5000", None, None)
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_store_that_is_down_is_answered_503_with_a_time_to_come_back(path: str) -> None:
-    store = FakeStore(down=TryLater("disk full", delay=timedelta(seconds=3)))
-    response = Bench(store=store).client().get(f"/api/v1{path}")
+    bench = Bench(error=TryLater("disk full", delay=timedelta(seconds=3)))
+    response = bench.client().get(f"/api/v1{path}")
     assert (response.status_code, response.headers["Retry-After"]) == (503, "3")
     assert "disk full" in response.get_json()["error"]
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_bug_is_answered_500_in_json_without_a_trace(path: str) -> None:
-    document = get(path, FakeStore(broken=RuntimeError("secret detail")), code=500)
+    document = get(path, failing(RuntimeError("secret detail")), code=500)
     assert "secret detail" not in str(document)
 
 
@@ -240,7 +241,7 @@ def test_a_bug_is_answered_500_in_json_without_a_trace(path: str) -> None:
 def test_the_api_only_reads(path: str) -> None:
     bench = Bench(store=a_full_store())
     bench.client().get(f"/api/v1{path}")
-    assert set(bench.store.log) <= {"snapshot", "decisions", "decision", "actions", "beside", "followed"}
+    assert set(bench.log) <= {"snapshot", "decisions", "decision", "actions", "beside", "followed"}
 
 
 def test_an_unknown_path_of_the_api_is_answered_in_json() -> None:

@@ -7,31 +7,38 @@ from typing import Any
 import pytest
 
 from receiver.core.model.policy import BudgetChange, Policy, Scope
-from receiver.ports import TryLater
+from receiver.ports import Store, TryLater
+from simulator.store import MemoryStore
 from tests.web.builders import L40S, NOW, OPERATOR, TOKEN, Bench, a_picture, a_policy
-from tests.web.fakes import FakeStore
+from tests.web.stores import a_store_with, failing, outbox
 
 PATH = "/api/v1/budget"
 PASSING = "priority classes in budget.passing_priority_classes"
 RAISE = {"scope": "cluster", "monthly_usd": "6000", "who": "ada", "why": "a deadline"}
 
 
-def a_store(**more: Any) -> FakeStore:
+def a_store(**more: Any) -> MemoryStore:
     """A store with a picture in which the cluster has spent $3,120.44 and the team research $80.50."""
-    return FakeStore(picture=(a_picture(**more), NOW))
+    return a_store_with(picture=(a_picture(**more), NOW))
 
 
-def post(store: FakeStore | None = None, token: str = OPERATOR, policy: Policy | None = None, **said: Any) -> Any:
-    """Set an allowance; a field of None is left out."""
+def post(
+    store: Store | None = None,
+    token: str = OPERATOR,
+    policy: Policy | None = None,
+    log: list[str] | None = None,
+    **said: Any,
+) -> Any:
+    """Set an allowance; a field of None is left out. The app's calls of the store go to *log*."""
     body = {key: value for key, value in {**RAISE, **said}.items() if value is not None}
-    bench = Bench(store=store or a_store(), policy=policy or a_policy())
+    bench = Bench(store=store or a_store(), policy=policy or a_policy(), log=[] if log is None else log)
     return bench.client().post(PATH, json=body, headers={"Authorization": f"Bearer {token}"})
 
 
 def test_an_allowance_is_kept_for_this_month_told_and_acted_upon_at_once() -> None:
-    store = FakeStore()
-    answer = post(store)
-    [(change, notice)] = store.budget_changes
+    store, log = MemoryStore(), list[str]()
+    answer = post(store, log=log)
+    [change], [notice] = store.allowances_set("2026-03"), outbox(store)
     assert change == BudgetChange(
         scope=Scope.CLUSTER,
         name="",
@@ -43,25 +50,25 @@ def test_an_allowance_is_kept_for_this_month_told_and_acted_upon_at_once() -> No
     )
     assert notice.title == "The cluster budget of 2026-03 was set to $6,000.00"
     assert notice.body.startswith("Why: ada: a deadline.\nNext: takes effect in the next step, for 2026-03 only")
-    assert store.log == ["snapshot", "change_budget", "wake"]
+    assert log == ["snapshot", "change_budget", "wake"]
     assert (answer.status_code, answer.json["monthly_usd"], answer.json["who"]) == (200, "6000", "ada")
 
 
 def test_a_pool_is_kept_by_its_id_and_shown_by_its_name() -> None:
-    store = FakeStore()
+    store = MemoryStore()
     answer = post(store, scope="pool", name="l40s", monthly_usd=12.5)
-    [(change, notice)] = store.budget_changes
+    [change], [notice] = store.allowances_set("2026-03"), outbox(store)
     assert (change.name, change.monthly_usd, answer.json["name"]) == (L40S, Decimal("12.5"), "l40s")
     assert notice.title == "The budget of pool l40s of 2026-03 was set to $12.50"
 
 
 def test_delete_goes_back_to_the_configured_allowance() -> None:
-    store = FakeStore()
+    store = MemoryStore()
     answer: Any = Bench(store=store).client().delete(
         PATH, query_string={"scope": "team", "name": "research", "who": "ada", "why": "done"},
         headers={"Authorization": f"Bearer {OPERATOR}"},
     )  # fmt: skip
-    [(change, notice)] = store.budget_changes
+    [change], [notice] = store.allowances_set("2026-03"), outbox(store)
     assert (change.scope, change.name, change.monthly_usd) == (Scope.TEAM, "research", None)
     assert notice.title == "The budget of team research is back to the configured amount"
     assert (answer.status_code, answer.json["monthly_usd"]) == (200, None)
@@ -73,13 +80,13 @@ def test_an_amount_below_the_spend_must_be_confirmed_and_changes_nothing_before(
     assert (answer.status_code, answer.json["field"]) == (409, "confirm")
     assert answer.json["error"] == "This is below the $3,120.44 spent: no pool grows and all nodes are cordoned"
     assert answer.json["remedy"] == 'add --yes, in JSON "confirm": true'
-    assert store.budget_changes == []
+    assert not store.allowances_set("2026-03")
 
 
 def test_a_confirmed_amount_is_kept_and_its_message_says_what_it_stops() -> None:
     store = a_store()
     assert post(store, monthly_usd="600", confirm=True).status_code == 200
-    [(change, notice)] = store.budget_changes
+    [change], [notice] = store.allowances_set("2026-03"), outbox(store)
     assert change.monthly_usd == Decimal(600)
     said = "in the next step no pool grows and all nodes are cordoned, because the amount is below the $3,120.44 spent"
     assert f"\nNext: {said}, for 2026-03 only; from the next month on the configured amount applies." in notice.body
@@ -134,16 +141,16 @@ def test_a_reset_to_an_amount_below_the_spend_must_be_confirmed_too() -> None:
             PATH, query_string={**query, **more}, headers={"Authorization": f"Bearer {OPERATOR}"}
         )
         assert answer.status_code == status
-        assert len(store.budget_changes) == (status == 200)
+        assert len(store.allowances_set("2026-03")) == (status == 200)
         if status == 409:
             assert answer.json["error"].startswith("The configured $1,000.00 is below the $3,120.44 spent: no pool")
 
 
 @pytest.mark.parametrize("token", ["", TOKEN, "guess"], ids=["none", "the webhook's", "a wrong one"])
 def test_without_the_operators_token_nothing_is_changed(token: str) -> None:
-    store = FakeStore()
+    store = MemoryStore()
     assert post(store, token).status_code == 401
-    assert store.budget_changes == []
+    assert not store.allowances_set("2026-03")
 
 
 def test_a_server_without_an_operators_token_takes_no_change() -> None:
@@ -175,11 +182,11 @@ def test_a_server_without_an_operators_token_takes_no_change() -> None:
 def test_a_change_that_cannot_be_meant_is_refused_and_names_the_field(
     said: dict[str, Any], field: str, error: str
 ) -> None:
-    store = FakeStore()
+    store = MemoryStore()
     answer = post(store, **said)
     assert (answer.status_code, answer.json["field"], answer.json["error"]) == (400, field, error)
     assert answer.json["remedy"]
-    assert store.budget_changes == []
+    assert not store.allowances_set("2026-03")
 
 
 def test_without_a_configured_budget_there_is_nothing_to_change() -> None:
@@ -193,4 +200,4 @@ def test_a_body_that_is_no_object_is_refused() -> None:
 
 
 def test_while_the_store_is_down_the_answer_is_503() -> None:
-    assert post(FakeStore(down=TryLater("locked"))).status_code == 503
+    assert post(failing(TryLater("locked"))).status_code == 503

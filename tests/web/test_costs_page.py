@@ -14,11 +14,13 @@ from receiver.core.model.policy import Budget
 from receiver.core.model.usage import Owner
 from receiver.core.money.attribution import Watch
 from receiver.web.api.reports import ONE_AT_A_TIME, standalone
+from simulator.store import MemoryStore
 from tests.core.report.builders import AFTER, a_life, a_policy, a_usage, at
 from tests.core.report.simulated import COUNTS, SimulatedMonth, a_month
 from tests.web.builders import Bench
-from tests.web.fakes import FakeClock, FakeStore
+from tests.web.fakes import FakeClock
 from tests.web.seen import Page, words
+from tests.web.stores import a_store_with
 
 ATTACK = "<script>alert(1)</script>\"'&"
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -26,12 +28,12 @@ VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 def client_of(month: SimulatedMonth, now: Any = AFTER) -> FlaskClient:
     """A client of a server whose ledger holds *month*."""
-    store = FakeStore(
-        kept_lives=month.lives,
-        kept_usage=month.usage,
-        kept_unwatched=month.unwatched,
-        kept_workloads=month.workloads,
-        kept_counts=month.counted(),
+    store = a_store_with(
+        lives=month.lives,
+        usage=month.usage,
+        unwatched=month.unwatched,
+        workloads=month.workloads,
+        counts=month.counted(),
     )
     return Bench(store=store, policy=month.policy, clock=FakeClock(now)).client()
 
@@ -168,7 +170,7 @@ def test_a_month_that_was_seen_in_part_says_from_when_on() -> None:
         (at(100), "known from 2026-10-05 04:00 UTC on"),
         (None, "GPU usage of this month was not observed"),
     ):
-        store = FakeStore(kept_lives=month.lives, kept_watch=Watch(since=since, until=AFTER))
+        store = a_store_with(lives=month.lives, watch=Watch(since=since, until=AFTER))
         client = Bench(store=store, policy=month.policy, clock=FakeClock(AFTER)).client()
         assert said in words(page(client))
         assert "ended, not complete" in words(page(client))
@@ -216,7 +218,7 @@ def test_one_report_is_made_at_a_time(path: str) -> None:
     """Sixteen at once, of a month with 6,000 workloads, took 1 GB: the container may use 512 MiB."""
     held: list[bool] = []
 
-    class Watched(FakeStore):
+    class Watched(MemoryStore):
         def node_lives(self, since: datetime) -> Sequence[NodeLife]:
             held.append(ONE_AT_A_TIME.locked())
             return super().node_lives(since)

@@ -11,8 +11,8 @@ from receiver.core.scaling.guardrails import GUARDRAILS
 from tests.cli.test_explain import KNOWN
 from tests.docs.pages import headings, section, text_of
 from tests.web.builders import L40S, Bench, a_decision, an_action
-from tests.web.fakes import FakeStore
 from tests.web.seen import Page, page, words
+from tests.web.stores import a_store_with
 
 NODES = [
     {"name": "l40s-2", "stage": "usable", "gpu_pods": 0, "idle_since": "2026-03-10T14:00:00+00:00"},
@@ -30,7 +30,9 @@ def shown(docs_url: str | None = None, **changes: Any) -> str:
     """The page of a decision with evidence of every kind."""
     known = {**KNOWN, "nodes": NODES, "left_out": {"asking": 4, "nodes": 250}}
     decision = a_decision(**{"reasons": HELD, "target": 3, "evidence": known, **changes})
-    store = FakeStore(kept_decisions=[a_decision(40), decision, a_decision(43)], kept_actions=[an_action()])
+    store = a_store_with(
+        decisions=[a_decision(40, target=9), decision, a_decision(43, target=8)], actions=[an_action()]
+    )
     return page("/decisions/42", store, docs_url=docs_url)
 
 
@@ -98,7 +100,7 @@ def test_an_id_gives_way_to_the_name_that_was_stored_with_it() -> None:
         outcome=None, last_error=f"Civo could not resize pool {L40S}", victims=(Victim(instance="9c1f-idle", node=""),)
     )
     decision = a_decision(evidence={**KNOWN, "nodes": nodes}, candidates=("9c1f-idle", "77aa-unknown"))
-    text = words(page("/decisions/42", FakeStore(kept_decisions=[decision], kept_actions=[failed])))
+    text = words(page("/decisions/42", a_store_with(decisions=[decision], actions=[failed])))
     assert "Civo could not resize pool l40s-before" in text
     assert "l40s-2 chosen" in text
     assert "soonest first: 2 l40s-2 unnamed (77aa-unk)" in text
@@ -162,7 +164,7 @@ def test_the_page_of_the_pool_as_it_is_now_is_linked_while_it_has_one() -> None:
 
 
 def test_a_decision_without_an_action_says_why() -> None:
-    store = FakeStore(kept_decisions=[a_decision(reasons=HELD, target=3)])
+    store = a_store_with(decisions=[a_decision(reasons=HELD, target=3)])
     assert "No action: the size stays the same" in words(page("/decisions/42", store))
 
 
@@ -191,7 +193,9 @@ def test_a_rule_that_this_version_does_not_have_is_shown_without_a_meaning() -> 
 
 
 def test_the_api_answers_the_neighbours_and_what_followed() -> None:
-    store = FakeStore(kept_decisions=[a_decision(40), a_decision(), a_decision(43)], kept_actions=[an_action()])
+    store = a_store_with(
+        decisions=[a_decision(40, target=9), a_decision(), a_decision(43, target=8)], actions=[an_action()]
+    )
     document = Bench(store=store).client().get("/api/v1/decisions/42").get_json()
     assert (document["previous"], document["next"]) == (40, 43)
     assert [a["id"] for a in document["actions"]] == ["retire-l40s-2-8f3a"]

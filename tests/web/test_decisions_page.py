@@ -1,25 +1,34 @@
 """GET /decisions: the newest first, by pool, result, rule and time, a page at a time."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from receiver.ports import DecisionFilter, DecisionKind
-from tests.web.builders import A100, L40S, NOW, Bench, a_decision, a_full_store
-from tests.web.fakes import FakeStore
+from receiver.ports import DecisionFilter, DecisionKind, StoredDecision
+from receiver.ports.store import EVERY_DECISION
+from simulator.store import MemoryStore
+from tests.web.builders import A100, L40S, NOW, Bench, a_decision
 from tests.web.seen import Page, page, words
+from tests.web.stores import a_store_with
 
 
 def asked(query: str, path: str = "/decisions") -> DecisionFilter:
     """What the store is asked for by a query."""
-    store = a_full_store()
-    assert Bench(store=store).client().get(f"{path}?{query}").status_code == 200
-    return store.decisions_asked
+    filters: list[DecisionFilter] = []
+
+    class Noted(MemoryStore):
+        def decisions(self, only: DecisionFilter = EVERY_DECISION, *, limit: int = 50) -> Sequence[StoredDecision]:
+            filters.append(only)
+            return super().decisions(only, limit=limit)
+
+    assert Bench(store=Noted()).client().get(f"{path}?{query}").status_code == 200
+    return filters[-1]
 
 
-def many(count: int = 45) -> FakeStore:
-    return FakeStore(kept_decisions=[a_decision(number) for number in range(1, count + 1)])
+def many(count: int = 45) -> MemoryStore:
+    return a_store_with(decisions=[a_decision(number, target=4 + number % 2) for number in range(1, count + 1)])
 
 
 def listed(html: str) -> list[str]:
@@ -107,5 +116,5 @@ def test_the_last_page_leads_to_none_older() -> None:
 
 
 def test_a_filter_that_nothing_matches_says_so() -> None:
-    assert "No decision matches." in page("/decisions?kind=shrink", FakeStore())
-    assert "No decision is stored yet." in page("/decisions", FakeStore())
+    assert "No decision matches." in page("/decisions?kind=shrink", MemoryStore())
+    assert "No decision is stored yet." in page("/decisions", MemoryStore())

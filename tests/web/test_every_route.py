@@ -41,7 +41,7 @@ READING = [(method, rule) for method, rule in routes("GET") if rule not in MACHI
 
 
 def written(bench: Bench) -> set[str]:
-    return WRITES & set(bench.store.log)
+    return WRITES & set(bench.log)
 
 
 def test_no_route_but_those_of_machines_answers_under_a_foreign_name() -> None:

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from receiver.metrics.collector import Instruments
 from receiver.ports import TryLater
 from tests.web.builders import Bench
-from tests.web.fakes import FakeHealth, FakeStore
+from tests.web.fakes import FakeHealth
 
 
 @pytest.mark.parametrize("state", ["starting", "leading", "waiting"])
@@ -54,8 +54,7 @@ def test_a_stopped_loop_is_not_healthy_however_young_its_beat() -> None:
 
 
 def test_liveness_does_not_ask_the_store_because_a_restart_would_not_mend_it() -> None:
-    store = FakeStore(down=TryLater("disk full"))
-    assert Bench(store=store).client().get("/healthz").status_code == 200
+    assert Bench(error=TryLater("disk full")).client().get("/healthz").status_code == 200
 
 
 def test_a_server_whose_store_takes_writes_is_ready() -> None:
@@ -71,11 +70,11 @@ def test_a_server_whose_store_takes_writes_is_ready() -> None:
         "leader": "gpu-autoscaler-0-1-c0ffee",
         "term": 4,
     }
-    assert bench.store.log == ["check"]
+    assert bench.log == ["check"]
 
 
 def test_a_server_whose_store_is_down_is_not_ready_and_says_why() -> None:
-    response = Bench(store=FakeStore(down=TryLater("disk full"))).client().get("/readyz")
+    response = Bench(error=TryLater("disk full")).client().get("/readyz")
     assert (response.status_code, response.get_json()["reason"]) == (503, "store: disk full")
 
 
@@ -90,7 +89,7 @@ def test_a_server_whose_steps_fail_is_not_ready_and_may_still_take_deliveries() 
 
 @pytest.mark.parametrize("asked", ["/readyz", "/readyz?exclude=steps"])
 def test_the_store_counts_whatever_is_left_out(asked: str) -> None:
-    bench = Bench(store=FakeStore(down=TryLater("disk full")), health=FakeHealth(good_age=timedelta(minutes=7)))
+    bench = Bench(error=TryLater("disk full"), health=FakeHealth(good_age=timedelta(minutes=7)))
     assert bench.client().get(asked).get_json()["reason"] == "store: disk full"
 
 

@@ -13,6 +13,7 @@ from receiver.web.auth.tokens import ADDRESSES, MOST_FAILURES, Attempts
 from tests.web.builders import OPERATOR, READER, TOKEN, Bench, a_full_store
 from tests.web.people import Person, field_of
 from tests.web.seen import Page, words
+from tests.web.stores import a_store_with
 
 EVIL = [
     "//evil.test",
@@ -281,7 +282,7 @@ def test_a_guesser_who_goes_on_does_not_lengthen_the_list() -> None:
 
 def test_while_the_key_was_never_read_and_the_store_is_down_a_log_in_says_so() -> None:
     bench = a_bench()
-    bench.store.sealing, bench.store.down = "", TryLater("store: down")
+    bench.error = TryLater("store: down")
     assert Person.at(bench).log_in(OPERATOR).status_code == 503
 
 
@@ -289,7 +290,8 @@ def test_a_page_that_needs_no_session_is_shown_meanwhile() -> None:
     bench = a_bench()
     person = Person.at(bench)
     person.log_in(OPERATOR)
-    bench.store.sealing, bench.store.down = "", TryLater("store: down")
+    bench.log.clear()  # another process never read the key
+    bench.error = TryLater("store: down")
     assert person.client.get("/login").status_code == 200
 
 
@@ -297,5 +299,5 @@ def test_a_session_of_another_store_has_ended() -> None:
     bench = a_bench(reading=ReadAccess.TOKEN)
     person = Person.at(bench)
     person.log_in(OPERATOR)
-    bench.store.sealing = "another key"
+    bench.store = a_store_with(sealing_key="another key")
     assert person.get("/").status_code == 303

@@ -7,8 +7,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.web.builders import NOW, Bench, a_picture, a_question
-from tests.web.fakes import FakeStore
 from tests.web.people import Person
+from tests.web.stores import a_store_with, stored_overrides, the_question
 from tests.web.test_acting import PATH, PIN, an_operator, fields, kept
 from tests.web.test_answer import LINK
 
@@ -18,10 +18,10 @@ PROXY, CLIENT = "10.1.2.3", "192.0.2.7"
 
 def a_bench(**more: Any) -> Bench:
     question, override = a_question("gpu-1"), kept()
-    store = FakeStore(
+    store = a_store_with(
         picture=(a_picture(), NOW),
-        kept_questions={question.id: question},
-        kept_overrides={override.override.id: override},
+        questions=[question],
+        overrides=[override],
     )
     return Bench(store=store, **more)
 
@@ -37,7 +37,7 @@ def answered_by(bench: Bench, address: str, *names: str, typed: str = "mallory")
     headers = [("Origin", "http://localhost"), *((HEADER, name) for name in names)]
     client = bench.client()
     client.post(LINK, data={"answer": "approve", "who": typed}, headers=headers, environ_base={"REMOTE_ADDR": address})
-    return bench.store.kept_questions["q1"].who
+    return the_question(bench.store).who
 
 
 # --- remembered
@@ -119,7 +119,7 @@ def test_no_header_makes_a_client_a_proxy(header: str) -> None:
     bench.client().post(
         LINK, data={"answer": "approve", "who": "mallory"}, headers=headers, environ_base={"REMOTE_ADDR": CLIENT}
     )
-    assert bench.store.kept_questions["q1"].who == "mallory"
+    assert the_question(bench.store).who == "mallory"
 
 
 @pytest.mark.parametrize("names", [("root", "ada"), ("root,ada",)])
@@ -154,8 +154,9 @@ def test_an_override_is_recorded_under_the_name_of_the_proxy() -> None:
     person.client.environ_base = {**person.client.environ_base, "REMOTE_ADDR": PROXY, "HTTP_X_FORWARDED_USER": "ada"}
     person.fill_in(PATH, PIN)
     person.fill_in("/overrides/pin-l40s-1/end", {"who": "mallory"}, page=PATH)
-    assert bench.store.kept_overrides.pop("pin-l40s-1").ended_by == "ada"
-    assert [stored.override.who for stored in bench.store.kept_overrides.values()] == ["ada"]
+    overrides = stored_overrides(bench.store)
+    assert overrides.pop("pin-l40s-1").ended_by == "ada"
+    assert [stored.override.who for stored in overrides.values()] == ["ada"]
 
 
 def test_a_name_from_a_proxy_is_no_right_to_act() -> None:
@@ -163,7 +164,7 @@ def test_a_name_from_a_proxy_is_no_right_to_act() -> None:
     response = bench.client().post(
         PATH, data=PIN, headers={HEADER: "ada", "Origin": "http://localhost"}, environ_base={"REMOTE_ADDR": PROXY}
     )
-    assert (response.status_code, len(bench.store.kept_overrides)) == (403, 1)
+    assert (response.status_code, len(stored_overrides(bench.store))) == (403, 1)
 
 
 def test_a_header_that_is_ignored_is_logged_once_without_what_it_says() -> None:

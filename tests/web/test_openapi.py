@@ -27,6 +27,7 @@ from tests.step.harness import Life, a_job, a_policy, a_world
 from tests.web.builders import L40S, NOW, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
 from tests.web.builders import a_policy as a_web_policy
 from tests.web.fakes import FakeClock, FakeHealth
+from tests.web.stores import add_overrides, add_questions
 from tests.web.test_acting import kept
 from tests.web.test_what_if import YAML, a_last_step
 
@@ -137,10 +138,10 @@ REFUSALS = [
 
 def a_bench(**more: Any) -> Bench:
     store = a_full_store()
-    store.kept_overrides = {"pin-l40s-1": kept()}
+    add_overrides(store, kept())
     asked = {"pool": L40S, "asked_at": NOW, "due_at": NOW, "wait_ends": NOW + timedelta(minutes=10)}
     ends = {"open": NOW + timedelta(hours=1), "over": NOW}
-    store.kept_questions = {q: a_question("i-1", id=q, expires_at=at, **asked) for q, at in ends.items()}
+    add_questions(store, *(a_question("i-1", id=q, expires_at=at, **asked) for q, at in ends.items()))
     policy = replace(a_web_policy(), budget=Budget(monthly_usd=Decimal(5000), teams={"research": Decimal(50)}))
     given = {
         "store": store,
@@ -256,7 +257,7 @@ def test_whoever_brings_no_token_is_refused_as_told(method: str, path: str) -> N
 @pytest.mark.parametrize(("method", "path"), [pair for pair in ALL if pair[1] not in WITHOUT_STORE])
 def test_while_the_store_is_down_the_answer_is_as_told(method: str, path: str) -> None:
     bench = a_bench()
-    bench.store.down = TryLater("disk full", code="store")
+    bench.error = TryLater("disk full", code="store")
     address, body = WELL.get((method, path), (path, None))
     response = ask(bench, method, path, address, body)
     tells = "503" in told()["paths"][path][method]["responses"]

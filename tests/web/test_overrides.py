@@ -10,9 +10,10 @@ import pytest
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget, Policy
 from receiver.ports import StoredOverride, TryLater
+from simulator.store import MemoryStore
 from tests.metrics.test_metrics import text_of
 from tests.web.builders import A100, L40S, NOW, OPERATOR, TOKEN, Bench, a_full_store, a_picture, a_policy, a_pool
-from tests.web.fakes import FakeStore
+from tests.web.stores import a_store_with, add_overrides, outbox
 
 AUTH = {"Authorization": f"Bearer {OPERATOR}"}
 PIN: dict[str, Any] = {"kind": "pin", "pool": "l40s", "nodes": 4, "for": "2h", "who": "alice", "why": "load test"}
@@ -45,7 +46,7 @@ def kept(name: str = "pin-l40s-1", **changes: Any) -> StoredOverride:
 
 
 def a_bench(*overrides: StoredOverride) -> Bench:
-    return Bench(store=FakeStore(kept_overrides={s.override.id: s for s in overrides}))
+    return Bench(store=a_store_with(overrides=overrides))
 
 
 # --- setting
@@ -68,7 +69,7 @@ def test_an_override_is_kept_told_and_acted_upon_before_the_answer() -> None:
         "ended_at": None,
         "ended_by": None,
     }
-    assert bench.store.log == ["snapshot", "set_override", "wake"]
+    assert bench.log == ["snapshot", "set_override", "wake"]
 
 
 def test_a_snooze_is_told_with_the_nodes_that_idle_and_go_when_it_ends() -> None:
@@ -78,16 +79,16 @@ def test_a_snooze_is_told_with_the_nodes_that_idle_and_go_when_it_ends() -> None
         {"name": "l40s-0", "idle_since": None},
         {"name": "l40s-1", "idle_since": "2026-03-10T14:00:00+00:00"},
     ]
-    bench.store.picture = (picture, NOW)
+    bench.store.keep_snapshot(picture, NOW)
     post(but(kind="snooze", nodes=None), bench=bench)
-    [notice] = bench.store.notices
+    [notice] = outbox(bench.store)
     assert "When it ends, idle nodes are removed, each before its next paid hour (idle now: l40s-1)." in notice.body
 
 
 def test_setting_one_is_told_with_who_why_until_and_how_to_end_it() -> None:
     bench = Bench()
     name = post(PIN, bench=bench)["id"]
-    [notice] = bench.store.notices
+    [notice] = outbox(bench.store)
     assert notice.title == "GPU pool l40s: pinned to 4 nodes until 2026-03-10 16:30 UTC"
     assert notice.body.splitlines()[0] == "Why: alice: load test."
     assert notice.body.splitlines()[-1] == f"To end it earlier: gpu-autoscaler override end {name}"
@@ -227,7 +228,7 @@ def test_what_cannot_be_meant_is_refused_with_the_field_and_what_is_taken(
     assert document.get("field") == field
     assert document["error"].startswith(error)
     assert remedy in document["remedy"]
-    assert bench.store.log == []
+    assert bench.log == []
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
@@ -259,7 +260,7 @@ def test_without_the_operators_token_nothing_is_changed(method: str, header: str
     response = getattr(bench.client(), method)(path, json=PIN, headers={"Authorization": header} if header else {})
     assert (response.status_code, response.get_json()["error"]) == (401, error)
     assert "Bearer" in response.headers["WWW-Authenticate"]
-    assert bench.store.log == []
+    assert bench.log == []
 
 
 @pytest.mark.parametrize("method", ["post", "delete"])
@@ -288,8 +289,8 @@ def test_one_is_ended_and_told_with_who_did_it() -> None:
     document = response.get_json()
     assert (response.status_code, document["ended_by"], document["in_force"]) == (200, "bob", False)
     assert document["ended_at"] == "2026-03-10T14:30:00Z"
-    assert bench.store.log == ["override", "end_override", "wake"]
-    [notice] = bench.store.notices
+    assert bench.log == ["override", "end_override", "wake"]
+    [notice] = outbox(bench.store)
     assert notice.title == "GPU pool l40s: no longer pinned to 4 nodes"
     assert notice.body.startswith("Why: bob ended the pin that alice had set until 15:30 UTC (reason: load test).")
 
@@ -304,17 +305,16 @@ def test_what_is_not_there_or_has_ended_cannot_be_ended(there: list[StoredOverri
     bench = a_bench(*there)
     response = bench.client().delete("/api/v1/overrides/pin-l40s-1", headers=AUTH)
     assert (response.status_code, response.get_json()["field"]) == (404, "id")
-    assert bench.store.notices == []
+    assert outbox(bench.store) == []
 
 
 def test_one_that_somebody_else_ends_at_the_same_time_is_told_once() -> None:
-    bench = a_bench(kept())
-
-    class Raced(FakeStore):
+    class Raced(MemoryStore):
         def end_override(self, *_: Any, **__: Any) -> bool:
             return False
 
-    bench.store = Raced(kept_overrides=bench.store.kept_overrides)
+    bench = Bench(store=Raced())
+    add_overrides(bench.store, kept())
     assert bench.client().delete("/api/v1/overrides/pin-l40s-1", headers=AUTH).status_code == 404
 
 
@@ -339,7 +339,7 @@ def a_few() -> Bench:
 
 def test_what_is_over_is_not_listed_unless_asked_for() -> None:
     assert listed(a_few()) == ["theirs", "everybodys", "mine"]
-    assert listed(a_few(), "?ended=true") == ["theirs", "everybodys", "mine", "ended", "over"]
+    assert listed(a_few(), "?ended=true") == ["theirs", "everybodys", "mine", "over", "ended"]
 
 
 def test_those_of_one_pool_include_those_of_every_pool() -> None:
@@ -369,7 +369,7 @@ def test_one_that_is_to_come_is_not_in_force() -> None:
 
 @pytest.mark.parametrize("method", ["get", "post"])
 def test_a_store_that_is_down_is_answered_503(method: str) -> None:
-    bench = Bench(store=FakeStore(down=TryLater("disk full")))
+    bench = Bench(error=TryLater("disk full"))
     response = getattr(bench.client(), method)("/api/v1/overrides", json=PIN, headers=AUTH)
     assert response.status_code == 503
 
@@ -390,14 +390,14 @@ SHOWN = {
 
 def test_a_pool_shows_what_is_in_force() -> None:
     store = a_full_store()
-    store.picture = (a_picture(pools=[a_pool(overrides=[SHOWN])]), NOW)
+    store.keep_snapshot(a_picture(pools=[a_pool(overrides=[SHOWN])]), NOW)
     assert Bench(store=store).client().get("/api/v1/pools/l40s").get_json()["overrides"] == [SHOWN]
 
 
 def test_the_status_page_says_who_overrides_what_and_escapes_what_people_wrote() -> None:
     store = a_full_store()
     everybodys = {**SHOWN, "kind": "pause", "nodes": None, "every_pool": True}
-    store.picture = (a_picture(pools=[a_pool(overrides=[SHOWN, everybodys])]), NOW)
+    store.keep_snapshot(a_picture(pools=[a_pool(overrides=[SHOWN, everybodys])]), NOW)
     page = Bench(store=store).client().get("/").get_data(as_text=True)
     assert "Pin of 4 nodes by alice &lt;b&gt;, ends" in page
     assert "Pause of every pool by alice" in page
@@ -408,7 +408,7 @@ def test_the_pools_page_says_which_node_is_kept_and_for_whom() -> None:
     store = a_full_store()
     pool = a_pool()
     node = {**pool["nodes"][2], "kept_until": (NOW + timedelta(hours=1)).isoformat(), "kept_for": "ml/train-0"}
-    store.picture = (a_picture(pools=[{**pool, "nodes": [node]}]), NOW)
+    store.keep_snapshot(a_picture(pools=[{**pool, "nodes": [node]}]), NOW)
     page = Bench(store=store).client().get("/pools/l40s").get_data(as_text=True)
     assert "Kept until" in page
     assert "for ml/train-0" in page
@@ -416,7 +416,7 @@ def test_the_pools_page_says_which_node_is_kept_and_for_whom() -> None:
 
 def test_metrics_say_which_kinds_are_in_force() -> None:
     store = a_full_store()
-    store.picture = (a_picture(pools=[a_pool(overrides=[SHOWN])]), NOW)
+    store.keep_snapshot(a_picture(pools=[a_pool(overrides=[SHOWN])]), NOW)
     text = text_of(store)
     assert f'gpu_autoscaler_override_active{{kind="pin",pool="{L40S}"}} 1.0' in text
     assert f'gpu_autoscaler_override_active{{kind="pause",pool="{L40S}"}} 0.0' in text

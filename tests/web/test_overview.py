@@ -10,6 +10,7 @@ from receiver.core.model.actions import Reason, Verdict
 from receiver.core.notices.grouping import Seal
 from receiver.core.notices.notice import Notice, Severity
 from receiver.ports import StoredNotice
+from simulator.store import MemoryStore
 from tests.web.builders import (
     A100,
     L40S,
@@ -26,9 +27,10 @@ from tests.web.builders import (
     ago,
     an_observed,
 )
-from tests.web.fakes import KEY, FakeHealth, FakeStore
+from tests.web.fakes import FakeHealth
 from tests.web.people import Person
 from tests.web.seen import Page, page, words
+from tests.web.stores import KEY, a_store_with, add_messages
 
 
 def well(**pool: Any) -> dict[str, Any]:
@@ -44,18 +46,18 @@ def well(**pool: Any) -> dict[str, Any]:
     return a_pool(**{**calm, **pool})
 
 
-def showing(*pools: dict[str, Any], **more: Any) -> FakeStore:
+def showing(*pools: dict[str, Any], **more: Any) -> MemoryStore:
     quiet: dict[str, Any] = {"signals": [], "misfits": [], "waiting": [], "sources": [], "budget": None, "budgets": []}
     quiet["concerns"] = []
-    return FakeStore(picture=(a_picture(**{**quiet, "pools": list(pools) or [well()], **more}), NOW))
+    return a_store_with(picture=(a_picture(**{**quiet, "pools": list(pools) or [well()], **more}), NOW))
 
 
-def concerned(*found: dict[str, Any]) -> FakeStore:
+def concerned(*found: dict[str, Any]) -> MemoryStore:
     """A store whose last step published these concerns."""
     return showing(well(), well(pool=A100, name="a100"), concerns=list(found))
 
 
-def concerns(store: FakeStore, **bench: Any) -> list[str]:
+def concerns(store: MemoryStore, **bench: Any) -> list[str]:
     """What needs attention, one text each, as the reader meets them."""
     html = page(store=store, **bench)
     return [
@@ -63,7 +65,7 @@ def concerns(store: FakeStore, **bench: Any) -> list[str]:
     ]
 
 
-def headline(store: FakeStore, **bench: Any) -> str:
+def headline(store: MemoryStore, **bench: Any) -> str:
     html = page(store=store, **bench)
     return words(html.partition('id="headline"')[2].partition(">")[2].partition("</p>")[0])
 
@@ -83,13 +85,11 @@ def test_the_headline_counts_what_is_wrong_and_what_to_look_at() -> None:
 def test_the_headline_is_the_only_thing_that_a_screen_reader_is_told_of_and_names_no_time() -> None:
     html = page()
     assert [a["id"] for _, a in Page(html).elements if a.get("role") == "status" or "aria-live" in a] == ["headline"]
-    later = a_full_store()
-    assert later.picture is not None
-    later.picture = (later.picture[0], NOW - timedelta(seconds=40))
+    later = a_full_store(picture=(a_picture(), NOW - timedelta(seconds=40)))
     assert headline(later) == headline(a_full_store())
 
 
-def tiles(store: FakeStore) -> str:
+def tiles(store: MemoryStore) -> str:
     """What the tiles say, in one line."""
     html = page(store=store).partition('id="tiles"')[2].partition(">")[2].partition("</dl>")[0]
     return unescape(words(html)).strip()
@@ -113,7 +113,7 @@ def test_the_tiles_of_a_quiet_cluster_without_a_budget_say_that_nothing_waits() 
 
 
 def test_a_tile_shows_no_number_that_is_not_known() -> None:
-    assert tiles(FakeStore()) == "GPUs busy ? of ? GPUs pending ? Cost per hour unknown Month's budget unknown"
+    assert tiles(MemoryStore()) == "GPUs busy ? of ? GPUs pending ? Cost per hour unknown Month's budget unknown"
     assert "Cost per hour unknown a price is missing" in tiles(showing(well(price_usd_per_hour=None)))
 
 
@@ -174,15 +174,14 @@ def test_a_backoff_whose_end_is_unknown_is_shown() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/pools/a100", "/decisions", "/decisions/42", "/sources", "/costs"])
 def test_no_page_shows_an_id_where_a_name_is_known(path: str) -> None:
-    store = a_full_store()
     rejected = f"Civo rejected the request for pool {L40S}"
     concern = a_concern(what=rejected, why=rejected, doing=rejected, pool=A100)
     waits = [a_wait("grow", "backoff", ago(minutes=-7), rejected)]
     pools = [a_pool(because=rejected), a_pool(pool=A100, name="a100", because=rejected, waits=waits)]
     pod = a_waiting_pod(detail=rejected)
-    store.picture = (a_picture(pools=pools, concerns=[concern], waiting=[pod], waiting_total=1), NOW)
+    picture = a_picture(pools=pools, concerns=[concern], waiting=[pod], waiting_total=1)
     reason = Reason(rule="demand", verdict=Verdict.WANTS, target=4, detail=rejected)
-    store.kept_decisions = [a_decision(reasons=(reason,))]
+    store = a_full_store(picture=(picture, NOW), decisions=[a_decision(reasons=(reason,))])
     html = page(path, store).partition("Id at Civo, for its API")[0]  # which is there to be pasted
     assert L40S not in html.replace(f'"/api/v1/decisions?pool={L40S}', "")
 
@@ -263,9 +262,10 @@ def test_only_an_operator_gets_the_link_that_answers() -> None:
 def test_messages_that_fail_to_get_out_are_told_and_those_on_their_way_are_not() -> None:
     store = showing()
     notice = Notice(topic="t", key="k", title="grew", body="", severity=Severity.INFO, cause="grew")
-    store.kept_messages = [StoredNotice(id=1, notice=notice, at=NOW)]
+    add_messages(store, StoredNotice(id=1, notice=notice, at=NOW))
     assert concerns(store) == []
-    store.kept_messages = [StoredNotice(id=1, notice=notice, at=NOW, attempts=3, last_error="slack: 404")]
+    for _ in range(3):
+        store.notice_failed(1, NOW, NOW, "slack: 404")
     (found,) = concerns(store)
     assert "1 message could not be delivered: slack: 404." in found
 

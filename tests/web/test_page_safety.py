@@ -12,9 +12,9 @@ from receiver.core.model.actions import Reason, Verdict
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.ports import StoredOverride
 from tests.web.builders import L40S, NOW, Bench, a_decision, a_full_store, a_node, a_picture
-from tests.web.fakes import FakeStore
 from tests.web.people import Person
 from tests.web.seen import Page, page
+from tests.web.stores import a_store_with, add_overrides
 
 TEMPLATES = Path(web.__file__).parent / "templates"
 ATTACK = "<script>alert(1)</script>\"'&"
@@ -45,7 +45,7 @@ def hostile_picture(attack: str = ATTACK) -> dict[str, Any]:
 
 def test_names_from_the_cluster_are_escaped() -> None:
     store = a_full_store()
-    store.picture = (hostile_picture(), NOW)
+    store.keep_snapshot(hostile_picture(), NOW)
     html = page(store=store)
     assert ATTACK not in html
     assert "<script>" not in html
@@ -61,11 +61,11 @@ def test_what_people_and_the_cluster_say_becomes_no_element_attribute_or_header(
     store = a_full_store()
     picture = hostile_picture(attack)
     picture["pools"][0].update(name="l40s", pool=L40S)  # so that the pool's own page finds it
-    store.picture = (picture, NOW)
+    store.keep_snapshot(picture, NOW)
     said = Override(
         id=attack, kind=OverrideKind.PAUSE, pool=L40S, who=attack, why=attack, at=NOW, until=NOW + timedelta(hours=1)
     )
-    store.kept_overrides = {attack: StoredOverride(override=said)}
+    add_overrides(store, StoredOverride(override=said))
     person = Person.at(Bench(store=store))
     person.log_in()
     response = person.get(path)
@@ -94,7 +94,7 @@ def test_what_somebody_typed_into_a_form_comes_back_as_text(attack: str) -> None
 def test_a_decisions_words_are_escaped() -> None:
     reason = Reason(rule=ATTACK, verdict=Verdict.HOLDS, target=3, detail=ATTACK)
     decision = a_decision(reasons=(reason,), target=3, evidence={ATTACK: ATTACK}, candidates=(ATTACK,), pool=ATTACK)
-    html = page("/decisions/42", FakeStore(kept_decisions=[decision]))
+    html = page("/decisions/42", a_store_with(decisions=[decision]))
     assert "<script>" not in html
     assert html.count("&lt;script&gt;") >= 6
 

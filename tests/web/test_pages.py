@@ -9,14 +9,16 @@ import pytest
 
 from receiver.core.model.policy import Policy
 from receiver.ports import TryLater
+from simulator.store import MemoryStore
 from tests.web.builders import L40S, NOW, Bench, a_full_store, a_misfit_pod, a_picture, a_pool, a_waiting_pod
-from tests.web.fakes import FakeHealth, FakeStore
+from tests.web.fakes import FakeHealth
 from tests.web.seen import Page, page, words
+from tests.web.stores import a_store_with
 
 
-def showing(**more: Any) -> FakeStore:
+def showing(**more: Any) -> MemoryStore:
     """Return a store whose picture differs from the full one in *more*."""
-    return FakeStore(picture=(a_picture(**more), NOW - timedelta(seconds=4)))
+    return a_store_with(picture=(a_picture(**more), NOW - timedelta(seconds=4)))
 
 
 def test_the_status_page_shows_each_pool_with_its_numbers_and_the_reason() -> None:
@@ -28,13 +30,13 @@ def test_the_status_page_shows_each_pool_with_its_numbers_and_the_reason() -> No
 
 
 def test_the_status_page_renders_before_the_first_step() -> None:
-    text = words(page(store=FakeStore()))
+    text = words(page(store=MemoryStore()))
     assert "No step has finished yet. Nothing is known about the 2 configured pools" in text
     assert "an.g1.l40s.kube.x1, 0–8 nodes" in text
 
 
 def test_the_status_page_renders_without_any_pool() -> None:
-    assert "No pool is configured." in page(store=FakeStore(), policy=Policy(pools=()))
+    assert "No pool is configured." in page(store=MemoryStore(), policy=Policy(pools=()))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def test_the_status_page_renders_without_any_pool() -> None:
 )
 def test_the_status_page_renders_when_the_picture_lacks_a_part(missing: str) -> None:
     picture = {k: v for k, v in a_picture().items() if k != missing}
-    assert "Latest decisions" in page(store=FakeStore(picture=(picture, NOW)))
+    assert "Latest decisions" in page(store=a_store_with(picture=(picture, NOW)))
 
 
 @pytest.mark.parametrize("missing", a_pool().keys())
@@ -63,7 +65,7 @@ def test_a_picture_of_empty_parts_renders() -> None:
         "misfits": [{}],
         "waiting": [{}],
     }
-    assert "Latest decisions" in page(store=FakeStore(picture=(picture, NOW)))
+    assert "Latest decisions" in page(store=a_store_with(picture=(picture, NOW)))
 
 
 def test_a_count_nobody_knows_is_a_question_mark() -> None:
@@ -83,7 +85,7 @@ def test_a_price_of_zero_is_a_price() -> None:
 
 def test_observe_mode_is_marked_on_every_page() -> None:
     store = a_full_store()
-    store.picture = (a_picture(mode="observe"), NOW)
+    store.keep_snapshot(a_picture(mode="observe"), NOW)
     for path in ("/", "/decisions/42"):
         assert "Observe mode." in page(path, store, mode="observe")
 
@@ -101,7 +103,7 @@ def test_act_mode_shows_no_observe_banner() -> None:
 
 
 def test_an_old_picture_is_called_old() -> None:
-    store = FakeStore(picture=(a_picture(), NOW - timedelta(minutes=9)))
+    store = a_store_with(picture=(a_picture(), NOW - timedelta(minutes=9)))
     assert "This page shows old data." in page(store=store)
     assert "This page shows old data." not in page()
 
@@ -277,12 +279,12 @@ def test_an_unknown_path_is_a_page_too() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/decisions/42"])
 def test_a_store_that_is_down_is_told_on_a_page(path: str) -> None:
-    html = page(path, FakeStore(down=TryLater("disk full")), code=503)
+    html = page(path, error=TryLater("disk full"), code=503)
     assert "the store does not answer: disk full" in html
 
 
 def test_a_bug_is_a_page_without_a_trace() -> None:
-    html = page(store=FakeStore(broken=RuntimeError("secret detail")), code=500)
+    html = page(error=RuntimeError("secret detail"), code=500)
     assert "internal error" in html
     assert "secret detail" not in html
 

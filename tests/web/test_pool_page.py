@@ -14,6 +14,7 @@ from receiver.core.model.policy import Billing
 from receiver.core.model.signals import Alert
 from receiver.core.notices.notice import Notice, Severity
 from receiver.ports import Arrival, StoredNotice, StoredOverride
+from simulator.store import MemoryStore
 from tests.web.builders import (
     A100,
     L40S,
@@ -29,13 +30,13 @@ from tests.web.builders import (
     a_pool,
     an_action,
 )  # fmt: skip
-from tests.web.fakes import FakeStore
 from tests.web.seen import Page, page, words
+from tests.web.stores import a_store_with
 
 PATH = f"/pools/{L40S}"
 
 
-def happened(store: FakeStore, path: str = PATH) -> list[str]:
+def happened(store: MemoryStore, path: str = PATH) -> list[str]:
     """What happened, one text each."""
     html = page(path, store)
     return [words(part.partition("</li>")[0]).partition("> ")[2].strip() for part in html.split('<li class="event')[1:]]
@@ -83,28 +84,28 @@ def test_an_id_in_what_another_system_said_gives_way_to_the_name() -> None:
     decision = a_decision(
         reasons=(Reason(rule="demand", verdict=Verdict.WANTS, target=4, detail=f"pool {L40S} waits"),)
     )
-    text = words(page(PATH, FakeStore(kept_decisions=[decision])))
+    text = words(page(PATH, a_store_with(decisions=[decision])))
     assert "pool l40s waits" in text
 
 
 def test_a_node_without_a_name_yet_is_known_by_the_beginning_of_its_id() -> None:
     nodes = [a_node("", instance="0f3c9a11-2222-4333-8444-555555555555")]
-    text = words(page(PATH, FakeStore(picture=(a_picture(pools=[a_pool(nodes=nodes)]), NOW))))
+    text = words(page(PATH, a_store_with(picture=(a_picture(pools=[a_pool(nodes=nodes)]), NOW))))
     assert "unnamed (0f3c9a11)" in text
     assert "0f3c9a11-2222" not in text
 
 
 def test_it_renders_before_the_first_step() -> None:
-    text = words(page(PATH, FakeStore()))
+    text = words(page(PATH, MemoryStore()))
     assert "Nodes ready ? of ? ? on the way" in text
     assert "No node existed in the last 24h." in text
 
 
 def test_it_renders_when_its_entry_lacks_a_field() -> None:
-    store = FakeStore()
+    store = MemoryStore()
     client = Bench(store=store).client()
     for missing in a_pool().keys() - {"pool"}:
-        store.picture = (a_picture(pools=[{k: v for k, v in a_pool().items() if k != missing}]), NOW)
+        store.keep_snapshot(a_picture(pools=[{k: v for k, v in a_pool().items() if k != missing}]), NOW)
         assert client.get(PATH).status_code == 200, missing
 
 
@@ -116,14 +117,14 @@ def test_open_actions_show_their_victims_and_last_error() -> None:
 
 
 def test_its_concerns_are_told_without_naming_it_again_and_those_of_others_are_not() -> None:
-    store = FakeStore(picture=(a_picture(concerns=[a_concern(pool=A100, what="cannot grow: no stock")]), NOW))
+    store = a_store_with(picture=(a_picture(concerns=[a_concern(pool=A100, what="cannot grow: no stock")]), NOW))
     assert "Cannot grow: no stock." in words(page(f"/pools/{A100}", store))
     assert "no stock" not in words(page(PATH, store))
 
 
 def test_a_concern_that_it_shares_with_others_is_shown_with_its_own_reason() -> None:
     shared = [a_concern(pool=pool, what="has no stock", why=f"seen in {pool}") for pool in (L40S, A100)]
-    text = words(page(PATH, FakeStore(picture=(a_picture(concerns=shared), NOW))))
+    text = words(page(PATH, a_store_with(picture=(a_picture(concerns=shared), NOW))))
     assert "Has no stock" in text
     assert "Seen in l40s" in text
 
@@ -138,14 +139,14 @@ def test_the_latest_decision_shows_the_rules_that_spoke() -> None:
 
 def test_guardrails_that_had_no_change_to_judge_did_not_pass() -> None:
     calm = Reason(rule="not_frozen", verdict=Verdict.ALLOWS, target=3)
-    text = words(page(PATH, FakeStore(kept_decisions=[a_decision(target=3, reasons=(calm,))])))
+    text = words(page(PATH, a_store_with(decisions=[a_decision(target=3, reasons=(calm,))])))
     assert "No change to check: 1 guardrail skipped" in text
 
 
 def test_the_state_is_the_pools_and_an_entry_of_its_history_has_that_of_its_decision() -> None:
     held = Reason(rule="within_budget", verdict=Verdict.HOLDS, target=3, detail="hold at 80%")
-    store = a_full_store()
-    store.kept_decisions = [a_decision(41, target=3, reasons=(held,)), a_decision(42, target=3, reasons=())]
+    decisions = [a_decision(41, target=3, reasons=(held,)), a_decision(42, target=3, reasons=())]
+    store = a_full_store(decisions=decisions)
     html = page(PATH, store)
     assert "scaling 3 nodes 3 min ago" in words(html)  # its node is on the way
     assert "steady: 3 nodes" in words(html)
@@ -153,13 +154,12 @@ def test_the_state_is_the_pools_and_an_entry_of_its_history_has_that_of_its_deci
 
 
 def test_a_node_is_drawn_with_what_it_did_and_named_in_a_table() -> None:
-    store = a_full_store()
-    store.kept_lives = [a_life(name="l40s-0", gone_at=None, usable_at=NOW - timedelta(hours=9, minutes=53))]
-    store.kept_turns = [
+    life = a_life(name="l40s-0", gone_at=None, usable_at=NOW - timedelta(hours=9, minutes=53))
+    turns = [
         NodeTurn(instance="i-n1", pool=L40S, at=NOW - timedelta(hours=h), doing=doing)
         for h, doing in [(9, Doing.BUSY), (4, Doing.IDLE)]
     ]
-    html = page(PATH, store)
+    html = page(PATH, a_full_store(lives=[life], turns=turns))
     looks = [str(a["class"]) for tag, a in Page(html.partition("<figcaption>")[0]).elements if tag == "rect"]
     assert [look for look in looks if look.startswith("does")][-2:] == ["does busy", "does idle"]
     assert "l40s-0: busy for 5 h, 10 Mar 05:30 to 10 Mar 10:30 UTC" in html
@@ -168,9 +168,8 @@ def test_a_node_is_drawn_with_what_it_did_and_named_in_a_table() -> None:
 
 @pytest.mark.parametrize(("span", "shown"), [("1h", False), ("6h", False), ("24h", True), ("7d", True)])
 def test_the_time_that_is_shown_can_be_chosen(span: str, shown: bool) -> None:
-    store = a_full_store()
-    store.kept_lives = [a_life(name="l40s-0", created_at=NOW - timedelta(hours=12), gone_at=NOW - timedelta(hours=9))]
-    html = page(f"{PATH}?span={span}", store)
+    life = a_life(name="l40s-0", created_at=NOW - timedelta(hours=12), gone_at=NOW - timedelta(hours=9))
+    html = page(f"{PATH}?span={span}", a_full_store(lives=[life]))
     assert ("l40s-0: gone" in html) is shown
     assert f'span={span}#course" aria-current="true"' in html
 
@@ -178,14 +177,12 @@ def test_the_time_that_is_shown_can_be_chosen(span: str, shown: bool) -> None:
 @pytest.mark.parametrize(("unit", "shown"), [(3600, "24h"), (300, "1h"), (1, "24h")])
 def test_an_hour_is_shown_first_where_a_paid_unit_lasts_minutes(unit: int, shown: str) -> None:
     policy = replace(a_policy(), billing=Billing(granularity=timedelta(seconds=unit)))
-    html = page(PATH, FakeStore(), policy=policy)
+    html = page(PATH, MemoryStore(), policy=policy)
     assert f"No node existed in the last {shown}." in words(html)
 
 
 def test_the_ticks_of_an_hour_are_ten_minutes_apart() -> None:
-    store = a_full_store()
-    store.kept_lives = [a_life(gone_at=None)]
-    html = page(f"{PATH}?span=1h", store)
+    html = page(f"{PATH}?span=1h", a_full_store(lives=[a_life(gone_at=None)]))
     assert re.findall(r'class="tick".*>(\d\d:\d\d)<', html) == ["13:40", "13:50", "14:00", "14:10", "14:20"]
 
 
@@ -194,39 +191,40 @@ def test_a_time_that_is_not_offered_is_refused_with_those_that_are() -> None:
 
 
 def test_everything_that_happened_stands_in_one_order_newest_first() -> None:
-    store = a_full_store()
-    store.kept_arrivals = [an_alert(5)]
-    store.kept_messages = [told(1)]
-    store.kept_decisions = [a_decision(42)]
-    store.kept_actions = [an_action(opened_at=NOW - timedelta(minutes=2), outcome=None)]
+    store = a_full_store(
+        arrivals=[an_alert(5)],
+        messages=[told(1)],
+        decisions=[a_decision(42)],
+        actions=[an_action(opened_at=NOW - timedelta(minutes=2), outcome=None)],
+    )
     kinds = [text.split()[6] for text in happened(store)]
     assert kinds == ["message", "action", "decision", "alert"]
 
 
 def test_an_action_has_its_beginning_and_its_end_with_a_link_to_its_decision() -> None:
-    store = FakeStore(kept_actions=[an_action()])
+    store = a_store_with(actions=[an_action()])
     end, begin = happened(store)
     assert "retire 3 → 2 nodes: confirmed Decision&nbsp;42 the instance is gone" in end
     assert "retire 3 → 2 nodes: started Decision&nbsp;42 l40s-9" in begin
 
 
 def test_an_alert_of_every_pool_counts_and_one_of_another_pool_or_a_heartbeat_does_not() -> None:
-    store = FakeStore(
-        kept_arrivals=[an_alert(3, pool=A100), an_alert(2, pool="unassigned"), an_alert(1, action="heartbeat")]
+    store = a_store_with(
+        arrivals=[an_alert(3, pool=A100), an_alert(2, pool="unassigned"), an_alert(1, action="heartbeat")]
     )
     assert len(happened(store)) == 1
 
 
 def test_an_alert_that_has_fired_for_long_did_not_happen_now_but_its_end_did() -> None:
-    store = FakeStore(kept_arrivals=[an_alert(60, began=3000), an_alert(5, began=3000, firing=False)])
+    store = a_store_with(arrivals=[an_alert(60, began=3000), an_alert(5, began=3000, firing=False)])
     (only,) = happened(store)
     assert "GpuPodsPending resolved" in only
 
 
 def test_a_message_that_did_not_get_out_says_so() -> None:
-    store = FakeStore(kept_messages=[told(5, sent_at=None, given_up_at=NOW, last_error="slack: 404")])
+    store = a_store_with(messages=[told(5, sent_at=None, given_up_at=NOW, last_error="slack: 404")])
     assert "not delivered: slack: 404" in happened(store)[0]
-    store = FakeStore(kept_messages=[told(5, sent_at=None, attempts=2)])
+    store = a_store_with(messages=[told(5, sent_at=None, attempts=2)])
     assert "retrying after 2 attempts" in happened(store)[0]
 
 
@@ -234,30 +232,28 @@ def test_an_override_is_told_when_set_and_when_ended() -> None:
     pin = Override(
         id="p", kind=OverrideKind.PIN, who="ada", why="demo", at=NOW - timedelta(hours=2), until=NOW, pool=L40S, nodes=3
     )
-    store = FakeStore(
-        kept_overrides={"p": StoredOverride(override=pin, ended_at=NOW - timedelta(hours=1), ended_by="bob")}
-    )
+    store = a_store_with(overrides=[StoredOverride(override=pin, ended_at=NOW - timedelta(hours=1), ended_by="bob")])
     ended, set_ = happened(store)
     assert "pin by ada ended by bob" in ended
     assert "pin of 3 nodes by ada until 2026-03-10 14:30 UTC: demo" in set_
 
 
 def test_what_happened_before_the_time_shown_is_left_out() -> None:
-    store = FakeStore(kept_decisions=[a_decision(1, at=NOW - timedelta(hours=7))])
+    store = a_store_with(decisions=[a_decision(1, at=NOW - timedelta(hours=7))])
     assert happened(store, f"{PATH}?span=6h") == []
     assert len(happened(store)) == 1
 
 
 def test_a_busy_day_is_cut_and_leads_on() -> None:
-    decisions = [a_decision(n, at=NOW - timedelta(minutes=200 - n)) for n in range(1, 141)]
-    html = page(PATH, FakeStore(kept_decisions=decisions))
+    decisions = [a_decision(n, at=NOW - timedelta(minutes=200 - n), target=n) for n in range(1, 141)]
+    html = page(PATH, a_store_with(decisions=decisions))
     assert html.count('<li class="event') == 100
     assert "40 more are not shown." in html
 
 
 def test_many_nodes_are_cut_and_counted() -> None:
     nodes = [a_node(f"n{i}") for i in range(70)]
-    html = page(PATH, FakeStore(picture=(a_picture(pools=[a_pool(nodes=nodes)]), NOW)))
+    html = page(PATH, a_store_with(picture=(a_picture(pools=[a_pool(nodes=nodes)]), NOW)))
     assert "And 10 more;" in html
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from receiver.core.model.overrides import Answer
 from tests.web.builders import NOW, OPERATOR, TOKEN, Bench, a_picture, a_question
-from tests.web.fakes import FakeStore
+from tests.web.stores import a_store_with, outbox, stored_overrides, the_question
 
 PATH = "/api/v1/questions/q1"
 APPROVES = {"answer": "approve", "who": "alice"}
@@ -14,7 +14,7 @@ APPROVES = {"answer": "approve", "who": "alice"}
 
 def a_bench(**changes: Any) -> Bench:
     return Bench(
-        store=FakeStore(picture=(a_picture(), NOW), kept_questions={"q1": a_question("gpu-1", **changes)}),
+        store=a_store_with(picture=(a_picture(), NOW), questions=[a_question("gpu-1", **changes)]),
     )
 
 
@@ -62,9 +62,9 @@ def test_an_answer_is_kept_with_who_and_why_and_acted_upon() -> None:
     bench = a_bench()
     response = post(bench, {**APPROVES, "why": "demo is over"})
     assert (response.status_code, response.get_json()["state"]) == (200, "answered")
-    kept = bench.store.kept_questions["q1"]
+    kept = the_question(bench.store)
     assert (kept.answer, kept.who, kept.why) == (Answer.APPROVE, "alice", "demo is over")
-    assert "wake" in bench.store.log
+    assert "wake" in bench.log
 
 
 def test_a_rejection_is_kept_and_says_when_the_same_is_requested_again() -> None:
@@ -79,14 +79,14 @@ def test_the_same_answer_again_is_fine_and_another_is_refused() -> None:
     refused = post(bench, {"answer": "pin", "who": "bob"})
     assert (refused.status_code, refused.get_json()["state"]) == (409, "answered")
     assert "alice approved: remove gpu-1" in refused.get_json()["error"]
-    assert (len(bench.store.notices), bench.store.kept_overrides) == (1, {})
+    assert (len(outbox(bench.store)), stored_overrides(bench.store)) == (1, {})
 
 
 @pytest.mark.parametrize("token", ["", TOKEN])
 def test_nobody_answers_without_the_operators_token(token: str) -> None:
     bench = a_bench()
     assert post(bench, APPROVES, token).status_code == 401
-    assert bench.store.kept_questions["q1"].answer is None
+    assert the_question(bench.store).answer is None
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_mistake_is_told_with_its_field(body: Any, field: str | None) -> None:
     bench = a_bench()
     response = post(bench, body)
     assert (response.status_code, response.get_json().get("field")) == (400, field)
-    assert bench.store.kept_questions["q1"].answer is None
+    assert the_question(bench.store).answer is None
 
 
 def test_an_unknown_question_is_a_404() -> None:

@@ -10,9 +10,10 @@ from tests.web.builders import NOW, Bench, a_payload
 
 def delivered(bench: Bench, ago: timedelta = timedelta(0), **labels: str) -> None:
     """Let the store have one delivery that came so long *ago*."""
-
-    body = json.dumps(a_payload(**labels)).encode()
-    bench.store.deliveries.append((parse(body, received_at=NOW), NOW - ago))
+    payload = a_payload(**labels)
+    payload["alerts"][0]["fingerprint"] = "-".join(labels.values()) or "none"
+    body = json.dumps(payload).encode()
+    bench.store.remember(parse(body, received_at=NOW), NOW - ago)
 
 
 def asked(bench: Bench, query: str = "") -> list[dict[str, Any]]:

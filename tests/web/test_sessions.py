@@ -6,7 +6,7 @@ import pytest
 
 from receiver.web.auth.access import LASTS, SKEW, Role, Sessions
 from tests.web.builders import NOW, OPERATOR, READER
-from tests.web.fakes import KEY
+from tests.web.stores import KEY
 
 OURS = Sessions({Role.OPERATOR: OPERATOR, Role.READER: READER}, KEY)
 

@@ -44,7 +44,7 @@ class Together:
 def at_once(store: SqlStore, looks: str, send: Callable[[Bench, int], TestResponse]) -> list[TestResponse]:
     """Return what two replicas answer to *send*."""
     gate = threading.Barrier(2)
-    benches = [Bench(store=Together(store, looks, gate), wake=lambda: None) for _ in range(2)]  # type: ignore[arg-type]  # a whole store
+    benches = [Bench(store=Together(store, looks, gate), wake=lambda: None) for _ in range(2)]
     with ThreadPoolExecutor(2) as threads:
         return list(threads.map(send, benches, range(2)))
 
@@ -57,7 +57,7 @@ def store(tmp_path: Path) -> Any:
 
 
 def test_a_form_that_two_replicas_get_at_once_sets_one_override(store: SqlStore) -> None:
-    page = Person.at(Bench(store=store))  # type: ignore[arg-type]  # a whole store
+    page = Person.at(Bench(store=store))
     page.log_in()
     html = page.get(PATH).text
     form = {**PIN, "form_token": field_of(html, "form_token"), "once": field_of(html, "once")}

@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
+from simulator.store import MemoryStore
 from tests.web.builders import A100, L40S, NOW, Bench, a_full_store, a_picture, a_waiting_pod
-from tests.web.fakes import FakeStore
+from tests.web.stores import a_store_with
 from tests.web.test_api import get
 
 
-def showing(**more: Any) -> FakeStore:
+def showing(**more: Any) -> MemoryStore:
     """Return a store whose picture differs from the full one in *more*."""
-    return FakeStore(picture=(a_picture(**more), NOW))
+    return a_store_with(picture=(a_picture(**more), NOW))
 
 
 def test_waiting_pods_come_in_the_order_of_service() -> None:
@@ -98,4 +99,4 @@ def test_while_kubernetes_is_silent_nobody_says_that_a_pod_does_not_wait() -> No
 
 
 def test_before_the_first_step_nobody_knows_which_pods_wait() -> None:
-    assert "no step has finished yet" in get("/waiting/ml/p", FakeStore(), code=404)["error"]
+    assert "no step has finished yet" in get("/waiting/ml/p", MemoryStore(), code=404)["error"]

@@ -15,7 +15,6 @@ from receiver.ports import TryLater
 from receiver.web import create_app, webhook
 from receiver.web.auth.tokens import is_one_of
 from tests.web.builders import L40S, NOW, TOKEN, Bench, a_payload
-from tests.web.fakes import FakeStore
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -37,37 +36,36 @@ def test_a_delivery_is_remembered_and_answered_202() -> None:
     bench = Bench()
     response = post(bench)
     assert (response.status_code, response.json) == (202, {"delivery": 1, "alerts": 1, "warnings": []})
-    [(delivery, at)] = bench.store.deliveries
-    assert at == NOW
-    assert delivery.alerts[0].labels["pool"] == L40S
+    [arrival] = bench.store.arrivals(NOW, NOW)
+    assert arrival.alert.labels["pool"] == L40S
 
 
 def test_the_loop_is_woken_after_the_delivery_is_remembered_and_nothing_else_happens() -> None:
     bench = Bench()
     post(bench)
-    assert bench.store.log == ["remember", "wake"]
+    assert bench.log == ["remember", "wake"]
 
 
 def test_a_delivery_that_cannot_be_remembered_is_not_acknowledged_and_wakes_nobody() -> None:
-    bench = Bench(store=FakeStore(down=TryLater("database is locked", code="locked")))
+    bench = Bench(error=TryLater("database is locked", code="locked"))
     response = post(bench)
     assert response.status_code == 503
     assert "database is locked" in response.get_json()["error"]
-    assert bench.store.log == []
+    assert bench.log == []
 
 
 def test_a_store_that_says_how_long_to_wait_is_believed() -> None:
-    bench = Bench(store=FakeStore(down=TryLater("restarting", delay=timedelta(seconds=11.2))))
+    bench = Bench(error=TryLater("restarting", delay=timedelta(seconds=11.2)))
     assert post(bench).headers["Retry-After"] == "12"
 
 
 def test_a_store_that_does_not_say_how_long_gets_a_short_default() -> None:
-    bench = Bench(store=FakeStore(down=TryLater("restarting")))
+    bench = Bench(error=TryLater("restarting"))
     assert post(bench).headers["Retry-After"] == "5"
 
 
 def test_a_bug_becomes_a_500_without_a_trace_so_that_alertmanager_retries() -> None:
-    bench = Bench(store=FakeStore(broken=RuntimeError("secret detail")))
+    bench = Bench(error=RuntimeError("secret detail"))
     response = post(bench)
     assert response.status_code == 500
     assert response.get_json() == {"error": "internal error", "remedy": "the server's log has the details"}
@@ -127,7 +125,7 @@ def test_a_request_without_our_token_is_refused_with_what_is_missing(headers: di
     assert message in document["error"]
     assert document["remedy"]
     assert response.headers["WWW-Authenticate"].startswith("Bearer ")
-    assert bench.store.log == []
+    assert bench.log == []
 
 
 @pytest.mark.parametrize("sent", [b"old-token", b"old-toke?", b"x"])
@@ -235,7 +233,7 @@ def test_a_bad_body_is_refused_with_what_is_wrong_and_what_helps(body: bytes, fi
     assert message in document["error"]
     assert document["field"] == field
     assert document["remedy"]
-    assert bench.store.log == []
+    assert bench.log == []
 
 
 def test_a_wrong_method_is_answered_in_json() -> None:
@@ -253,9 +251,9 @@ def test_every_answer_is_counted_by_its_code() -> None:
     client.post("/webhook", json=a_payload())
     client.get("/webhook")
     client.post("/webhook", headers=BEARER, data=b"x" * 5001)
-    bench.store.down = TryLater("down")
+    bench.error = TryLater("down")
     client.post("/webhook", headers=BEARER, json=a_payload())
-    bench.store.broken = RuntimeError("bug")
+    bench.error = RuntimeError("bug")
     client.post("/webhook", headers=BEARER, json=a_payload())
     client.get("/healthz")
     assert bench.instruments.codes == [202, 400, 401, 405, 413, 503, 500]

@@ -15,6 +15,7 @@ from receiver.web import LastStep
 from tests.core.builders import HOUR, MINUTE, NOW, a_busy_node, a_due_node, a_node, a_pod, a_removal, a_state, facts
 from tests.web.builders import READER, Bench
 from tests.web.fakes import FakeClock, FakeHealth
+from tests.web.stores import add_actions
 
 YAML = """\
 mode: act
@@ -405,7 +406,7 @@ def test_a_node_that_a_disruption_budget_kept_names_it_and_when_it_is_tried_agai
     why = f"{held}; then its next paid hour began"
     victim = replace(removal.victims[0], why=why, waited_for=held, since=NOW - 5 * MINUTE)
     withdrawn = Outcome(kind=OutcomeKind.WITHDRAWN, at=NOW - 5 * MINUTE, detail=held)
-    bench.store.kept_actions.append(StoredAction(action=replace(removal, victims=(victim,)), outcome=withdrawn))
+    add_actions(bench.store, StoredAction(action=replace(removal, victims=(victim,)), outcome=withdrawn))
     found = node(bench, "n1")
     assert found["blocks"][0] == f"its removal failed at 11:55:00 UTC: {held}"
     assert found["blocks"][1].startswith("it is tried again at 12:2")

@@ -4,9 +4,10 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.notices.notice import Level
+from simulator.store import MemoryStore
 from tests.lint import none_of
 from tests.web.builders import NOW, Bench, a_full_store, a_picture
-from tests.web.fakes import FakeStore
+from tests.web.stores import a_store_with
 
 
 def test_every_page_has_the_clusters_name_in_its_header_and_its_tab() -> None:
@@ -50,13 +51,13 @@ def test_the_summary_adds_up_what_the_pools_show() -> None:
 def test_the_summary_counts_what_is_wrong_apart_from_what_is_to_be_looked_at() -> None:
     concerns = [{"kind": f"k{n}", "level": level} for n, level in enumerate((*Level, Level.BAD))]
     picture = {**a_picture(), "concerns": concerns}
-    store = FakeStore(picture=(picture, NOW - timedelta(seconds=4)))
+    store = a_store_with(picture=(picture, NOW - timedelta(seconds=4)))
     found = Bench(store=store).client().get("/api/v1/summary").json or {}
     assert (found["wrong"], found["to_look_at"]) == (2, 2)
 
 
 def test_before_the_first_step_a_summary_knows_the_allowance_and_no_figure() -> None:
-    found = Bench(store=FakeStore(), cluster_name="prod-lon1").client().get("/api/v1/summary").json or {}
+    found = Bench(store=MemoryStore(), cluster_name="prod-lon1").client().get("/api/v1/summary").json or {}
     assert found["cluster_name"] == "prod-lon1"
     unknown = ("at", "wrong", "to_look_at", "gpus_paid", "gpus_busy", "usd_per_hour")
     assert [found[name] for name in unknown] == [None] * len(unknown)

@@ -7,6 +7,7 @@ import pytest
 from receiver.config.web import ReadAccess
 from tests.web.builders import L40S, OPERATOR, READER
 from tests.web.people import Person, field_of
+from tests.web.stores import outbox
 from tests.web.test_acting import PATH, PIN, a_bench, an_operator, fields, kept
 
 
@@ -23,7 +24,7 @@ def test_a_session_that_ended_while_somebody_typed_loses_nothing() -> None:
     assert (again.status_code, "Check it and send it again" in again.text) == (403, True)
     done = person.send(PATH, {"form_token": field_of(again.text, "form_token"), **PIN})
     assert done.status_code == 303
-    assert len(bench.store.notices) == 1
+    assert len(outbox(bench.store)) == 1
 
 
 @pytest.mark.parametrize("pool", ["l40s", "all", "h100", L40S])
@@ -43,14 +44,14 @@ def test_a_form_without_the_sessions_own_token_does_nothing(path: str, token: st
     bench = a_bench(kept())
     person = an_operator(bench) if who == "operator" else Person.at(bench)
     assert person.send(path, {"form_token": token, **PIN}).status_code == 403
-    assert bench.store.notices == []
+    assert outbox(bench.store) == []
 
 
 def test_the_form_token_of_another_session_does_nothing() -> None:
     bench = a_bench()
     theirs = field_of(an_operator(bench).get(PATH).text, "form_token")
     assert an_operator(bench).send(PATH, {"form_token": theirs, **PIN}).status_code == 403
-    assert bench.store.notices == []
+    assert outbox(bench.store) == []
 
 
 @pytest.mark.parametrize("path", [PATH, "/overrides/pin-l40s-1/end"])
@@ -60,7 +61,7 @@ def test_a_reader_cannot_act(path: str) -> None:
     person.log_in(READER)
     token = field_of(person.get(PATH).text, "form_token")
     assert person.send(path, {"form_token": token, **PIN}).status_code == 403
-    assert bench.store.notices == []
+    assert outbox(bench.store) == []
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_another_site_cannot_act_though_it_had_cookie_and_form_token(path: str, 
     person = an_operator(bench)
     token = field_of(person.get(PATH).text, "form_token")
     response = person.send(path, {"form_token": token, **PIN}, **headers)
-    assert (response.status_code, bench.store.notices) == (403, [])
+    assert (response.status_code, outbox(bench.store)) == (403, [])
     assert "load test" not in response.text  # what another site typed is not put before an operator
 
 
@@ -86,7 +87,7 @@ def test_a_form_larger_than_any_form_is_refused() -> None:
     bench = a_bench()
     assert an_operator(bench).send(PATH, {**PIN, "why": "x" * 20_000}).status_code == 413
     assert an_operator(bench).send(PATH, {f"f{n}": "" for n in range(30)}).status_code == 400
-    assert bench.store.notices == []
+    assert outbox(bench.store) == []
 
 
 def test_an_upload_is_no_form_of_ours() -> None:
@@ -108,4 +109,4 @@ def test_no_trick_with_a_pools_name_does_more_than_a_404(pool: str) -> None:
     assert response.status_code in (404, 405)
     assert "X-Evil" not in response.headers
     assert "<script>" not in response.text
-    assert bench.store.notices == []
+    assert outbox(bench.store) == []

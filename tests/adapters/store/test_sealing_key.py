@@ -6,6 +6,7 @@ from sqlalchemy import select
 
 from receiver.adapters.store import open_store
 from receiver.adapters.store.schema import seals
+from simulator.store import MemoryStore
 
 
 def test_the_first_call_makes_a_random_key_that_stays(url: str) -> None:
@@ -35,3 +36,10 @@ def test_a_key_that_was_read_once_needs_no_store(url: str) -> None:
     store._database.gate.close("down")
     assert store.sealing_key() == key
     store.close()
+
+
+def test_in_memory_too_a_key_that_was_read_once_needs_no_store() -> None:
+    store = MemoryStore()
+    key = store.sealing_key()
+    store.illness = "lost"
+    assert store.sealing_key() == key
