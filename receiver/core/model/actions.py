@@ -71,12 +71,12 @@ class Decision:
 
         A decision is stored anew when these or the target change: it must name the silence that is in force.
         """
-        said: list[tuple[str, ...]] = []
+        pairs: list[tuple[str, ...]] = []
         for r in self.reasons:
-            spoken = r.rule in WORDS and r.verdict not in (Verdict.ALLOWS, Verdict.WANTS)
-            said.append((r.rule, r.verdict.value, r.detail) if spoken else (r.rule, r.verdict.value))
+            is_explained = r.rule in WORDS and r.verdict not in (Verdict.ALLOWS, Verdict.WANTS)
+            pairs.append((r.rule, r.verdict.value, r.detail) if is_explained else (r.rule, r.verdict.value))
         mode = self.evidence.get("mode")
-        return tuple(said) if mode is None else (*said, ("mode", str(mode)))
+        return tuple(pairs) if mode is None else (*pairs, ("mode", str(mode)))
 
     @property
     def deciding(self) -> Reason:

@@ -171,18 +171,18 @@ def distinct(answers: Iterable[Iterable[Charge]]) -> tuple[Charge, ...]:
     Records are the same if id and beginning are equal, or without ids all their fields; two such in one answer are two
     records. Records with neither id nor beginning cannot be distinguished and are all kept.
     """
-    kept: dict[tuple[object, ...], Charge] = {}
+    records: dict[tuple[object, ...], Charge] = {}
     for number, answer in enumerate(answers):
-        seen: Counter[tuple[object, ...]] = Counter()
+        occurrences: Counter[tuple[object, ...]] = Counter()
         for record in answer:
-            same: tuple[object, ...] = (record.id, record.frm)
+            identity: tuple[object, ...] = (record.id, record.frm)
             if record.id is None:
-                same = (record.code, record.label, record.product, record.frm, record.nodes, record.size_gb)
-                same = (*same, seen[same], None if record.frm is not None else number)
-                seen[same[:-2]] += 1
-            if same not in kept or (record.hours or 0) > (kept[same].hours or 0):
-                kept[same] = record
-    return tuple(kept.values())
+                identity = (record.code, record.label, record.product, record.frm, record.nodes, record.size_gb)
+                identity = (*identity, occurrences[identity], None if record.frm is not None else number)
+                occurrences[identity[:-2]] += 1
+            if identity not in records or (record.hours or 0) > (records[identity].hours or 0):
+                records[identity] = record
+    return tuple(records.values())
 
 
 def is_due(charged: Charged | None, month: str, now: datetime, *, urgent: bool) -> bool:
@@ -246,18 +246,24 @@ def new_seed(
     was lost, so higher charges win.
     """
     charged = None
-    said = compared.charged if compared is not None and held is None else None
-    if compared is not None and said is not None and said.answered_at and not said.unreadable and said.month == month:
-        hours = {found.size: found.spare_hours for found in compared.sizes if found.spare_hours}
-        elsewhere = tuple(node for found in compared.sizes for node in found.elsewhere)
+    answer = compared.charged if compared is not None and held is None else None
+    if (
+        compared is not None
+        and answer is not None
+        and answer.answered_at
+        and not answer.unreadable
+        and answer.month == month
+    ):
+        hours = {size.size: size.spare_hours for size in compared.sizes if size.spare_hours}
+        elsewhere = tuple(node for size in compared.sizes for node in size.elsewhere)
         charged = _priced(Seed(month=month, at=now, hours=hours, elsewhere=elsewhere), policy)
     stated = policy.budget.stated if policy.budget else None
     priced = _priced(held, policy) if held is not None and held.month == month else None
-    kept = charged or (priced if priced != held else None)
+    seed = charged or (priced if priced != held else None)
     if stated is None or stated.month != month:
-        return kept
+        return seed
     if held is not None and (held.month, held.stated) == (month, stated.usd):
-        return kept
+        return seed
     usd = max(Decimal(0), stated.usd - ledger_usd)
     if charged is not None and seeded_usd(charged, policy, month)[0] > usd:
         return replace(charged, stated=stated.usd)
@@ -276,16 +282,16 @@ def price_then(size: str, seed: Seed | None, policy: Policy) -> Decimal | None:
     return node_price(size, policy) if then is None else then
 
 
-def beside(seed: Seed | None, known: Iterable[tuple[str, str]]) -> Seed | None:
-    """Return *seed* without the hours of the nodes in the ledger, *known* by instance id and name."""
+def beside(seed: Seed | None, ledger_nodes: Iterable[tuple[str, str]]) -> Seed | None:
+    """Return *seed* without the hours of the nodes in the ledger, *ledger_nodes* (instance id and name)."""
     if seed is None or not seed.elsewhere:
         return seed
-    words = {word for both in known for word in both if word}
+    words = {word for names in ledger_nodes for word in names if word}
     hours = dict(seed.hours)
     for node in seed.elsewhere:
         if node.label in words or node.product in words:
             hours[node.size] = max(Decimal(0), hours.get(node.size, Decimal(0)) - node.hours)
-    return replace(seed, hours={size: left for size, left in hours.items() if left})
+    return replace(seed, hours={size: hours_left for size, hours_left in hours.items() if hours_left})
 
 
 def seeded_usd(seed: Seed | None, policy: Policy, month: str) -> tuple[Decimal, tuple[str, ...]]:

@@ -88,8 +88,8 @@ NO_LABELS: Mapping[str, Values] = {}
 def _hardware(size: str) -> tuple[_Gpu, int] | None:
     """The kind of GPU of *size* and how many a node of it has; None for an unknown size."""
     for name, kind in SIZES:
-        if (found := name.fullmatch(size)) is not None:
-            return kind, GPUS_IN_WORDS.get(found[1]) or int(found[1])
+        if (match := name.fullmatch(size)) is not None:
+            return kind, GPUS_IN_WORDS.get(match[1]) or int(match[1])
     return None
 
 

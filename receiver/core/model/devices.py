@@ -174,7 +174,7 @@ def question_id(question: Question) -> str:
 
 def claim_name(claims: Iterable[Claim]) -> str:
     """Return the resource that a pod with *claims* asks for."""
-    said = [
+    document = [
         [
             [[[a.name, a.device_class, question_id(a.selectors), a.count, [[*_fields(t)] for t in a.tolerations]]
               for a in alternatives] for alternatives in claim.requests],
@@ -182,7 +182,7 @@ def claim_name(claims: Iterable[Claim]) -> str:
         ]
         for claim in claims
     ]  # fmt: skip
-    return CLAIM + json.dumps(said, separators=(",", ":"))
+    return CLAIM + json.dumps(document, separators=(",", ":"))
 
 
 def fewest_gpus(claims: Iterable[Claim], of_gpus: Collection[Question]) -> int:
@@ -200,9 +200,9 @@ def kind_name(
     of: int,
 ) -> str:
     values = {name: question_id((kind, str(value))) for name, (kind, value) in sorted(attributes.items())}
-    said = [sorted(answered), sorted(unjudged), values,
+    document = [sorted(answered), sorted(unjudged), values,
             [[t.key, t.value, t.effect] for t in taints], dict(sorted(uses.items())), of]  # fmt: skip
-    return KIND + json.dumps(said, separators=(",", ":"))
+    return KIND + json.dumps(document, separators=(",", ":"))
 
 
 def is_claim(resource: str) -> bool:
@@ -217,7 +217,7 @@ def _fields(toleration: Toleration) -> tuple[str, str, str, str]:
 def _claims(name: str) -> tuple[_Claim, ...]:
     return tuple(
         _Claim(
-            tuple(tuple(_ask(*said) for said in alternatives) for alternatives in requests),
+            tuple(tuple(_ask(*fields) for fields in alternatives) for alternatives in requests),
             tuple(Constraint(requests=tuple(r), attribute=a, distinct=d) for r, a, d in constraints),
         )
         for requests, constraints in json.loads(name.removeprefix(CLAIM))
@@ -225,8 +225,8 @@ def _claims(name: str) -> tuple[_Claim, ...]:
 
 
 def _ask(name: str, device_class: str, question: str, count: int, tolerations: Sequence[Sequence[str]]) -> _Ask:
-    said = (Toleration(key=k, operator=o, value=v, effect=e) for k, o, v, e in tolerations)
-    return _Ask(name, device_class, question, count, tuple(said))
+    parsed_tolerations = (Toleration(key=k, operator=o, value=v, effect=e) for k, o, v, e in tolerations)
+    return _Ask(name, device_class, question, count, tuple(parsed_tolerations))
 
 
 @lru_cache(maxsize=16_384)
@@ -280,44 +280,50 @@ class _Search:
         self._chosen: list[tuple[str, _Kind, _Claim, _Ask]] = []
         self._tries = MOST_TRIES
 
-    def serve(self, left: Sequence[tuple[_Claim, int]]) -> bool:
-        """Take devices for the requests *left*, each by its claim and number; False changes nothing."""
-        if not left:
+    def serve(self, unserved: Sequence[tuple[_Claim, int]]) -> bool:
+        """Take devices for the requests *unserved*, each by its claim and number; False changes nothing."""
+        if not unserved:
             return True
-        claim, number = left[0]
+        claim, number = unserved[0]
         for ask in claim.requests[number]:
             if any(ask.question in kind.unjudged for _, kind in self._kinds):
                 continue
             matching = [(name, kind) for name, kind in self._kinds if ask.question in kind.answered]
-            if self._fill(ask, matching, ask.devices, left) if ask.devices else self._fill_all(ask, matching, left):
+            if (
+                self._fill(ask, matching, ask.devices, unserved)
+                if ask.devices
+                else self._fill_all(ask, matching, unserved)
+            ):
                 return True
         return False
 
     def _fill(
-        self, ask: _Ask, matching: Sequence[tuple[str, _Kind]], count: int, left: Sequence[tuple[_Claim, int]]
+        self, ask: _Ask, matching: Sequence[tuple[str, _Kind]], count: int, unserved: Sequence[tuple[_Claim, int]]
     ) -> bool:
         """Take *count* devices of *matching*, then serve the other requests."""
         if not count:
-            return self.serve(left[1:])
+            return self.serve(unserved[1:])
         if count > sum(self._free[name] for name, _ in matching):
             return False
         for place, (name, kind) in enumerate(matching):
             self._tries -= 1
             if self._tries < 0:
                 return False
-            if self._take(name, kind, left[0][0], ask):
-                if self._fill(ask, matching[place:], count - 1, left):
+            if self._take(name, kind, unserved[0][0], ask):
+                if self._fill(ask, matching[place:], count - 1, unserved):
                     return True
                 self._give_back()
         return False
 
-    def _fill_all(self, ask: _Ask, matching: Sequence[tuple[str, _Kind]], left: Sequence[tuple[_Claim, int]]) -> bool:
+    def _fill_all(
+        self, ask: _Ask, matching: Sequence[tuple[str, _Kind]], unserved: Sequence[tuple[_Claim, int]]
+    ) -> bool:
         """Take every device of *matching*, of which there must be one and none may be taken."""
         every = [(name, kind) for name, kind in matching for _ in range(kind.of)]
         before = len(self._chosen)
         untaken = all(self._free[name] == kind.of for name, kind in matching)
         if 0 < len(every) <= MOST_DEVICES and untaken:
-            if all(self._take(name, kind, left[0][0], ask) for name, kind in every) and self.serve(left[1:]):
+            if all(self._take(name, kind, unserved[0][0], ask) for name, kind in every) and self.serve(unserved[1:]):
                 return True
             while len(self._chosen) > before:
                 self._give_back()
@@ -406,9 +412,9 @@ def as_text(node: NodeDevices) -> str:
 
 
 @lru_cache(maxsize=256)
-def from_text(said: str) -> NodeDevices:
+def from_text(text: str) -> NodeDevices:
     """Return what `as_text` made a text of; the same object for the same text."""
-    devices, counters = json.loads(said)
+    devices, counters = json.loads(text)
     return NodeDevices(
         devices=tuple(
             Device(
@@ -427,7 +433,7 @@ def from_text(said: str) -> NodeDevices:
 
 
 @lru_cache(maxsize=256)
-def untainted(said: str) -> str:
-    """Return the text *said* of `as_text` without taints."""
-    node = from_text(said)
+def untainted(text: str) -> str:
+    """Return *text*, which `as_text` made, without taints."""
+    node = from_text(text)
     return as_text(replace(node, devices=tuple(replace(device, taints=()) for device in node.devices)))

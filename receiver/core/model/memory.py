@@ -112,11 +112,11 @@ FEWEST_NODES = 5  # fewer say nothing of the spread
 
 def slow_starts(lives: Iterable[NodeLife]) -> Mapping[str, timedelta]:
     """By pool, the time from creation within which nine of ten of its last nodes were usable."""
-    took: dict[str, list[tuple[datetime, timedelta]]] = {}
+    starts_by_pool: dict[str, list[tuple[datetime, timedelta]]] = {}
     for life in lives:
         if life.usable_at is not None and life.seen_at is not None and life.usable_at > life.seen_at:
-            took.setdefault(life.pool, []).append((life.usable_at, life.usable_at - life.created_at))
-    last = {pool: sorted(span for _, span in sorted(found)[-LAST_NODES:]) for pool, found in took.items()}
+            starts_by_pool.setdefault(life.pool, []).append((life.usable_at, life.usable_at - life.created_at))
+    last = {pool: sorted(span for _, span in sorted(starts)[-LAST_NODES:]) for pool, starts in starts_by_pool.items()}
     return {pool: spans[-(-9 * len(spans) // 10) - 1] for pool, spans in last.items() if len(spans) >= FEWEST_NODES}
 
 

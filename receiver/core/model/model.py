@@ -314,8 +314,8 @@ class PoolState:
     @property
     def trial(self) -> Backoff | None:
         """The back-off after which one node at a time is tried, because the newest nodes failed."""
-        found = (b for b in (self.provisioning, self.sickened) if b is not None)
-        return max(found, key=lambda backoff: backoff.until, default=None)
+        backoffs = (b for b in (self.provisioning, self.sickened) if b is not None)
+        return max(backoffs, key=lambda backoff: backoff.until, default=None)
 
     @property
     def coming(self) -> tuple[Node, ...]:
@@ -418,11 +418,11 @@ class Facts:
 
     @cached_property
     def _waiting(self) -> Mapping[str, Sequence[Pod]]:
-        found: dict[str, list[Pod]] = {}
+        pods_by_name: dict[str, list[Pod]] = {}
         for pod in self.waiting:
             for name in {pod.key, pod.gang or pod.key}:
-                found.setdefault(name, []).append(pod)
-        return found
+                pods_by_name.setdefault(name, []).append(pod)
+        return pods_by_name
 
     def signals_for(self, pool_id: str) -> tuple[Signal, ...]:
         """Return the signals that are for *pool_id* or for every pool."""
@@ -431,10 +431,10 @@ class Facts:
 
     @cached_property
     def _signals(self) -> Mapping[str | None, Sequence[tuple[int, Signal]]]:
-        found: dict[str | None, list[tuple[int, Signal]]] = {}
+        signals_by_pool: dict[str | None, list[tuple[int, Signal]]] = {}
         for numbered in enumerate(self.signals):
-            found.setdefault(numbered[1].pool, []).append(numbered)
-        return found
+            signals_by_pool.setdefault(numbered[1].pool, []).append(numbered)
+        return signals_by_pool
 
     def up(self, source: Source) -> bool:
         """True when *source* answered in this step."""

@@ -94,8 +94,8 @@ def overrides_in_force(pool: str, overrides: Iterable[Override], now: datetime) 
     Of several of one kind the newest counts, even if an older one names this pool alone and the newer one every pool;
     when the newest ends, an older one that lasts longer counts again.
     """
-    found = sorted((o for o in overrides if o.concerns(pool) and o.holds(now)), key=lambda o: (o.at, o.id))
-    return OverridesInForce(**{o.kind.value: o for o in found})
+    in_force = sorted((o for o in overrides if o.concerns(pool) and o.holds(now)), key=lambda o: (o.at, o.id))
+    return OverridesInForce(**{o.kind.value: o for o in in_force})
 
 
 NAMED = 3  # nodes in a sentence
@@ -198,16 +198,16 @@ class Question:
 
 
 def question_id(pool: Pool, asks: Asks, from_count: int, to_count: int, instances: Iterable[str], at: datetime) -> str:
-    said = f"{pool.id} {asks} {from_count} {to_count} {sorted(instances)} {at.isoformat()}"
-    return f"{pool.name}-{asks}-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+    text = f"{pool.id} {asks} {from_count} {to_count} {sorted(instances)} {at.isoformat()}"
+    return f"{pool.name}-{asks}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def approved_instances(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
     """The instances whose removal is approved. Only a request to empty *busy* nodes covers them; it then also covers
     them once they are empty."""
-    asked = tuple(questions)
-    rejected = [q for q in asked if q.is_rejected(now)]
-    approved = ((i, q) for q in asked if _fits(q, busy=busy) and q.is_approved(now) for i in q.instances)
+    requests = tuple(questions)
+    rejected = [q for q in requests if q.is_rejected(now)]
+    approved = ((i, q) for q in requests if _fits(q, busy=busy) and q.is_approved(now) for i in q.instances)
     return frozenset(i for i, q in approved if not _overruled(q, (r for r in rejected if i in r.instances)))
 
 
@@ -229,9 +229,9 @@ def _fits(question: Question, *, busy: bool) -> bool:
 
 def approved_growth(questions: Iterable[Question], now: datetime) -> int:
     """The highest count up to which a pool may grow by an approval that is not used up; 0 for none."""
-    asked = tuple(_growth(questions))
-    rejected = [q for q in asked if q.is_rejected(now)]
-    approved = (q for q in asked if q.is_approved(now) and q.done_at is None)
+    requests = tuple(_growth(questions))
+    rejected = [q for q in requests if q.is_rejected(now)]
+    approved = (q for q in requests if q.is_approved(now) and q.done_at is None)
     stands = (q for q in approved if not _overruled(q, (r for r in rejected if r.to_count <= q.to_count)))
     return max((q.to_count for q in stands), default=0)
 
@@ -258,10 +258,10 @@ def _growth(questions: Iterable[Question]) -> Iterable[Question]:
 def why_waiting(names: Collection[str], asks: Collection[Asks], questions: Collection[Question], now: datetime) -> str:
     """Say what is waited for before nodes called *names* go, or before a pool grows: open or rejected requests."""
     of_names = (q for q in questions if (set(names) & set(q.nodes) if names else q.asks in asks))
-    found = [q for q in of_names if q.is_rejected(now) or (q.is_open(now) and q.asks in asks)]
-    if not found:
+    unapproved = [q for q in of_names if q.is_rejected(now) or (q.is_open(now) and q.asks in asks)]
+    if not unapproved:
         return f"{', '.join(sorted(names)) or 'growth of this cost'}: an approval is needed and not requested yet"
-    return "; ".join(sentence(q, now, questions) for q in found)
+    return "; ".join(sentence(q, now, questions) for q in unapproved)
 
 
 def gives_way(question: Question, questions: Iterable[Question], now: datetime) -> bool:

@@ -274,9 +274,9 @@ def keeps_for(
 
 
 def named(pods: Collection[str]) -> tuple[str, ...]:
-    shown = sorted(pods)
-    more = len(shown) - PODS_NAMED
-    return (*shown[:PODS_NAMED], *([f"and {more} more"] if more > 0 else ()))
+    names = sorted(pods)
+    omitted = len(names) - PODS_NAMED
+    return (*names[:PODS_NAMED], *([f"and {omitted} more"] if omitted > 0 else ()))
 
 
 KEEP_UNTIL = "gpu-autoscaler.io/keep-until"
@@ -331,13 +331,15 @@ def gpus_in(resources: Mapping[str, int]) -> int:
 
 def allocatable(size: Mapping[str, int]) -> Mapping[str, int]:
     """Estimate what the kubelet of a node of *size* (CPU, memory, storage of the machine) leaves to pods."""
-    kept = {
+    reserved = {
         CPU: _of_tiers(size.get(CPU, 0), CPU_TIERS),
         MEMORY: _of_tiers(size.get(MEMORY, 0), MEMORY_TIERS) + MEMORY_FIXED,
         STORAGE: size.get(STORAGE, 0) * STORAGE_KEPT_FREE // 100,
     }
-    found = {resource: max(0, amount - kept[resource]) for resource, amount in size.items() if resource in kept}
-    return {**found, SLOTS: PODS_OF_A_NODE} if found else {}
+    usable = {
+        resource: max(0, amount - reserved[resource]) for resource, amount in size.items() if resource in reserved
+    }
+    return {**usable, SLOTS: PODS_OF_A_NODE} if usable else {}
 
 
 def less(offered: Mapping[str, int], taken: Mapping[str, int]) -> dict[str, int]:
@@ -347,10 +349,10 @@ def less(offered: Mapping[str, int], taken: Mapping[str, int]) -> dict[str, int]
 
 def too_much(asks: Mapping[str, int], offers: Mapping[str, int]) -> str | None:
     """Return which of *asks* is more than *offers*, in people's units; None when all of them fit."""
-    for resource, asked in asks.items():
+    for resource, request in asks.items():
         offered = offers.get(resource)
-        if offered is not None and asked > offered:
-            return f"it asks for {amount(resource, asked, up=True)}, a node offers {amount(resource, offered)}"
+        if offered is not None and request > offered:
+            return f"it asks for {amount(resource, request, up=True)}, a node offers {amount(resource, offered)}"
     return None
 
 
@@ -366,11 +368,11 @@ def amount(resource: str, units: int, *, up: bool = False) -> str:
 
 def _of_tiers(total: int, tiers: tuple[tuple[float, float], ...]) -> int:
     """The sum of each tier's share (per cent) of *total*."""
-    kept, left = 0.0, float(total)
+    reserved, remaining = 0.0, float(total)
     for width, share in tiers:
-        kept += min(left, width) * share / 100
-        left -= min(left, width)
-    return math.ceil(kept)
+        reserved += min(remaining, width) * share / 100
+        remaining -= min(remaining, width)
+    return math.ceil(reserved)
 
 
 def _short(number: float) -> str:
@@ -402,14 +404,14 @@ def _weight(resource: str, labels: Mapping[str, str]) -> float:
 
 @lru_cache(maxsize=256)  # names come from pods
 def _slice(profile: str) -> float:
-    found = _PROFILE.search(profile)
-    if found is None:
+    match = _PROFILE.search(profile)
+    if match is None:
         return 1.0
-    part, compute, memory = (int(number or 0) for number in found.groups())
+    part, compute, memory = (int(number or 0) for number in match.groups())
     slices = A30_SLICES if (compute, memory) in A30_PROFILES else COMPUTE_SLICES
     return min((part or compute) / slices, 1.0)
 
 
 @lru_cache(maxsize=256)  # names come from pods
-def _replicas(said: str) -> int:
-    return max(int(said), 1) if said.isascii() and said.isdigit() else 1
+def _replicas(label: str) -> int:
+    return max(int(label), 1) if label.isascii() and label.isdigit() else 1

@@ -22,12 +22,12 @@ def obstacles(message: str) -> frozenset[str]:
     ``0/4 nodes are available: persistentvolumeclaim "data" not found.`` counts no nodes at all. Such a reason does not
     depend on which nodes exist, so it goes only when the obstacle goes. A message of another form is one reason.
     """
-    found = _OF_NODES.match(message)
-    if found is None:
+    match = _OF_NODES.match(message)
+    if match is None:
         return frozenset([_without_names(message)]) if is_judgement(message) else frozenset()
-    parts = [_COUNTED.fullmatch(part) or part for part in _NEXT_REASON.split(_PREEMPTION.sub("", found[2]))]
+    parts = [_COUNTED.fullmatch(part) or part for part in _NEXT_REASON.split(_PREEMPTION.sub("", match[2]))]
     of_no_node = [part for part in parts if isinstance(part, str)]
-    of_all = [part[2] for part in parts if not isinstance(part, str) and part[1] == found[1]]
+    of_all = [part[2] for part in parts if not isinstance(part, str) and part[1] == match[1]]
     return frozenset(filter(None, map(_without_names, (*of_no_node, *of_all))))
 
 
@@ -38,8 +38,8 @@ def is_judgement(message: str) -> bool:
 
 def is_of_no_node(message: str) -> bool:
     """True where kube-scheduler did not even look at nodes: a claim that does not exist or is not bound."""
-    found = _OF_NODES.match(message)
-    return found is not None and bool(found[2]) and _COUNTED.match(found[2]) is None
+    match = _OF_NODES.match(message)
+    return match is not None and bool(match[2]) and _COUNTED.match(match[2]) is None
 
 
 def _without_names(reason: str) -> str:
@@ -80,6 +80,6 @@ class SchedulerRefusal:
         return replace(self, beside_since=min(self.beside_since + gap, now), seen_at=now)
 
 
-def refused_only(found: Iterable[SchedulerRefusal]) -> tuple[SchedulerRefusal, ...]:
-    """Those of *found* that the scheduler has refused."""
-    return tuple(each for each in found if each.refused_at is not None)
+def refused_only(refusals: Iterable[SchedulerRefusal]) -> tuple[SchedulerRefusal, ...]:
+    """Those of *refusals* that the scheduler has refused."""
+    return tuple(each for each in refusals if each.refused_at is not None)

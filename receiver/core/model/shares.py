@@ -62,11 +62,11 @@ def is_share(resource: str) -> bool:
 @lru_cache(maxsize=1024)  # names come from pods
 def share_of(resource: str) -> GpuShare | None:
     """Return the share that *resource* names; None for none, and for one that is not understood."""
-    found = _SHARE.fullmatch(resource)
-    if found is None:
+    match = _SHARE.fullmatch(resource)
+    if match is None:
         return None
-    mib, cores = int(found["memory"] or found["mib"] or 0), int(found["cores"] or 0)
-    part = Fraction(found["fraction"] or 0) + Fraction(int(found["percent"] or 0), 100)
+    mib, cores = int(match["memory"] or match["mib"] or 0), int(match["cores"] or 0)
+    part = Fraction(match["fraction"] or 0) + Fraction(int(match["percent"] or 0), 100)
     valid = (mib > 0 or 0 < part <= 1) and cores <= ALL_CORES
     return GpuShare(mib, part, cores, kai=resource.startswith(KAI)) if valid else None
 
@@ -80,8 +80,8 @@ def part_of_gpu(share: GpuShare, labels: Mapping[str, str]) -> float:
 
 def gpu_memory(labels: Mapping[str, str]) -> int:
     """Return the MiB of each GPU of a node with *labels*, 0 where that is not known."""
-    said = labels.get(GPU_MEMORY, "")
-    return int(said) if said.isascii() and said.isdigit() and len(said) <= 9 else 0
+    label = labels.get(GPU_MEMORY, "")
+    return int(label) if label.isascii() and label.isdigit() and len(label) <= 9 else 0
 
 
 def why_no_share(requests: Iterable[str], node: Mapping[str, int]) -> str | None:
@@ -107,12 +107,12 @@ def put(free: dict[str, int], share: GpuShare, count: int) -> bool:
     if wanted is None or wanted.memory > new.memory:
         return False
     taken: list[tuple[str, int]] = []
-    left = count
+    unplaced = count
     for rest, name in sorted((_rest(name), name) for name in free if name.startswith(OPEN)):
-        if left and rest.holds(wanted):
-            taken.append((name, min(left, free[name])))
-            left -= taken[-1][1]
-    if left > max(0, free.get(GPU, 0)):
+        if unplaced and rest.holds(wanted):
+            taken.append((name, min(unplaced, free[name])))
+            unplaced -= taken[-1][1]
+    if unplaced > max(0, free.get(GPU, 0)):
         return False
     for name, devices in taken:
         free[name] -= devices
@@ -120,30 +120,30 @@ def put(free: dict[str, int], share: GpuShare, count: int) -> bool:
             del free[name]
     for name, devices in taken:
         _open(free, _rest(name).less(wanted), devices)
-    if left:
-        free[GPU] -= left
-        _open(free, new.less(wanted), left)
+    if unplaced:
+        free[GPU] -= unplaced
+        _open(free, new.less(wanted), unplaced)
     return True
 
 
 def put_bound(free: dict[str, int], bound: Iterable[tuple[Mapping[str, int], tuple[str, ...]]]) -> None:
     """Take the devices that pods share out of *free*: of each pod its requests and the devices that it was given, as
     far as they are known. What is not understood holds a whole GPU."""
-    known: dict[str, _Rest] = {}
+    rest_by_device: dict[str, _Rest] = {}
     loose: list[GpuShare | None] = []
-    there = free.get(GPU, 0)
+    gpus = free.get(GPU, 0)
     for requests, devices in bound:
-        most = max(there, len(devices), 1)  # an annotation may name any number, which no scheduler has checked
-        asked = [
+        most = max(gpus, len(devices), 1)  # an annotation may name any number, which no scheduler has checked
+        requested = [
             (share_of(name) if count <= most else None, count) for name, count in requests.items() if is_share(name)
         ]
-        shares = [share for share, count in asked for _ in range(min(count, most))]
+        shares = [share for share, count in requested for _ in range(min(count, most))]
         for device, share in zip(devices, shares, strict=False):
             new, wanted = _measured(free, share) if share is not None else (FULL, None)
-            known[device] = known.get(device, new).less(wanted) if wanted is not None else FULL
+            rest_by_device[device] = rest_by_device.get(device, new).less(wanted) if wanted is not None else FULL
         loose += shares[len(devices) :]
-    free[GPU] = free.get(GPU, 0) - len(known)
-    for rest in known.values():
+    free[GPU] = free.get(GPU, 0) - len(rest_by_device)
+    for rest in rest_by_device.values():
         _open(free, rest, 1)
     for share in loose:
         if share is None or not put(free, share, 1):

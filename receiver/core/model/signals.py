@@ -70,9 +70,9 @@ class Alert:
     delivery: int | None = None
 
 
-def numbered(alerts: Iterable[Alert], kept: Iterable[Alert]) -> list[Alert]:
-    """Return *alerts* with the numbers of the deliveries that brought them, where *kept* has them."""
-    numbers = {(a.fingerprint, a.starts_at): a.delivery for a in kept}
+def numbered(alerts: Iterable[Alert], stored: Iterable[Alert]) -> list[Alert]:
+    """Return *alerts* with the numbers of the deliveries that brought them, where *stored* has them."""
+    numbers = {(a.fingerprint, a.starts_at): a.delivery for a in stored}
     return [replace(a, delivery=numbers.get((a.fingerprint, a.starts_at))) for a in alerts]
 
 
@@ -82,7 +82,7 @@ def signals_from(alerts: Iterable[Alert], policy: Policy) -> tuple[Signal, ...]:
     The label ``pool`` may hold a pool's id or name. Absent, ``unassigned`` or a pool that we do not resize means every
     pool for demand (``scale_up``), and none for other actions: an alert about another pool must not hold ours.
     """
-    found: dict[tuple[str, datetime], Signal] = {}
+    signals: dict[tuple[str, datetime], Signal] = {}
     for alert in alerts:
         try:
             action = SignalAction(alert.labels.get("action", ""))
@@ -90,11 +90,11 @@ def signals_from(alerts: Iterable[Alert], policy: Policy) -> tuple[Signal, ...]:
             continue
         if not alert.firing:
             continue
-        said = alert.labels.get("pool", UNASSIGNED) or UNASSIGNED
-        pool = policy.pool(said)
-        if pool is None and said != UNASSIGNED and action is not SignalAction.SCALE_UP:
+        label = alert.labels.get("pool", UNASSIGNED) or UNASSIGNED
+        pool = policy.pool(label)
+        if pool is None and label != UNASSIGNED and action is not SignalAction.SCALE_UP:
             continue
-        found[alert.fingerprint, alert.starts_at] = Signal(
+        signals[alert.fingerprint, alert.starts_at] = Signal(
             action=action,
             alertname=alert.labels.get("alertname", ""),
             fingerprint=alert.fingerprint,
@@ -102,7 +102,7 @@ def signals_from(alerts: Iterable[Alert], policy: Policy) -> tuple[Signal, ...]:
             pool=pool.id if pool else None,
             delivery=alert.delivery,
         )
-    return tuple(sorted(found.values(), key=lambda s: (s.alertname, s.fingerprint, s.starts_at)))
+    return tuple(sorted(signals.values(), key=lambda s: (s.alertname, s.fingerprint, s.starts_at)))
 
 
 COMPONENT = "gpu-autoscaler"
@@ -157,7 +157,7 @@ def silenced_pools(silences: Iterable[Silence], policy: Policy) -> Mapping[str, 
     A silence pauses a pool when it matches ``{component="gpu-autoscaler", pool=<id or name>}`` without naming an alert:
     it is about the pool, not about one alert.
     """
-    found: dict[str, PoolSilence] = {}
+    silenced: dict[str, PoolSilence] = {}
     for silence in sorted(silences, key=lambda s: (s.ends_at, s.id)):
         named = {matcher.name for matcher in silence.matchers}
         if "pool" not in named or "alertname" in named:
@@ -165,23 +165,23 @@ def silenced_pools(silences: Iterable[Silence], policy: Policy) -> Mapping[str, 
         for pool in policy.pools:
             alerts = [{"component": COMPONENT, "pool": known_as} for known_as in (pool.id, pool.name)]
             if any(all(matcher.matches(alert) for matcher in silence.matchers) for alert in alerts):
-                more = found[pool.id].more + 1 if pool.id in found else 0
+                overlapping = silenced[pool.id].more + 1 if pool.id in silenced else 0
                 by = silence.created_by or "someone"
-                found[pool.id] = PoolSilence(
-                    id=silence.id, by=by, until=silence.ends_at, comment=silence.comment, more=more
+                silenced[pool.id] = PoolSilence(
+                    id=silence.id, by=by, until=silence.ends_at, comment=silence.comment, more=overlapping
                 )
-    return found
+    return silenced
 
 
-def forgotten(kept: Iterable[Alert], found: Iterable[Alert], silences: Iterable[Silence]) -> list[Alert]:
-    """Return those of *kept* that fire and restrain the autoscaler, though Alertmanager, which has just started, has
-    neither *found* them again nor silences them."""
-    known, silences = {(a.fingerprint, a.starts_at) for a in found}, tuple(silences)
+def forgotten(stored: Iterable[Alert], reported: Iterable[Alert], silences: Iterable[Silence]) -> list[Alert]:
+    """Return those of *stored* that fire and restrain the autoscaler, though Alertmanager, which has just started, has
+    neither *reported* them again nor silences them."""
+    reported_keys, silences = {(a.fingerprint, a.starts_at) for a in reported}, tuple(silences)
     return [
         alert
-        for alert in kept
+        for alert in stored
         if alert.firing
         and alert.labels.get("action") in RESTRAINING
-        and (alert.fingerprint, alert.starts_at) not in known
+        and (alert.fingerprint, alert.starts_at) not in reported_keys
         and not any(all(m.matches(alert.labels) for m in silence.matchers) for silence in silences)
     ]

@@ -20,11 +20,11 @@ def harmless(text: str) -> str:
 def with_names(text: str, names: Mapping[str, str]) -> str:
     """*text* with the names for the ids in *names*. Only whole ids are replaced: ``l40s`` stands neither in
     ``nvidia.com/l40s`` nor in ``l40s-prod``."""
-    known = sorted((id_ for id_ in names if id_ and id_ in text), key=len, reverse=True)
-    if not known:
+    mentioned = sorted((id_ for id_ in names if id_ and id_ in text), key=len, reverse=True)
+    if not mentioned:
         return text
-    ids = "|".join(map(re.escape, known))
-    return re.sub(rf"(?<![\w./=@-])(?:{ids})(?![\w/=@-]|[.:]\w)", lambda found: names[found[0]], text)
+    ids = "|".join(map(re.escape, mentioned))
+    return re.sub(rf"(?<![\w./=@-])(?:{ids})(?![\w/=@-]|[.:]\w)", lambda match: names[match[0]], text)
 
 
 def cut(text: str, longest: int) -> str:
@@ -42,19 +42,19 @@ def number(value: Any) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     try:
-        found = Decimal(str(value))
+        decimal = Decimal(str(value))
     except InvalidOperation:
         return None
-    return found if found.is_finite() else None
+    return decimal if decimal.is_finite() else None
 
 
 def dollars(value: Any, otherwise: str = "unknown") -> str:
     """*value* USD for people: ``$1,234.50``, ``-$5.00``; below $0.10 with as many digits as matter (``$0.0004``)."""
-    found = number(value)
-    if found is None:
+    usd = number(value)
+    if usd is None:
         return otherwise
-    digits = 2 if abs(found) >= DIME else min(6, max(4, -found.adjusted()))
-    rounded = found.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)  # as `in_cents`
+    digits = 2 if abs(usd) >= DIME else min(6, max(4, -usd.adjusted()))
+    rounded = usd.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)  # as `in_cents`
     whole, _, cents = f"{abs(rounded):,f}".partition(".")
     return f"{'-' if rounded < 0 else ''}${whole}.{cents[:2]}{cents[2:].rstrip('0')}"
 
@@ -64,8 +64,8 @@ DIME = Decimal("0.1")  # from here on cents are enough
 
 def percent(ratio: Any, otherwise: str = "unknown") -> str:
     """*ratio* (0-1) for people: ``121%``, half a percent up."""
-    found = number(ratio)
-    return otherwise if found is None else f"{(found * 100).quantize(Decimal(1), ROUND_HALF_UP):f}%"
+    exact = number(ratio)
+    return otherwise if exact is None else f"{(exact * 100).quantize(Decimal(1), ROUND_HALF_UP):f}%"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

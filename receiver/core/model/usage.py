@@ -300,15 +300,15 @@ class Measure:
 
 def measure(samples: Iterable[Sample], devices: int) -> Measure:
     """Return the measure of a pod that holds that many *devices*."""
-    found = [s for s in samples if at_rest(s) is not None]
-    if not found or not devices:
+    measured = [s for s in samples if at_rest(s) is not None]
+    if not measured or not devices:
         return Measure()
-    engines = [s.engine or 0.0 for s in found]
+    engines = [s.engine or 0.0 for s in measured]
     return Measure(
-        share=min(1.0, len(found) / devices),
-        idle=sum(bool(at_rest(s)) for s in found) / len(found),
-        engine=sum(engines) / len(found),
-        memory=sum(s.memory or 0.0 for s in found) / len(found),
+        share=min(1.0, len(measured) / devices),
+        idle=sum(bool(at_rest(s)) for s in measured) / len(measured),
+        engine=sum(engines) / len(measured),
+        memory=sum(s.memory or 0.0 for s in measured) / len(measured),
         peak_engine=max(engines),
-        peak_memory=max(s.peak_memory or 0.0 for s in found),
+        peak_memory=max(s.peak_memory or 0.0 for s in measured),
     )
