@@ -53,26 +53,26 @@ class Holder:
     gpus: float
 
 
-def _holders(seen: StepSight) -> dict[str, Holder]:
+def _holders(sight: StepSight) -> dict[str, Holder]:
     """The pods that hold GPUs of a known node, by uid; also those that Kubernetes still shows on nodes that Civo has
     just stopped listing."""
-    known = {life.instance: life for life in seen.lives}
-    found = {
-        pod.uid: Holder(pod=pod, life=known[node.instance], gpus=gpus_of(pod.requests, node.labels))
-        for node in seen.nodes if node.instance in known
+    lives = {life.instance: life for life in sight.lives}
+    holders = {
+        pod.uid: Holder(pod=pod, life=lives[node.instance], gpus=gpus_of(pod.requests, node.labels))
+        for node in sight.nodes if node.instance in lives
         for pod in node.pods if pod.uid and not pod.reserved
     }  # fmt: skip
-    listed = {node.name for node in seen.nodes}
-    gone = {
+    listed = {node.name for node in sight.nodes}
+    departed = {
         life.name: life
-        for life in seen.lives
-        if life.gone_at is not None and seen.at - life.gone_at <= LEFT_OUT and life.name not in listed
+        for life in sight.lives
+        if life.gone_at is not None and sight.at - life.gone_at <= LEFT_OUT and life.name not in listed
     }
-    for pod in seen.pods if gone else ():
-        life = gone.get(pod.node or "")
-        if life is not None and pod.uid and not pod.reserved and pod.uid not in found:
-            found[pod.uid] = Holder(pod=pod, life=life, gpus=gpus_of(pod.requests, {}))
-    return found
+    for pod in sight.pods if departed else ():
+        life = departed.get(pod.node or "")
+        if life is not None and pod.uid and not pod.reserved and pod.uid not in holders:
+            holders[pod.uid] = Holder(pod=pod, life=life, gpus=gpus_of(pod.requests, {}))
+    return holders
 
 
 # In a longer pause pods may come and go unobserved. Two accountings, a slow step and a restart fit into it.
@@ -87,8 +87,8 @@ def workload_of(pod: Pod) -> str:
 
 
 def _owner_of(pod: Pod, attribution: Attribution) -> Owner:
-    given = {name: pod.labels.get(getattr(attribution, name), "") for name in Attribution.__slots__}
-    return Owner(**given, priority_class=pod.priority_class)
+    labels = {name: pod.labels.get(getattr(attribution, name), "") for name in Attribution.__slots__}
+    return Owner(**labels, priority_class=pod.priority_class)
 
 
 def life_of(pod: Pod) -> str:
@@ -96,33 +96,33 @@ def life_of(pod: Pod) -> str:
     return pod.owner_uid if pod.owner else pod.uid
 
 
-def _present(seen: StepSight, ours: Container[str]) -> dict[Named, list[Pod]]:
+def _present(sight: StepSight, ours: Container[str]) -> dict[Named, list[Pod]]:
     """The workloads that wait or whose pods are in *ours* (uids), with their pods; announced pods do not count."""
-    found: dict[Named, list[Pod]] = {}
-    for pod in seen.pods:
+    workloads: dict[Named, list[Pod]] = {}
+    for pod in sight.pods:
         waits = (pod.node is None or pod.reserved) and not pod.daemon
         if pod.uid and (waits or pod.uid in ours):
-            found.setdefault((workload_of(pod), life_of(pod)), []).append(pod)
-    return found
+            workloads.setdefault((workload_of(pod), life_of(pod)), []).append(pod)
+    return workloads
 
 
 def _ended(before: Accounted, alive: Container[Named]) -> list[WorkloadLife]:
     return [life for life in before.running if (life.workload, life.life) not in alive]
 
 
-def continues(before: Accounted, seen: StepSight) -> bool:
+def continues(before: Accounted, sight: StepSight) -> bool:
     """True when no pod can have come and gone unobserved since *before*."""
-    return before.at is not None and timedelta(0) <= seen.at - before.at <= CONTINUOUS
+    return before.at is not None and timedelta(0) <= sight.at - before.at <= CONTINUOUS
 
 
-def _last_observed(before: Accounted, seen: StepSight) -> datetime:
+def _last_observed(before: Accounted, sight: StepSight) -> datetime:
     """Now, or when an unobserved pause began."""
-    return seen.at if continues(before, seen) else before.at or seen.at
+    return sight.at if continues(before, sight) else before.at or sight.at
 
 
-def _changed_lives(before: Accounted, seen: StepSight, ours: Container[str], policy: Policy) -> list[WorkloadLife]:
+def _changed_lives(before: Accounted, sight: StepSight, ours: Container[str], policy: Policy) -> list[WorkloadLife]:
     """The workloads that are new, grew, were bound, changed owner, or ended; *ours* as in `_present`."""
-    alive = _present(seen, ours)
+    alive = _present(sight, ours)
     running = {(life.workload, life.life): life for life in before.running}
     changed: list[WorkloadLife] = []
     for named, pods in alive.items():
@@ -131,7 +131,7 @@ def _changed_lives(before: Accounted, seen: StepSight, ours: Container[str], pol
         life = past or WorkloadLife(
             workload=named[0], life=named[1], namespace=oldest.namespace, created_at=oldest.created_at
         )
-        bound = [p.bound_at or p.running_since or seen.at for p in pods if p.node is not None and not p.reserved]
+        bound = [p.bound_at or p.running_since or sight.at for p in pods if p.node is not None and not p.reserved]
         now = replace(
             life,
             owner=_owner_of(newest, policy.attribution),
@@ -140,19 +140,19 @@ def _changed_lives(before: Accounted, seen: StepSight, ours: Container[str], pol
         )
         if now != past:
             changed.append(now)
-    last = _last_observed(before, seen)
-    return [*changed, *(_end(life, seen, last) for life in _ended(before, alive))]
+    last = _last_observed(before, sight)
+    return [*changed, *(_end(life, sight, last) for life in _ended(before, alive))]
 
 
-def _end(life: WorkloadLife, seen: StepSight, last: datetime) -> WorkloadLife:
+def _end(life: WorkloadLife, sight: StepSight, last: datetime) -> WorkloadLife:
     """*life* with its end: that of its last pod, if Kubernetes still shows it."""
-    shown = [
+    ends = [
         e
-        for e in seen.ended
+        for e in sight.ended
         if e.workload == life.workload and e.life in ("", life.life) and (e.at or last) >= life.created_at
     ]
-    final = max(shown, key=lambda e: (e.at or last, e.uid), default=None)
-    at = min((final.at if final else None) or last, seen.at)
+    final = max(ends, key=lambda e: (e.at or last, e.uid), default=None)
+    at = min((final.at if final else None) or last, sight.at)
     return replace(life, ended_at=max(at, life.created_at), completed=final.succeeded if final else None)
 
 
@@ -167,73 +167,73 @@ Sums = dict[tuple[str, str, str, str, Owner], Usage]  # by month, instance, work
 Span = tuple[GpuHolding, NodeLife, datetime, datetime, Measure]  # what held GPUs of a node from when to when
 
 
-def is_due(before: Accounted, seen: StepSight) -> bool:
+def is_due(before: Accounted, sight: StepSight) -> bool:
     """True when usage should be accounted for now: a minute has passed, or other pods hold GPUs."""
     if before.at is None:
         return True
-    passed = seen.at - before.at
+    passed = sight.at - before.at
     if passed <= timedelta(0):
         return -passed > WRONG_CLOCK
-    return passed >= EVERY or _holders(seen).keys() != {h.uid for h in before.holdings}
+    return passed >= EVERY or _holders(sight).keys() != {h.uid for h in before.holdings}
 
 
-def ended_in(before: Accounted, seen: StepSight) -> frozenset[str]:
+def ended_in(before: Accounted, sight: StepSight) -> frozenset[str]:
     """The namespaces of pods or workloads that have gone since, to ask Kubernetes how they ended."""
-    bound = _holders(seen)
+    bound = _holders(sight)
     gone = [h.workload for h in before.holdings if h.uid not in bound]
-    gone += [life.workload for life in _ended(before, _present(seen, bound))]
+    gone += [life.workload for life in _ended(before, _present(sight, bound))]
     return frozenset(name.partition("/")[0] for name in gone)
 
 
-def account(before: Accounted, seen: StepSight, policy: Policy) -> Accounting:
-    """Return what to add to the ledger for the time from *before* to *seen*. If a wrong clock moved the account ahead,
+def account(before: Accounted, sight: StepSight, policy: Policy) -> Accounting:
+    """Return what to add to the ledger for the time from *before* to *sight*. If a wrong clock moved the account ahead,
     the increments are negative: they undo the time that is yet to come."""
-    bound = _holders(seen)
-    ahead = before.at is not None and before.at > seen.at
+    bound = _holders(sight)
+    ahead = before.at is not None and before.at > sight.at
     sums: Sums = {}
-    for span in _taken_back(before, seen) if ahead else _held(before, seen, bound, policy):
+    for span in _taken_back(before, sight) if ahead else _held(before, sight, bound, policy):
         _add(sums, *span, policy)
     return Accounting(
         usage=tuple(sums.values()),
-        unwatched=tuple(_unwatched(before, seen, sums, policy)),
-        lives=tuple(_changed_lives(before, seen, bound, policy)),
+        unwatched=tuple(_unwatched(before, sight, sums, policy)),
+        lives=tuple(_changed_lives(before, sight, bound, policy)),
         holdings=tuple(_holding(holder, policy) for holder in bound.values()),
     )
 
 
-def _held(before: Accounted, seen: StepSight, bound: Mapping[str, Holder], policy: Policy) -> Iterator[Span]:
+def _held(before: Accounted, sight: StepSight, bound: Mapping[str, Holder], policy: Policy) -> Iterator[Span]:
     """What present and vanished pods held since *before*."""
     old = {h.uid: h for h in before.holdings}
     successors: dict[str, datetime] = {}  # when the first new pod was bound, by instance
     for uid, holder in bound.items():
         pod, life, past = holder.pod, holder.life, old.get(uid)
-        start = _floor(life, before, seen, policy)
+        start = _floor(life, before, sight, policy)
         if past is None:
-            start = max(start, pod.bound_at or pod.running_since or seen.at)
+            start = max(start, pod.bound_at or pod.running_since or sight.at)
             if pod.bound_at is not None:
                 successors[life.instance] = min(pod.bound_at, successors.get(life.instance, pod.bound_at))
         elif past.until is not None:
             start = past.until
-        yield _holding(holder, policy), life, start, seen.at, measure(seen.samples.get(pod.key, ()), pod.gpus)
-    known = {life.instance: life for life in seen.lives}
-    reported = {e.uid: e.at for e in seen.ended}
-    last = _last_observed(before, seen)
+        yield _holding(holder, policy), life, start, sight.at, measure(sight.samples.get(pod.key, ()), pod.gpus)
+    lives = {life.instance: life for life in sight.lives}
+    reported = {e.uid: e.at for e in sight.ended}
+    last = _last_observed(before, sight)
     for uid, holding in old.items():
-        if uid not in bound and before.at is not None and holding.instance in known:
+        if uid not in bound and before.at is not None and holding.instance in lives:
             # Its end as Kubernetes reports it; else when another pod took its place.
             at = reported.get(uid)
-            end = min(last, successors.get(holding.instance, last)) if at is None else min(at, seen.at)
-            yield holding, known[holding.instance], holding.until or before.at, end, Measure()
+            end = min(last, successors.get(holding.instance, last)) if at is None else min(at, sight.at)
+            yield holding, lives[holding.instance], holding.until or before.at, end, Measure()
 
 
-def _taken_back(before: Accounted, seen: StepSight) -> Iterator[Span]:
+def _taken_back(before: Accounted, sight: StepSight) -> Iterator[Span]:
     """What the pods that held GPUs at *before* were given after now, as negative numbers of GPUs."""
-    known = {life.instance: life for life in seen.lives}
+    lives = {life.instance: life for life in sight.lives}
     for holding in before.holdings:
-        if before.at is not None and holding.instance in known:
+        if before.at is not None and holding.instance in lives:
             until = min(holding.until or before.at, before.at)
             given_back = replace(holding, gpus=-holding.gpus)
-            yield given_back, replace(known[holding.instance], gone_at=None), seen.at, until, Measure()
+            yield given_back, replace(lives[holding.instance], gone_at=None), sight.at, until, Measure()
 
 
 def _holding(holder: Holder, policy: Policy) -> GpuHolding:
@@ -253,10 +253,10 @@ def _is_unknown(life: NodeLife, before: Accounted) -> bool:
     return before.at is None or (life.seen_at is not None and life.seen_at > before.at)
 
 
-def _floor(life: NodeLife, before: Accounted, seen: StepSight, policy: Policy) -> datetime:
+def _floor(life: NodeLife, before: Accounted, sight: StepSight, policy: Policy) -> datetime:
     """The time from which *life* is not accounted for; for an unknown node within the month of its first sight."""
     if before.at is None or _is_unknown(life, before):
-        return max(life.created_at, month_of(min(life.seen_at or seen.at, seen.at), policy.timezone).start)
+        return max(life.created_at, month_of(min(life.seen_at or sight.at, sight.at), policy.timezone).start)
     return max(life.created_at, before.at)
 
 
@@ -281,7 +281,7 @@ def _add(
     offered = life.gpus or 1.0
     for month, since, until in _months(life, start, end, policy):
         key = month, life.instance, holding.workload, holding.life, holding.owner
-        found = sums.get(key) or Usage(
+        usage = sums.get(key) or Usage(
             month=month,
             instance=life.instance,
             workload=holding.workload,
@@ -292,34 +292,34 @@ def _add(
         held = holding.gpus * (until - since).total_seconds()
         sampled = held * did.share * min(1.0, SAMPLED.total_seconds() / whole)
         sums[key] = replace(
-            found,
-            held=found.held + held,
-            node_seconds=(found.node_seconds or 0.0) + held / offered,
-            measured=found.measured + sampled,
-            idle=found.idle + sampled * did.idle,
-            busy=found.busy + sampled * did.engine,
-            memory=found.memory + sampled * did.memory,
-            peak_engine=_higher(found.peak_engine, did.peak_engine),
-            peak_memory=_higher(found.peak_memory, did.peak_memory),
+            usage,
+            held=usage.held + held,
+            node_seconds=(usage.node_seconds or 0.0) + held / offered,
+            measured=usage.measured + sampled,
+            idle=usage.idle + sampled * did.idle,
+            busy=usage.busy + sampled * did.engine,
+            memory=usage.memory + sampled * did.memory,
+            peak_engine=_higher(usage.peak_engine, did.peak_engine),
+            peak_memory=_higher(usage.peak_memory, did.peak_memory),
         )
 
 
-def _unwatched(before: Accounted, seen: StepSight, sums: Sums, policy: Policy) -> Iterator[Unwatched]:
+def _unwatched(before: Accounted, sight: StepSight, sums: Sums, policy: Policy) -> Iterator[Unwatched]:
     """The unobserved time since *before*; negative for time that is yet to come (see `account`)."""
     held: dict[tuple[str, str], float] = {}
     for row in sums.values():
         held[row.month, row.instance] = held.get((row.month, row.instance), 0.0) + (row.node_seconds or 0.0)
-    pause = not continues(before, seen)
-    ahead = before.at is not None and before.at > seen.at
-    for life in seen.lives:
+    pause = not continues(before, sight)
+    ahead = before.at is not None and before.at > sight.at
+    for life in sight.lives:
         # On a node first seen since the last accounting and usable then, what was held before is unknown.
         new = _is_unknown(life, before) and life.usable_at == life.seen_at
         blind = pause or new or policy.pool(life.pool) is None
         if not blind or life.usable_at is None:  # nothing runs on a node without usable GPUs
             continue
-        start, end = _floor(life, before, seen, policy), seen.at
+        start, end = _floor(life, before, sight, policy), sight.at
         if ahead and before.at is not None:
-            start, end = seen.at, before.at
+            start, end = sight.at, before.at
         end = end if life.gone_at is None else min(life.gone_at, end)
         sign = -1 if ahead else 1
         for month, since, until in _months(life, start, end, policy):

@@ -198,26 +198,26 @@ def _shared_out(
     gpus = life.gpus or 1.0
     ahead = _left(life, units, month, now, billing) if life.gone_at is None else 0.0
     # Each with its seconds of the node, which determine its cost, and the GPU-seconds that are reported.
-    known: list[tuple[Part, float, float, Usage | None]] = [
+    parts: list[tuple[Part, float, float, Usage | None]] = [
         (Part.HELD, row.held / gpus if row.node_seconds is None else row.node_seconds, row.held, row) for row in rows
     ]
     if blind is not None:
-        told = blind.seconds / gpus if blind.node_seconds is None else blind.node_seconds
-        known.append((Part.UNWATCHED, told, blind.seconds, None))
-    unseen, soon = _unseen(life, sum(took for _, took, _, _ in known), month, now, billing, watch)
-    known.append((Part.UNWATCHED, unseen, unseen * life.gpus, None))
-    known.append((Part.AHEAD, ahead + soon, (ahead + soon) * life.gpus, None))
+        node_seconds = blind.seconds / gpus if blind.node_seconds is None else blind.node_seconds
+        parts.append((Part.UNWATCHED, node_seconds, blind.seconds, None))
+    unseen, soon = _unseen(life, sum(took for _, took, _, _ in parts), month, now, billing, watch)
+    parts.append((Part.UNWATCHED, unseen, unseen * life.gpus, None))
+    parts.append((Part.AHEAD, ahead + soon, (ahead + soon) * life.gpus, None))
     offered = units * billing.granularity.total_seconds()
-    taken = sum(max(took, 0.0) for _, took, _, _ in known)
+    taken = sum(max(took, 0.0) for _, took, _, _ in parts)
     # Rounding may bill less than the node's life, and a pool may offer fewer GPUs than its nodes have.
     whole = max(offered, taken)
-    rest = whole - taken if whole - taken > A_MOMENT else 0.0
-    known.append((Part.UNALLOCATED, rest, rest * life.gpus, None))
-    given, taking = Decimal(0), [taker for taker in known if taker[1] > 0]
+    unallocated = whole - taken if whole - taken > A_MOMENT else 0.0
+    parts.append((Part.UNALLOCATED, unallocated, unallocated * life.gpus, None))
+    usd_shared, taking = Decimal(0), [taker for taker in parts if taker[1] > 0]
     for number, (part, took, seconds, row) in enumerate(taking, start=1):
         # Shares are rounded and the last one gets the rest, so their sum in any order is exact.
-        share = usd - given if number == len(taking) else (usd * Decimal(took) / Decimal(whole)).quantize(FINEST)
-        given += share
+        share = usd - usd_shared if number == len(taking) else (usd * Decimal(took) / Decimal(whole)).quantize(FINEST)
+        usd_shared += share
         yield Share(
             part=part, usd=share, seconds=seconds, size=life.size, pool=life.pool, usage=row, instance=life.instance
         )
@@ -245,31 +245,31 @@ def key_of(share: Share, by: By, policy: Policy) -> str:
     return str(getattr(share.usage, by.value))
 
 
-def _word(said: str, missing: str, thing: str) -> str:
-    """*said*, or *missing* if it is empty; a real name equal to *missing* gets a suffix that no Kubernetes name has."""
-    if not said:
+def _word(name: str, missing: str, thing: str) -> str:
+    """*name*, or *missing* if it is empty; a real name equal to *missing* gets a suffix that no Kubernetes name has."""
+    if not name:
         return missing
-    return f"{said} ({thing})" if said == missing else said
+    return f"{name} ({thing})" if name == missing else name
 
 
 def lines(attributed: Attributed, key: Callable[[Share], str]) -> tuple[Line, ...]:
     """Sum the shares by part and *key*, the most expensive first; their cents add up to `Attributed.usd`."""
-    found: dict[tuple[Part, str], list[Share]] = {}
+    groups: dict[tuple[Part, str], list[Share]] = {}
     for share in attributed.shares:
-        found.setdefault((share.part, key(share)), []).append(share)
-    cents = to_cents({filed: sum((s.usd for s in shares), Decimal(0)) for filed, shares in found.items()})
-    made = (_line(*filed, shares, cents[filed]) for filed, shares in found.items())
-    return tuple(sorted(made, key=lambda line: (-line.usd, line.part, line.key)))
+        groups.setdefault((share.part, key(share)), []).append(share)
+    cents = to_cents({filed: sum((s.usd for s in shares), Decimal(0)) for filed, shares in groups.items()})
+    rows = (_line(*filed, shares, cents[filed]) for filed, shares in groups.items())
+    return tuple(sorted(rows, key=lambda line: (-line.usd, line.part, line.key)))
 
 
 def by_team(attributed: Attributed) -> Mapping[str, Decimal]:
     """USD of what the workloads of each team held; without a team label under an empty name."""
-    found: dict[str, Decimal] = {}
+    usd_by_team: dict[str, Decimal] = {}
     for share in attributed.shares:
         if share.usage is not None:
             team = share.usage.owner.team
-            found[team] = found.get(team, Decimal(0)) + share.usd
-    return found
+            usd_by_team[team] = usd_by_team.get(team, Decimal(0)) + share.usd
+    return usd_by_team
 
 
 def _line(part: Part, key: str, shares: Sequence[Share], usd: Decimal) -> Line:

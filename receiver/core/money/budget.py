@@ -154,8 +154,8 @@ class BudgetView:
         if self.closed_to(passing=passing):
             line = self.hold_at if self.stage is BudgetStage.HOLD else self.stop_at
             return f"{self.title} {self.stage} at {percent(line)}: {spent}"
-        left = max(Decimal(0), self.left)
-        return f"{self.title}: {spent} and {dollars(self.reserved)} reserved; the {dollars(left)} left is not enough"
+        usd = max(Decimal(0), self.left)
+        return f"{self.title}: {spent} and {dollars(self.reserved)} reserved; the {dollars(usd)} left is not enough"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,14 +214,14 @@ def part_of(monthly: Decimal, spent: Decimal) -> Decimal:
     return (in_cents(spent) / monthly).quantize(Decimal("0.0001"), ROUND_HALF_UP)
 
 
-def title_of(scope: Scope, shown: str = "") -> str:
-    """The title of the budget of *scope* and of the pool or team *shown*."""
-    return f"budget of {scope} {shown}" if shown else f"{scope} budget"
+def title_of(scope: Scope, name: str = "") -> str:
+    """The title of the budget of *scope* and of the pool or team *name*."""
+    return f"budget of {scope} {name}" if name else f"{scope} budget"
 
 
-def option_of(scope: Scope, shown: str = "") -> str:
-    """The option of ``gpu-autoscaler budget`` for the budget of *scope* and of the pool or team *shown*."""
-    return {Scope.CLUSTER: "", Scope.ACCOUNT: " --account"}.get(scope, f" --{scope} {shown}")
+def option_of(scope: Scope, name: str = "") -> str:
+    """The option of ``gpu-autoscaler budget`` for the budget of *scope* and of the pool or team *name*."""
+    return {Scope.CLUSTER: "", Scope.ACCOUNT: " --account"}.get(scope, f" --{scope} {name}")
 
 
 def month_of(now: datetime, timezone: str) -> Month:
@@ -276,8 +276,8 @@ def may_have_landed(action: Action, outcome: Outcome) -> bool:
 def unseen(facts: Facts) -> Mapping[str, int]:
     """Nodes by pool id, of the pools in *facts*, that unanswered growth may still bring and that have not shown up."""
     requested = _unanswered(facts)
-    found = {s.pool: highest(requested, s.pool) - nodes_of(s) for s in facts.pools}
-    return {pool: nodes for pool, nodes in found.items() if nodes > 0}
+    outstanding = {s.pool: highest(requested, s.pool) - nodes_of(s) for s in facts.pools}
+    return {pool: nodes for pool, nodes in outstanding.items() if nodes > 0}
 
 
 def highest(actions: Iterable[Action], pool: str) -> int:
@@ -332,26 +332,38 @@ class _Views:
         facts, policy, budget, spend = self._facts, self._policy, self._budget, self._facts.spend
         coming = unseen(facts)
         hourly = {p.id: _per_hour(p, facts) for p in policy.pools}
-        kept = {p.id: coming.get(p.id, 0) * unit_price(_price(p), policy.billing) for p in policy.pools}
+        coming_usd = {p.id: coming.get(p.id, 0) * unit_price(_price(p), policy.billing) for p in policy.pools}
         everything = sum(hourly.values(), spend.elsewhere_per_hour)
-        seen, all_kept = sum(spend.seen.values(), NOTHING), sum(kept.values(), _kept_elsewhere(facts))
+        observed, all_coming_usd = sum(spend.seen.values(), NOTHING), sum(coming_usd.values(), _kept_elsewhere(facts))
         # Nodes in the ledger without a price, and pools with nodes whose price has since been removed.
         lost = (p.size for p in policy.pools if p.price_usd_per_hour is None and nodes_of(facts.pool(p.id)))
-        more: dict[str, Any] = {"unpriced": tuple(sorted({*facts.spend.unpriced, *lost}))}
+        fields: dict[str, Any] = {"unpriced": tuple(sorted({*facts.spend.unpriced, *lost}))}
         account = spend.account_at_least if spend.account is None else spend.account
         unknown = "" if spend.account is not None else "Civo's charges have not been read yet"
         beside = max(NOTHING, account - spend.usd)
-        of_account = {**more, "uncounted": spend.account_unpriced}
+        of_account = {**fields, "uncounted": spend.account_unpriced}
         yield self._view(
-            (Scope.ACCOUNT, ""), budget.account_usd, account, everything, seen, unknown, all_kept, beside, **of_account
+            (Scope.ACCOUNT, ""),
+            budget.account_usd,
+            account,
+            everything,
+            observed,
+            unknown,
+            all_coming_usd,
+            beside,
+            **of_account,
         )
         cluster = Scope.CLUSTER, ""
-        yield self._view(cluster, budget.monthly_usd, spend.usd, everything, seen, spend.unknown, all_kept, **more)
+        yield self._view(
+            cluster, budget.monthly_usd, spend.usd, everything, observed, spend.unknown, all_coming_usd, **fields
+        )
         for pool in policy.pools:
             key, spent = (Scope.POOL, pool.id), spend.pools.get(pool.id, NOTHING)
-            seen = spend.seen.get(pool.id, NOTHING)
+            observed = spend.seen.get(pool.id, NOTHING)
             now = hourly[pool.id]
-            yield self._view(key, pool.budget_usd, spent, now, seen, spend.unknown, kept[pool.id], shown=pool.name)
+            yield self._view(
+                key, pool.budget_usd, spent, now, observed, spend.unknown, coming_usd[pool.id], shown=pool.name
+            )
         per_hour = _team_shares(facts, policy)
         unknown = "" if spend.teams is not None else "what teams use is not attributed yet"
         for team in sorted({*budget.teams, *(name for scope, name in self._changes if scope is Scope.TEAM)}):
@@ -362,28 +374,28 @@ class _Views:
     def _view(
         self,
         key: Key,
-        said: Decimal | None,
+        configured: Decimal | None,
         spent: Decimal,
         per_hour: Decimal,
-        seen: Decimal,
+        observed: Decimal,
         unknown: str,
-        kept: Decimal = NOTHING,
+        coming_usd: Decimal = NOTHING,
         beside: Decimal = NOTHING,
-        **more: Any,
+        **fields: Any,
     ) -> BudgetView | None:
-        """Return the view of one budget, if the configuration (*said*) or an operator set one. *seen* is the spend that
-        this ledger has observed, *beside* the account's spend on other things than nodes, in USD."""
+        """Return the view of one budget, if the configuration (*configured*) or an operator set one. *observed* is the
+        spend that this ledger has observed, *beside* the account's spend on other things than nodes, in USD."""
         budget, policy, spend, month = self._budget, self._policy, self._facts.spend, self._month
         change = self._changes.get(key)
-        monthly = change.monthly_usd if change is not None else said
+        monthly = change.monthly_usd if change is not None else configured
         if monthly is None:
             return None
-        ahead = forecast(spent, seen, spend.seen_since, beside, month, self._facts.at)
+        ahead = forecast(spent, observed, spend.seen_since, beside, month, self._facts.at)
         return BudgetView(
             month=spend.month,
             monthly=monthly,
             spent=spent,
-            reserved=unit_price(per_hour, policy.billing) + kept,
+            reserved=unit_price(per_hour, policy.billing) + coming_usd,
             stage=stage_of(spent, budget, monthly),
             warn_at=budget.warn_at,
             hold_at=budget.hold_at,
@@ -395,7 +407,7 @@ class _Views:
             change=change,
             per_hour=per_hour,
             ends_at=month.end,
-            **more,
+            **fields,
         )
 
 
@@ -412,7 +424,7 @@ def _per_hour(pool: Pool, facts: Facts) -> Decimal:
 def _team_shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
     """USD per hour of the GPUs that the running pods of each team hold, by their share of the node; a slice counts as
     a fraction of a GPU, as in attribution."""
-    found: dict[str, Decimal] = {}
+    usd_per_hour: dict[str, Decimal] = {}
     for pool in policy.pools:
         each = _per_hour(pool, facts) / max(1, nodes_of(facts.pool(pool.id)))
         for node in facts.pool(pool.id).living:
@@ -420,8 +432,8 @@ def _team_shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
             for pod in node.pods:
                 if not pod.reserved and (team := team_of(pod, policy)):
                     share = Decimal(gpus_of(pod.requests, node.labels)) / Decimal(gpus) * each
-                    found[team] = found.get(team, NOTHING) + share
-    return found
+                    usd_per_hour[team] = usd_per_hour.get(team, NOTHING) + share
+    return usd_per_hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,15 +95,15 @@ def paid_units(
     lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing
 ) -> tuple[Units, frozenset[str]]:
     """Paid units of *lives* begun since *since*, and the sizes without a price, which must not count as free."""
-    found = Units()
+    units = Units()
     unpriced: set[str] = set()
     for life in lives:
         count = units_since(life, since, now, billing)
         if life.price_usd_per_hour is not None:
-            found[life.pool, life.price_usd_per_hour] += count
+            units[life.pool, life.price_usd_per_hour] += count
         elif count:
             unpriced.add(life.size)
-    return found, frozenset(unpriced)
+    return units, frozenset(unpriced)
 
 
 def spend_by_pool(
@@ -113,13 +113,13 @@ def spend_by_pool(
     price."""
     units, unpriced = paid_units(lives, since, now, billing)
     if ended is not None:
-        more, more_unpriced = ended.paid_units(since, billing)
-        units.update(more)
-        unpriced |= more_unpriced
-    found: dict[str, Decimal] = {}
+        ended_units, ended_unpriced = ended.paid_units(since, billing)
+        units.update(ended_units)
+        unpriced |= ended_unpriced
+    usd_by_pool: dict[str, Decimal] = {}
     for (pool, price), count in units.items():
-        found[pool] = found.get(pool, Decimal(0)) + count * unit_price(price, billing)
-    return found, tuple(sorted(unpriced))
+        usd_by_pool[pool] = usd_by_pool.get(pool, Decimal(0)) + count * unit_price(price, billing)
+    return usd_by_pool, tuple(sorted(unpriced))
 
 
 def elsewhere_per_hour(lives: Iterable[NodeLife], pools: Container[str]) -> Decimal:
@@ -132,13 +132,13 @@ def dearer_per_hour(lives: Iterable[NodeLife], pools: Iterable[Pool]) -> Mapping
     """USD per hour by which the living nodes of each of *pools* (by id) cost more than its present price: a node is
     charged at the price at which it was bought."""
     price = {pool.id: pool.price_usd_per_hour for pool in pools if pool.price_usd_per_hour is not None}
-    found: dict[str, Decimal] = {}
+    extra_by_pool: dict[str, Decimal] = {}
     for life in lives:
         if life.gone_at is None and life.pool in price and life.price_usd_per_hour is not None:
-            more = life.price_usd_per_hour - price[life.pool]
-            if more > 0:
-                found[life.pool] = found.get(life.pool, Decimal(0)) + more
-    return found
+            extra = life.price_usd_per_hour - price[life.pool]
+            if extra > 0:
+                extra_by_pool[life.pool] = extra_by_pool.get(life.pool, Decimal(0)) + extra
+    return extra_by_pool
 
 
 class EndedLog:
@@ -236,7 +236,7 @@ def level_by_level(
     for name, usd in exact.items():
         groups.setdefault(paths[name][depth], {})[name] = usd
     cents = to_cents({group: sum(members.values(), Decimal(0)) for group, members in groups.items()}, total)
-    found: dict[K, Decimal] = {}
+    rounded: dict[K, Decimal] = {}
     for group, members in groups.items():
-        found |= level_by_level(members, paths, cents[group], depth + 1)
-    return found
+        rounded |= level_by_level(members, paths, cents[group], depth + 1)
+    return rounded

@@ -47,10 +47,10 @@ class _Frame:
     def difference(
         self, size: str, name: str, lives: Sequence[NodeLife], records: Sequence[Charge], cause: DifferenceCause
     ) -> Difference:
-        kept, charged = self.kept(*lives), self.charged(*records)
+        ledger_hours, charged = self.kept(*lives), self.charged(*records)
         price = node_price(size, self.policy)
-        usd = None if price is None else (charged - kept) * price
-        return Difference(size=size, name=name, ledger_hours=kept, charged_hours=charged, cause=cause, usd=usd)
+        usd = None if price is None else (charged - ledger_hours) * price
+        return Difference(size=size, name=name, ledger_hours=ledger_hours, charged_hours=charged, cause=cause, usd=usd)
 
 
 def compare(
@@ -66,11 +66,11 @@ def compare(
     sizes: list[SizeCompared] = []
     differences: list[Difference] = []
     for size in sorted(ours):
-        there = [x for x in lives if x.size == size and frame.kept(x)]
+        size_lives = [x for x in lives if x.size == size and frame.kept(x)]
         records = [r for r in charged.records if r.size == size and frame.charged(r)]
-        if there or records:
-            found, lines = _compare_size(size, there, records, frame, began)
-            sizes.append(found)
+        if size_lives or records:
+            size_compared, lines = _compare_size(size, size_lives, records, frame, began)
+            sizes.append(size_compared)
             differences += lines
     unpriced: dict[str, Decimal] = {}
     for record in charged.records:
@@ -93,8 +93,8 @@ def account(
     at = compared.charged.answered_at
     if at is None:
         return None
-    ours = {found.size for found in compared.sizes}
-    usd = ledger_usd + sum(found.spare_hours * (price_then(found.size, seed, policy) or 0) for found in compared.sizes)
+    ours = {size.size for size in compared.sizes}
+    usd = ledger_usd + sum(size.spare_hours * (price_then(size.size, seed, policy) or 0) for size in compared.sizes)
     for record in compared.charged.records:
         if record.size not in ours:
             usd += cost(record, record.hours_in(start, at), policy) or 0
@@ -137,7 +137,7 @@ def _compare_size(
             for r in spare
             if r.to is None or r.to >= frame.at - LAG
         )
-    found = SizeCompared(
+    size_compared = SizeCompared(
         size=size,
         ledger_hours=frame.kept(*lives),
         charged_hours=frame.charged(*records),
@@ -147,18 +147,18 @@ def _compare_size(
         spare_hours=spare_hours,
         elsewhere=elsewhere,
     )
-    return found, lines
+    return size_compared, lines
 
 
 def _matched(lives: Sequence[NodeLife], records: Sequence[Charge]) -> Mapping[str, list[Charge]]:
     by_id = {x.instance: x.instance for x in lives}
     by_name = {x.name: x.instance for x in lives if x.name}
-    found: dict[str, list[Charge]] = {}
+    records_by_instance: dict[str, list[Charge]] = {}
     for record in records:
         instance = by_id.get(record.product or "") or by_name.get(record.label)
         if instance is not None:
-            found.setdefault(instance, []).append(record)
-    return found
+            records_by_instance.setdefault(instance, []).append(record)
+    return records_by_instance
 
 
 def _why(life: NodeLife, records: Sequence[Charge], frame: _Frame) -> DifferenceCause:
