@@ -71,10 +71,10 @@ def judge(
     for candidate in (*ready[:MOST_READY], *others[:MOST_AT_ONCE]):
         answer = _judged(candidate, policy, matching, allowance)
         answers += [] if candidate.ready else [answer]
-    left = dict(allowance.left)
+    budgets_left = dict(allowance.left)
     undo()
     allowance.return_to(shared)
-    allowance.left = left
+    allowance.left = budgets_left
     return tuple(answers)
 
 

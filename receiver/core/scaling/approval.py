@@ -46,7 +46,7 @@ def due_requests(
     facts: Facts, assignment: Assignment, decisions: Mapping[str, Decision], policy: Policy
 ) -> tuple[Question, ...]:
     """Return the requests that are due now; *decisions* (by pool id) follow from the known answers."""
-    found: list[Question] = []
+    requests: list[Question] = []
     for pool in policy.pools:
         wanted = assignment.pools[pool.id]
         if pool.approval is None or wanted.failed:
@@ -55,9 +55,9 @@ def due_requests(
         decision = decisions[pool.id]
         held = [r.rule for r in decision.reasons if r.verdict is not Verdict.ALLOWS and r.target == decision.present]
         full = any(rule in WITHOUT_END for rule in held)
-        found += _removals(replace(case, growth_held=full, full=full), pool.approval)
-        found += _growth(decision, case, pool.approval)
-    return tuple(found)
+        requests += _removals(replace(case, growth_held=full, full=full), pool.approval)
+        requests += _growth(decision, case, pool.approval)
+    return tuple(requests)
 
 
 def _removals(case: Case, approval: Approval) -> Sequence[Question]:
@@ -66,8 +66,8 @@ def _removals(case: Case, approval: Approval) -> Sequence[Question]:
         return ()
     soon = removable(case, 2 * approval.wait)  # one request covers what would be asked during this wait
     coming = soon.nodes
-    known = {busy: covered_instances(case.questions, now, busy=busy) for busy in (False, True)}
-    asks = [n for n in unapproved(coming, soon.announced, case) if n.instance not in known[n.busy]]
+    covered = {busy: covered_instances(case.questions, now, busy=busy) for busy in (False, True)}
+    asks = [n for n in unapproved(coming, soon.announced, case) if n.instance not in covered[n.busy]]
     rests = min(SAFETY_MINIMUM, case.pool.idle_for)
     asks = [n for n in asks if n.idle_since is None or now >= n.idle_since + rests]
     waits = [n for n in asks if _over_at(n, case, approval) - now >= TIME_TO_ANSWER]
@@ -78,16 +78,16 @@ def _removals(case: Case, approval: Approval) -> Sequence[Question]:
     # Those that every other guardrail lets go when their moment comes, as far as is known now; the others go first.
     then = later(case, max(now, *(removable_at(n, case) for n in waits)))
     then = replace(then, dead=sum(is_dead(n, case) for n in coming), empty=sum(not n.busy for n in coming))
-    left = apply(case.present - len(coming), then, OTHERS)[-1].target
-    goes = [*others, *waits][: max(0, case.present - left)][len(others) :]
-    found: list[Question] = []
+    target = apply(case.present - len(coming), then, OTHERS)[-1].target
+    goes = [*others, *waits][: max(0, case.present - target)][len(others) :]
+    requests: list[Question] = []
     for kind, nodes in ((Asks.REMOVAL, [n for n in goes if not n.busy]), (Asks.EMPTYING, [n for n in goes if n.busy])):
         if nodes:
             question = _question(kind, case.present, case.present - len(nodes), case, approval, nodes)
             due_at = max(now, min(removable_at(n, case) for n in nodes))
             expires_at = max(_over_at(n, case, approval) for n in nodes)
-            found.append(replace(question, due_at=due_at, expires_at=expires_at))
-    return found
+            requests.append(replace(question, due_at=due_at, expires_at=expires_at))
+    return requests
 
 
 def _over_at(node: Node, case: Case, approval: Approval) -> datetime:
@@ -120,16 +120,16 @@ def _question(
 
 def _growth(decision: Decision, case: Case, approval: Approval) -> Sequence[Question]:
     """The request for growth that only a missing approval holds; a new one for more than was asked before."""
-    left = [r.target for r in decision.reasons]
+    targets = [r.target for r in decision.reasons]
     held = next((n for n, r in enumerate(decision.reasons) if r.rule == asks_first.__name__), None)
-    if not held or left[held - 1] <= max(decision.present, left[held]):
+    if not held or targets[held - 1] <= max(decision.present, targets[held]):
         return ()
-    to_count, now, questions = left[held - 1], case.now, case.questions
+    to_count, now, questions = targets[held - 1], case.now, case.questions
     newest = max((q.asked_at for q in questions if q.asks is Asks.GROWTH and q.is_open(now)), default=None)
     covered = growth_rejected(questions, now) or growth_covered(questions, now) >= to_count
     if covered or (newest is not None and now - newest < GROWS_FOR):
         return ()
-    return (_question(Asks.GROWTH, left[held], to_count, case, approval),)
+    return (_question(Asks.GROWTH, targets[held], to_count, case, approval),)
 
 
 def is_done(question: Question, facts: Facts) -> bool:

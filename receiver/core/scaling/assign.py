@@ -256,8 +256,8 @@ def _served(
             again = _open_tallies(facts, policy, allowance.budgets, aside)
             if serve_again(seats, order, again, allowance):
                 seated = {workload.key for workload, _ in seats}
-                left = [w for w in waiting if w.key not in seated]
-                second = _serve_all(left, tuple(again.values()), allowance, pairs, out)
+                unseated = [w for w in waiting if w.key not in seated]
+                second = _serve_all(unseated, tuple(again.values()), allowance, pairs, out)
                 if _lacking(again) < _lacking(tallies):
                     return again, second.misfits
             allowance.return_to(after)
@@ -266,7 +266,7 @@ def _served(
 
 
 def _lacking(tallies: Mapping[str, Tally]) -> tuple[int, int]:
-    left_out = sum(not given.whole for tally in tallies.values() for given in tally.given)
+    left_out = sum(not placement.whole for tally in tallies.values() for placement in tally.given)
     held = sum(len(tally.held) for tally in tallies.values())
     return left_out + held, sum(tally.counts["demand"] for tally in tallies.values())
 
@@ -336,13 +336,13 @@ def _serve(
         matching.market(first).leave(first)
     fitting = [matching.fitting(pod) for pod in workload.pods]
     if not all(fitting):
-        alone = next(pod for pod, found in zip(workload.pods, fitting, strict=True) if not found)
+        alone = next(pod for pod, tallies in zip(workload.pods, fitting, strict=True) if not tallies)
         unserved.add(workload.key)
-        what = f"gang {workload.key} of {len(workload.pods)} pods" if workload.gang else f"pod {first.key}"
-        why = "; ".join(f"{name}: {reason}" for name, reason in matching.refusals(alone).items())
-        return [Misfit(workload=workload, detail=f"No GPU pool can hold {what}. {why}".rstrip(), why=why)]
-    others = [found for found in fitting[1:] if found is not fitting[0]]
-    common = [x for x in fitting[0] if all(x in found for found in others)] if others else fitting[0]
+        subject = f"gang {workload.key} of {len(workload.pods)} pods" if workload.gang else f"pod {first.key}"
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in matching.refusals(alone).items())
+        return [Misfit(workload=workload, detail=f"No GPU pool can hold {subject}. {reasons}".rstrip(), why=reasons)]
+    others = [tallies for tallies in fitting[1:] if tallies is not fitting[0]]
+    common = [x for x in fitting[0] if all(x in tallies for tallies in others)] if others else fitting[0]
     if refusal is not None:
         hold_refused(workload, common[0] if common else fitting[0][0], refusal)
         unserved.add(workload.key)
@@ -373,8 +373,8 @@ def _place_pod(
     with blame() as blamed:
         for tally in fitting if on_trial else ():
             blamed.pool = tally.pool.id
-            if given := settle_alone(workload, tally):
-                tally.give(given, asks=False)
+            if placement := settle_alone(workload, tally):
+                tally.give(placement, asks=False)
                 return None
         for shelf in (OPENED,) if on_trial else (USABLE, OPENED):
             for tally in fitting:
@@ -397,12 +397,12 @@ def _place_pod(
                 return None
         for tally in ordered:
             blamed.pool = tally.pool.id
-            if (why := tally.why_spoilt([pod])) is not None:
-                useless[tally.pool.name] = why
+            if (reason := tally.why_spoilt([pod])) is not None:
+                useless[tally.pool.name] = reason
     ordered = [tally for tally in ordered if tally.pool.name not in useless] if useless else ordered
     if not ordered:
-        whys = "; ".join(f"{name}: {why}" for name, why in useless.items())
-        return Misfit(workload=workload, detail=f"no node is bought for pod {pod.key} ({whys})", why=whys)
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in useless.items())
+        return Misfit(workload=workload, detail=f"no node is bought for pod {pod.key} ({reasons})", why=reasons)
     chosen, allowed = _where_to_buy(ordered, allowance, workload)
     with blame(pool=chosen.pool.id):
         _buy(workload, chosen, allowed, allowance)

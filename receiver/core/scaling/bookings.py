@@ -77,12 +77,13 @@ def _of_waiting(
     if refused := next(held, None):
         stage = BookingStage.FAILED if refused.met in FINAL else BookingStage.ACCEPTED
         return stage, "CapacityIsNotFound", refused.detail
-    given = [(p, g) for p in policy.pools for g in assignment.pools[p.id].given if _is_of(g, booking)]
-    rooms = [room for _, found in given for room in found.rooms]
+    placements = [(p, g) for p in policy.pools for g in assignment.pools[p.id].given if _is_of(g, booking)]
+    rooms = [room for _, placement in placements for room in placement.rooms]
     if len(rooms) < len(booking.pods):
         return BookingStage.ACCEPTED, "CapacityIsNotFound", "it has no room yet"
     where = (
-        listed([f"{some(len(found.rooms), 'pod')} in pool {pool.name}" for pool, found in given]) or "all of its pods"
+        listed([f"{some(len(placement.rooms), 'pod')} in pool {pool.name}" for pool, placement in placements])
+        or "all of its pods"
     )
     if all(room.usable for room in rooms):
         return BookingStage.PROVISIONED, "CapacityIsProvisioned", f"booked for ten minutes: room for {where}"
@@ -90,5 +91,5 @@ def _of_waiting(
     return BookingStage.ACCEPTED, "NodesAreComing", f"nodes for {where}{', ' if when else ''}{when}"
 
 
-def _is_of(given: Given, booking: Booking) -> bool:
-    return given.workload.gang and given.workload.key == booking.key
+def _is_of(placement: Given, booking: Booking) -> bool:
+    return placement.workload.gang and placement.workload.key == booking.key

@@ -57,9 +57,9 @@ class BoundsInForce(Bounds):
         return self._windows_and(self.overrides.floor)
 
     def _windows_and(self, override: Override | None) -> str:
-        said = [f"window {', '.join(self.names)}"] if self.names else []
-        said += [str(override)] if override is not None else []
-        return "; ".join(said)
+        sources = [f"window {', '.join(self.names)}"] if self.names else []
+        sources += [str(override)] if override is not None else []
+        return "; ".join(sources)
 
 
 def bounds_of(pool: Pool, overrides: Iterable[Override], at: datetime) -> BoundsInForce:
@@ -73,15 +73,15 @@ def bounds_of(pool: Pool, overrides: Iterable[Override], at: datetime) -> Bounds
     least = in_force.least.nodes if in_force.least is not None else None
     windows = pool.windows if most is None else [replace(w, max_nodes=None) for w in pool.windows]
     limit = pool.max_nodes if most is None else min(most, pool.max_nodes)
-    found = bounds_at(pool.min_nodes, limit, pool.standby_nodes, windows, at)
-    ceiling, floor, standby = found.max_nodes, found.min_nodes, found.standby_nodes
+    window_bounds = bounds_at(pool.min_nodes, limit, pool.standby_nodes, windows, at)
+    ceiling, floor, standby = window_bounds.max_nodes, window_bounds.min_nodes, window_bounds.standby_nodes
     if least is not None:
         floor = max(floor, min(least, limit))
         ceiling = max(ceiling, floor)
     if in_force.pin is not None:
         floor, standby = ceiling, 0
     return BoundsInForce(
-        min_nodes=floor, max_nodes=ceiling, standby_nodes=standby, names=found.names, overrides=in_force
+        min_nodes=floor, max_nodes=ceiling, standby_nodes=standby, names=window_bounds.names, overrides=in_force
     )
 
 
@@ -119,24 +119,24 @@ def topic_of(window: Window, pool: Pool) -> str:
 def graces_of(
     pool: Pool,
     bounds: BoundsInForce,
-    told: Mapping[str, datetime],
+    announcements: Mapping[str, datetime],
     now: datetime,
     not_emptied: Mapping[str, datetime] = MappingProxyType({}),
 ) -> tuple[Grace, ...]:
     """Return the windows of *pool* that are open at *now* and evict, each for its own maximum alone.
 
-    A pin or a ceiling replaces the windows' maximum, so none evicts then; a floor raises it. An announcement (*told*)
-    counts only if the window has been open ever since.
+    A pin or a ceiling replaces the windows' maximum, so none evicts then; a floor raises it. An announcement counts
+    only if the window has been open ever since.
     """
-    found: list[Grace] = []
+    graces: list[Grace] = []
     for window in pool.windows if bounds.overrides.most is None else ():
         if not evicts(window, pool) or not is_open(window, now):
             continue
         assert window.max_nodes is not None
         assert window.evict_after is not None
         topic = topic_of(window, pool)
-        at = told.get(topic)
-        found.append(
+        at = announcements.get(topic)
+        graces.append(
             Grace(
                 window=window.name,
                 topic=topic,
@@ -146,7 +146,7 @@ def graces_of(
                 not_emptied=frozenset(i for i, then in not_emptied.items() if stays_open(window, then, now)),
             )
         )
-    return tuple(found)
+    return tuple(graces)
 
 
 def evicting(state: PoolState) -> frozenset[str]:

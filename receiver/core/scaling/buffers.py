@@ -36,13 +36,13 @@ class KeptBuffer:
         return f"{dollars(self.usd_per_hour)} per hour" if self.usd_per_hour else "on nodes that are paid for anyway"
 
     def __str__(self) -> str:
-        there = self.ready + self.coming
-        said = [f"{there} of {some(self.chunks, 'chunk')} {'has' if there == 1 else 'have'} room"]
+        placed = self.ready + self.coming
+        parts = [f"{placed} of {some(self.chunks, 'chunk')} {'has' if placed == 1 else 'have'} room"]
         if self.coming:
-            said[0] += f", {self.coming} of them on nodes that are on their way"
-        if there:
-            said.append("a price is missing" if self.usd_per_hour is None else self._cost)
-        return "; ".join([*said, *([self.held] if self.held else [])])
+            parts[0] += f", {self.coming} of them on nodes that are on their way"
+        if placed:
+            parts.append("a price is missing" if self.usd_per_hour is None else self._cost)
+        return "; ".join([*parts, *([self.held] if self.held else [])])
 
 
 def keep_buffers(
@@ -67,11 +67,13 @@ def keep_buffers(
     for tally in within:
         _add_spare_nodes(tally)
     matching, rooms = Matching(within, pairs), _Rooms(facts, allowance)
-    kept: list[KeptBuffer] = []
+    kept_buffers: list[KeptBuffer] = []
     for buffer in buffers:
-        found = KeptBuffer(key=buffer.key, chunks=buffer.replicas, held=dropped)
-        kept.append(found if dropped else _keep(buffer, found, matching, rooms, facts, allowance, out))
-    return tuple(kept)
+        kept_buffer = KeptBuffer(key=buffer.key, chunks=buffer.replicas, held=dropped)
+        kept_buffers.append(
+            kept_buffer if dropped else _keep(buffer, kept_buffer, matching, rooms, facts, allowance, out)
+        )
+    return tuple(kept_buffers)
 
 
 def _why_dropped(tallies: Collection[Tally], allowance: Allowance) -> str:
@@ -96,15 +98,15 @@ class _Rooms:
         self._busy: set[str | None] = set()  # the instances among them that run work
         self._reached: dict[tuple[str, int, Kind], int] = {}  # room only shrinks: a full one is passed over once
 
-    def fill(self, kept: KeptBuffer, pod: Pod, tally: Tally, shelf: int) -> KeptBuffer:
+    def fill(self, kept_buffer: KeptBuffer, pod: Pod, tally: Tally, shelf: int) -> KeptBuffer:
         """Put as many chunks as fit into the rooms of *shelf*."""
         rooms, key = self._of(tally, shelf), (tally.pool.id, shelf, tally.kind(pod))
         place = self._reached.get(key, 0)
-        while place < len(rooms) and _left(kept):
-            kept = _fill(kept, pod, tally, rooms[place], busy=rooms[place].instance in self._busy)
-            place += bool(_left(kept))
+        while place < len(rooms) and _left(kept_buffer):
+            kept_buffer = _fill(kept_buffer, pod, tally, rooms[place], busy=rooms[place].instance in self._busy)
+            place += bool(_left(kept_buffer))
         self._reached[key] = place
-        return kept
+        return kept_buffer
 
     def _of(self, tally: Tally, shelf: int) -> Sequence[Bin]:
         if shelf != USABLE:
@@ -130,7 +132,7 @@ def _add_spare_nodes(tally: Tally) -> None:
 
 def _keep(
     buffer: Buffer,
-    kept: KeptBuffer,
+    kept_buffer: KeptBuffer,
     matching: Matching,
     rooms: _Rooms,
     facts: Facts,
@@ -143,12 +145,12 @@ def _keep(
     fitting = matching.fitting(pod)
     for shelf in (USABLE, OPENED, COMING):
         for tally in fitting:
-            kept = rooms.fill(kept, pod, tally, shelf)
+            kept_buffer = rooms.fill(kept_buffer, pod, tally, shelf)
     market = matching.market(pod)
-    for _ in range(left := _left(kept)):
+    for _ in range(unplaced := _left(kept_buffer)):
         market.enter(pod)
     held = ""
-    while _left(kept) and not held:
+    while _left(kept_buffer) and not held:
         market.leave(pod)
         held, opened = _where(pod, work, matching, facts, allowance, out)
         market.enter(pod)
@@ -157,34 +159,38 @@ def _keep(
             opened.buffers.setdefault(buffer.key)
             room = replace(opened.empty_bin(), bought=True)
             opened.add(room)
-            before, kept = _left(kept), _fill(kept, pod, opened, room)
-            for _ in range(before - _left(kept)):
+            before, kept_buffer = _left(kept_buffer), _fill(kept_buffer, pod, opened, room)
+            for _ in range(before - _left(kept_buffer)):
                 market.leave(pod)
-            left -= before - _left(kept)
-    for _ in range(left):
+            unplaced -= before - _left(kept_buffer)
+    for _ in range(unplaced):
         market.leave(pod)
-    return replace(kept, held=held)
+    return replace(kept_buffer, held=held)
 
 
-def _left(kept: KeptBuffer) -> int:
-    return kept.chunks - kept.ready - kept.coming
+def _left(kept_buffer: KeptBuffer) -> int:
+    return kept_buffer.chunks - kept_buffer.ready - kept_buffer.coming
 
 
-def _fill(kept: KeptBuffer, pod: Pod, tally: Tally, room: Bin, *, busy: bool = False) -> KeptBuffer:
+def _fill(kept_buffer: KeptBuffer, pod: Pod, tally: Tally, room: Bin, *, busy: bool = False) -> KeptBuffer:
     """Put as many chunks as fit into *room*, that of a node which is *busy* anyway or kept for them alone."""
-    count, left, asks = 0, _left(kept), pod.asks
-    while count < left and room.put(pod, asks):
+    count, unplaced, asks = 0, _left(kept_buffer), pod.asks
+    while count < unplaced and room.put(pod, asks):
         count += 1
     if not count:
-        return kept
+        return kept_buffer
     if not room.used:
-        price, usd = tally.pool.price_usd_per_hour, kept.usd_per_hour
+        price, usd = tally.pool.price_usd_per_hour, kept_buffer.usd_per_hour
         own = Decimal(0) if busy else price
-        kept = replace(kept, usd_per_hour=None if own is None or usd is None else usd + own)
+        kept_buffer = replace(kept_buffer, usd_per_hour=None if own is None or usd is None else usd + own)
         if room.instance is not None:
-            tally.warm[room.instance] = kept.key
+            tally.warm[room.instance] = kept_buffer.key
     room.used = True
-    return replace(kept, ready=kept.ready + count) if room.usable else replace(kept, coming=kept.coming + count)
+    return (
+        replace(kept_buffer, ready=kept_buffer.ready + count)
+        if room.usable
+        else replace(kept_buffer, coming=kept_buffer.coming + count)
+    )
 
 
 def _where(

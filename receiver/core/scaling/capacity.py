@@ -193,10 +193,10 @@ class Tally:
             self.free += room.gpus
         return bool(begun)
 
-    def give(self, given: Given, *, asks: bool) -> None:
+    def give(self, placement: Given, *, asks: bool) -> None:
         """Record the room of a workload: in a new node that it *asks* for, or room that existed before."""
-        workload, room = given.workload, given.rooms[0]
-        self.given.append(given)
+        workload, room = placement.workload, placement.rooms[0]
+        self.given.append(placement)
         self.waiting_gpus += workload.gpus
         (self.asking if asks else self.settled).append(workload)
         if not workload.gang and room.instance is not None and room.usable:
@@ -286,19 +286,19 @@ def _capacity(
     others takes a node out, and so does an accepted DELETE, also after its removal has ended, a budget stop (*closed*:
     see `why_closed`), an eviction by a window that *evicts*, sickness and maintenance.
     """
-    gone, begun = (VictimStage.DELETED, VictimStage.GONE), (VictimStage.CHOSEN, VictimStage.CORDONED)
+    deleted_stages, cordon_stages = (VictimStage.DELETED, VictimStage.GONE), (VictimStage.CHOSEN, VictimStage.CORDONED)
     going = {
         v.instance
         for v in (state.open_action.victims if state.open_action else ())
-        if v.stage in gone or (evicts and v.because is Because.EVICTED and v.stage in begun)
+        if v.stage in deleted_stages or (evicts and v.because is Because.EVICTED and v.stage in cordon_stages)
     }
-    found = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and not n.out_of_service]
+    nodes = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and not n.out_of_service]
     # Some GPUs of a node under repair may work, or work again for a moment. Its removal's cordon replaces the repair's.
-    repaired = {n.instance for n in found if n.cordoned_for == REPAIR}
+    repaired = {n.instance for n in nodes if n.cordoned_for == REPAIR}
     if pool.repair is Repair.REPLACE:
-        repaired |= {n.instance for n in found if n.sick and n.cordoned_for}
-    found = [n for n in found if n.cordoned_by is None or n.instance not in repaired]
-    usable = [n for n in found if n.instance not in going and not n.deleted]
+        repaired |= {n.instance for n in nodes if n.sick and n.cordoned_for}
+    nodes = [n for n in nodes if n.cordoned_by is None or n.instance not in repaired]
+    usable = [n for n in nodes if n.instance not in going and not n.deleted]
     rooms = [_room_on(node, pool, state, facts.at) for node in usable if takes_work(node, closed)]
     names = {n.instance: n.name for n in usable}
     rooms.sort(key=lambda room: (not room.usable, room.gpus, names[room.instance or ""]))
@@ -409,8 +409,8 @@ class Allowance:
     def mark(self) -> Left:
         return dict(self.left), self.gpus, self.nodes, dict(self._kept)
 
-    def return_to(self, left: Left) -> None:
-        self.left, self.gpus, self.nodes, self._kept = left
+    def return_to(self, mark: Left) -> None:
+        self.left, self.gpus, self.nodes, self._kept = mark
 
     def open(
         self, tally: Tally, why: str, count: int = 1, workload: Workload | None = None, passed: int | None = None
@@ -483,9 +483,9 @@ def grows_unasked(
     if target <= state.required or policy is None or policy.growth_above_usd_per_hour is None or price is None:
         return target
     mine = tuple(q for q in questions if q.pool == pool.id)
-    said = bounds.min_nodes if bounds.overrides.least is not None else 0  # by a pin or floor
+    floor = bounds.min_nodes if bounds.overrides.least is not None else 0  # by a pin or floor
     under_way = len(state.of(*ON_ITS_WAY)) + state.unlisted
-    known = max(state.required - under_way, min(state.required, max(growth_ever_approved(mine, now), said)))
-    if (target - known) * price <= policy.growth_above_usd_per_hour:
+    approved = max(state.required - under_way, min(state.required, max(growth_ever_approved(mine, now), floor)))
+    if (target - approved) * price <= policy.growth_above_usd_per_hour:
         return target
-    return min(target, max(state.required, approved_growth(mine, now), said))
+    return min(target, max(state.required, approved_growth(mine, now), floor))

@@ -71,20 +71,20 @@ def decide(case: Case) -> tuple[Decision, Case]:
 def _sized(case: Case) -> tuple[Case, Removable, list[Reason]]:
     """Return what may be removed in the order in which it goes, *case* with the numbers of these nodes, and the sources
     of the wanted size."""
-    found = removable(case)
-    waits = unapproved(found.nodes, found.announced, case)
+    removals = removable(case)
+    waits = unapproved(removals.nodes, removals.announced, case)
     last = {n.instance for n in waits}  # those that need an approval delay no other
-    due = (*(n for n in found.nodes if n.instance not in last), *waits)
+    due = (*(n for n in removals.nodes if n.instance not in last), *waits)
     empty = sum(not n.busy for n in due)
     case = replace(case, dead=sum(is_dead(n, case) for n in due), empty=empty, going=len(due), unapproved=waits)
-    found = replace(found, nodes=due)
-    sources = _sources_of_size(case, found)
+    removals = replace(removals, nodes=due)
+    sources = _sources_of_size(case, removals)
     if case.dead and case.wanted.new_nodes and apply(sources[-1].target, case)[-1].target == case.present:
         # The dead nodes cannot be removed now: that must not delay other nodes for waiting work.
         case = replace(case, dead=0, empty=case.empty - case.dead, going=case.going - case.dead)
-        found = replace(found, nodes=tuple(n for n in due if not is_dead(n, case)))
-        sources = _sources_of_size(case, found)
-    return case, found, sources
+        removals = replace(removals, nodes=tuple(n for n in due if not is_dead(n, case)))
+        sources = _sources_of_size(case, removals)
+    return case, removals, sources
 
 
 def _growth_held_by(case: Case, sources: Sequence[Reason]) -> str | None:
@@ -118,16 +118,16 @@ def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy, remo
 
 def later(case: Case, then: datetime) -> Case:
     """Return *case* as it will be at *then* if nothing happens before: what ends by itself has ended."""
-    state, wanted, left = case.state, case.wanted, case.removals_left
+    state, wanted, removals_left = case.state, case.wanted, case.removals_left
     changed = case.facts.first_changed_at
     if state.silence is not None and state.silence.until <= then:
         state = replace(state, silence=None)
     if changed is not None and then >= changed + HOUR:
-        left = None  # at least one removal may be made again
+        removals_left = None  # at least one removal may be made again
     if wanted.headroom is not None and wanted.headroom.falls_at is not None and wanted.headroom.falls_at <= then:
         wanted = replace(wanted, headroom=None)  # it shrinks, by an unknown number
     bounds = bounds_of(case.pool, case.overrides, then)
-    return replace(case, now=then, state=state, wanted=replace(wanted, bounds=bounds), removals_left=left)
+    return replace(case, now=then, state=state, wanted=replace(wanted, bounds=bounds), removals_left=removals_left)
 
 
 def decide_all(
@@ -153,7 +153,7 @@ def decide_all(
                 raise
             failures.sets_aside(state.pool, Failure(part="decide", error=error, pool=state.pool))
     limit = policy.limits.max_removals_per_hour
-    left = None if limit is None else limit - facts.removed_last_hour - under_way
+    removals_left = None if limit is None else limit - facts.removed_last_hour - under_way
     decisions: dict[str, Decision] = {}
     for pool in policy.pools:
         state, wanted = facts.pool(pool.id), assignment.pools[pool.id]
@@ -162,9 +162,11 @@ def decide_all(
             continue
         try:
             own = removals_under_way(state, deleted=False)
-            case = case_of(state, wanted, facts, policy, None if left is None else max(0, left + own))
+            case = case_of(state, wanted, facts, policy, None if removals_left is None else max(0, removals_left + own))
             decision = _explained(case, explained_by, failures)
-            left = None if left is None else left - max(0, decision.present - decision.target - own)
+            removals_left = (
+                None if removals_left is None else removals_left - max(0, decision.present - decision.target - own)
+            )
         except Exception as error:
             if failures is None:
                 raise
@@ -209,20 +211,20 @@ def _notes(case: Case) -> list[Reason]:
     """What alerts ask for (one note for all of a name), and the requests of people and workloads that may affect this
     decision."""
     noted = Counter((s.action, s.alertname) for s in case.signals if s.action in NOTED)
-    found = [_note(action.value, case, (name, many)) for (action, name), many in noted.items()]
-    found += [_note("override", case, override) for override in case.wanted.bounds.overrides.all]
+    notes = [_note(action.value, case, (name, many)) for (action, name), many in noted.items()]
+    notes += [_note("override", case, override) for override in case.wanted.bounds.overrides.all]
     if case.state.silence is not None:
-        found.append(_note("silence", case, case.state.silence))
-    kept = tuple(n for n in case.state.of(Stage.USABLE) if not n.busy and is_kept(n, case))
-    if kept:
-        found.append(_note("keep_until", case, kept))
+        notes.append(_note("silence", case, case.state.silence))
+    kept_nodes = tuple(n for n in case.state.of(Stage.USABLE) if not n.busy and is_kept(n, case))
+    if kept_nodes:
+        notes.append(_note("keep_until", case, kept_nodes))
     evicting = tuple(grace for grace in case.wanted.graces if grace.told and busy_beyond(grace, case))
     if evicting:
-        found.append(_note("evict_after", case, evicting))
+        notes.append(_note("evict_after", case, evicting))
     refusals = {h.refusal.request: h.refusal for h in case.wanted.held if h.refusal is not None}
-    found += [_note("scheduler_refuses", case, refusal) for refusal in islice(refusals.values(), MOST_REFUSALS)]
+    notes += [_note("scheduler_refuses", case, refusal) for refusal in islice(refusals.values(), MOST_REFUSALS)]
     questions = [q for q in case.questions if q.stands(case.now) and q.done_at is None]
-    return found + [_note("question", case, question) for question in questions]
+    return notes + [_note("question", case, question) for question in questions]
 
 
 def _note(rule: str, case: Case, because: object = None) -> Reason:
@@ -233,29 +235,29 @@ def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
     """The sources of a wanted size, growth before removal; each reason's target builds on the one before."""
     wanted, target = case.wanted, case.present
     held = [h for h in wanted.held if h.refusal is None]
-    found = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail, because=h) for h in held]
+    reasons = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail, because=h) for h in held]
     spare_wanted = not wanted.stopped  # at the budget stop nothing is kept or bought for later
-    asked = {
+    counts = {
         "demand": wanted.for_demand,
         "floor": wanted.for_floor * spare_wanted,
         "standby": wanted.for_standby * spare_wanted,
         "headroom": wanted.for_headroom * spare_wanted,
         "buffer": wanted.for_buffer * spare_wanted,
     }
-    for rule, count in asked.items():
+    for rule, count in counts.items():
         if count > 0:
             target += count
-            found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target))
+            reasons.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target))
     # Growth waits until these nodes are gone: dead ones were bought for the same demand. At a budget stop nothing is
     # bought, and waiting work cannot start on idle nodes.
     empty = [n for n in removable_now.nodes if not n.busy]
     useless = [n for n in empty if case.full or (n.out_of_service and case.growth_held)]  # for what is wanted
     goes_first = bool(case.dead or removable_now.announced or useless or (wanted.stopped and removable_now.nodes))
     if goes_first:
-        found = [replace(r, verdict=Verdict.NOTES, target=case.present) for r in found]
+        reasons = [replace(r, verdict=Verdict.NOTES, target=case.present) for r in reasons]
     if target == case.present or goes_first:
         target = case.present
-        grows = any(count > 0 for count in asked.values()) and not wanted.stopped
+        grows = any(count > 0 for count in counts.values()) and not wanted.stopped
         announced = {n.instance for n in removable_now.announced}
         resting = [n for n in removable_now.nodes if n.instance not in announced and not is_dead(n, case)]
         going = {
@@ -269,8 +271,8 @@ def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
         for rule, nodes in going.items():
             if nodes:
                 target -= len(nodes)
-                found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, because=tuple(nodes)))
-    return found
+                reasons.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, because=tuple(nodes)))
+    return reasons
 
 
 def plan(decision: Decision, state: PoolState, policy: Policy) -> Action | None:

@@ -95,15 +95,15 @@ def misfit(pod: Pod, pool: Pool, offer: Offer | None = None) -> str | None:
     reason = _too_few(pod, pool.resources)
     if reason is not None or offer is None:
         return reason or _repelled(pod, pool, None)
-    shown = f"node {offer.node} shows otherwise than configured"
+    caveat = f"node {offer.node} shows otherwise than configured"
     if (reason := _too_few(pod, offer.allocatable)) is not None:
-        return f"{shown}: {reason}"
+        return f"{caveat}: {reason}"
     reason = _repelled(pod, pool, offer)
     if reason is None or not refuses(offer):
         return reason
     if any(_repelled(pod, pool, other) is None for other in offer.others):
         return None  # one odd node says nothing about the next one, two in a row do
-    return reason if _repelled(pod, pool, None) is not None else f"{shown}: {reason}"
+    return reason if _repelled(pod, pool, None) is not None else f"{caveat}: {reason}"
 
 
 def _repelled(pod: Pod, pool: Pool, offer: Offer | None) -> str | None:
@@ -199,14 +199,14 @@ def is_of_devices(resource: str) -> bool:
 
 
 def _take_devices(free: dict[str, int], asks: Mapping[str, int]) -> bool:
-    left = dict(free)
-    if not take(left, {resource: count for resource, count in asks.items() if not is_of_devices(resource)}):
+    remaining = dict(free)
+    if not take(remaining, {resource: count for resource, count in asks.items() if not is_of_devices(resource)}):
         return False
     for name, count in asks.items():
-        if is_share(name) and ((share := share_of(name)) is None or not put(left, share, count)):
+        if is_share(name) and ((share := share_of(name)) is None or not put(remaining, share, count)):
             return False
-        if is_claim(name) and not put_claims(left, name):
+        if is_claim(name) and not put_claims(remaining, name):
             return False
     free.clear()
-    free.update(left)
+    free.update(remaining)
     return True

@@ -73,14 +73,14 @@ def rearranged(
     *unserved* are whole gangs without room; *pinned* workloads (keys) keep the room they have. The first seats may want
     another new node instead of several, which a check may refuse.
     """
-    free, asked = 0, [workload.gpus for workload in unserved]
+    free, gpu_requests = 0, [workload.gpus for workload in unserved]
     for tally in tallies:
-        asked += [given.workload.gpus for given in tally.given if not given.whole]
+        gpu_requests += [placement.workload.gpus for placement in tally.given if not placement.whole]
         for room in tally.bins:
             if room.allowed:
                 free += max(0, room.gpus)
-                asked += [tally.pool.gpus_per_node] * room.bought  # a node's work moves into free room elsewhere
-    if not any(gpus <= free for gpus in asked):
+                gpu_requests += [tally.pool.gpus_per_node] * room.bought  # a node's work moves into free room elsewhere
+    if not any(gpus <= free for gpus in gpu_requests):
         return  # too little free room for anything to move: a quick test, enough at most steps
     filling = _Filling(tallies, unserved, fitting, pinned)
     saved = filling.saved()
@@ -105,12 +105,12 @@ def serve_again(seats: Seats, order: Mapping[str, int], tallies: Mapping[str, Ta
             opened = bins[tally.pool.id, room.place] = tally.new_bin()
             opened.allowed = room.bin.allowed
             tally.add(opened)
-        given = Given(workload=workload, rooms=tuple(bins[tally.pool.id, room.place] for room in rooms))
-        for taken, pod in zip(given.rooms, workload.pods, strict=True):
+        placement = Given(workload=workload, rooms=tuple(bins[tally.pool.id, room.place] for room in rooms))
+        for taken, pod in zip(placement.rooms, workload.pods, strict=True):
             if not taken.put(pod, pod.asks):
                 return False
             taken.used = True
-        tally.give(given, asks=bool(new))
+        tally.give(placement, asks=bool(new))
     for tally in tallies.values():
         tally.sort_out()
     return True
@@ -142,21 +142,21 @@ class _Filling:
         self._refused = [guest for guest in map(self._guest, unserved) if not guest.shares]
         self._seated: list[Guest] = []
         by_bin = {id(room.bin): room for rooms in self._rooms for room in rooms}
-        for given in (given for tally in tallies for given in tally.given):
-            guest = self._guest(given.workload)
-            if not given.whole and not given.workload.gang and not guest.shares:
+        for placement in (placement for tally in tallies for placement in tally.given):
+            guest = self._guest(placement.workload)
+            if not placement.whole and not placement.workload.gang and not guest.shares:
                 self._refused.append(guest)
                 continue
-            guest.fixed = guest.shares or not given.whole
-            guest.rooms = tuple(by_bin[id(room)] for room in given.rooms)
+            guest.fixed = guest.shares or not placement.whole
+            guest.rooms = tuple(by_bin[id(room)] for room in placement.rooms)
             self._enter(guest)
             self._seated.append(guest)
         kinds = {g.kinds for g in (*self._seated, *self._refused)}
         self._mixed = len(kinds) > 1 or any(len(kind) > 1 for kind in kinds)
 
     def _guest(self, workload: Workload) -> Guest:
-        found = [self._fitting(pod) for pod in workload.pods]
-        common = [x for x in found[0] if all(x in other for other in found[1:] if other is not found[0])]
+        choices = [self._fitting(pod) for pod in workload.pods]
+        common = [x for x in choices[0] if all(x in other for other in choices[1:] if other is not choices[0])]
         shares = workload.key in self._pinned or any(self._is_bound_to_others(pod) for pod in workload.pods)
         return Guest(workload, tuple(self._numbers[id(x)] for x in common), gang_kind(workload), shares=shares)
 
@@ -188,8 +188,8 @@ class _Filling:
 
     def _bought(self) -> list[Room]:
         """The new nodes that work sits in, the dearest first, then the emptiest."""
-        found = [r for rooms in self._rooms for r in rooms if r.bin.bought and r.bin.allowed and r.guests]
-        return sorted(found, key=lambda r: (-self._tallies[r.pool].price, len(r.guests)))
+        new_rooms = [r for rooms in self._rooms for r in rooms if r.bin.bought and r.bin.allowed and r.guests]
+        return sorted(new_rooms, key=lambda r: (-self._tallies[r.pool].price, len(r.guests)))
 
     def _save(self) -> list[tuple[Room, dict[str, int]]]:
         """Leave out the new nodes whose work fits elsewhere; return them with what would be free in them."""
@@ -237,16 +237,16 @@ class _Filling:
             bought = self._bought()
             if len(bought) <= count:
                 return False
-            before, there, cost = len(self._trail), len(rooms), self._cost(bought)
-            for place in range(there, there + count):
+            before, room_count, cost = len(self._trail), len(rooms), self._cost(bought)
+            for place in range(room_count, room_count + count):
                 opened = tally.new_bin()
                 rooms.append(Room(opened, pool, place, opened.free))
             saved = self._save()
-            left = self._bought()
-            if len(left) < len(bought) and self._cost(left) <= cost:
+            bought_after = self._bought()
+            if len(bought_after) < len(bought) and self._cost(bought_after) <= cost:
                 return True
             self._take_back(before, saved)
-            del rooms[there:]
+            del rooms[room_count:]
         return False
 
     def _cost(self, rooms: Sequence[Room]) -> Decimal:
@@ -311,10 +311,10 @@ class _Filling:
         step = came[room.pool]
         while step is not None:
             mover, pool = step
-            [left] = mover.rooms
+            [vacated_room] = mover.rooms
             self._move(mover, ())
             self._move(mover, (room,))
-            room, step = left, came[pool]
+            room, step = vacated_room, came[pool]
         self._move(guest, (room,))
         self._start = start
 
@@ -328,9 +328,9 @@ class _Filling:
         for other in others:
             self._move(other, ())
         single = len(pools) == 1
-        found = self._seat_in(guest, pools[0]) if single else True
-        rest = sorted(others if single else (guest, *others), key=order)
-        if found and all(self._seat(other) for other in rest):
+        has_seat = self._seat_in(guest, pools[0]) if single else True
+        queue = sorted(others if single else (guest, *others), key=order)
+        if has_seat and all(self._seat(other) for other in queue):
             return True
         self._undo(before)
         return False

@@ -114,8 +114,8 @@ def try_gang(
 
 def _try_gang(workload: Workload, tally: Tally, allowance: Allowance, most: int | None, *, begin: bool) -> bool:
     coming = tally.shelves[COMING] if begin else []
-    begun = tally.roomy()
-    rooms = [*begun, *coming]
+    open_rooms = tally.roomy()
+    rooms = [*open_rooms, *coming]
     trial = [b.copy() for b in rooms]
     for tried in trial:
         tried.used = False
@@ -127,7 +127,7 @@ def _try_gang(workload: Workload, tally: Tally, allowance: Allowance, most: int 
             tally.neighbours.return_to(mark)
         return False
     tally.admit_gang(opened)
-    tally.free -= sum(room.gpus for room in begun) - sum(tried.gpus for tried in trial[: len(begun)])
+    tally.free -= sum(room.gpus for room in open_rooms) - sum(tried.gpus for tried in trial[: len(open_rooms)])
     for room, tried in zip(rooms, trial, strict=False):
         room.free, room.used = tried.free, room.used or tried.used
         if tried.used and room.instance is not None:
@@ -138,8 +138,8 @@ def _try_gang(workload: Workload, tally: Tally, allowance: Allowance, most: int 
         tally.add(room)
     if opened:
         allowance.open(tally, "demand", opened, workload, passed=len(RULES))
-    found = [*rooms, *trial[len(rooms) :]]
-    tally.give(Given(workload=workload, rooms=tuple(found[place] for place in places)), asks=opened > 0)
+    all_rooms = [*rooms, *trial[len(rooms) :]]
+    tally.give(Given(workload=workload, rooms=tuple(all_rooms[place] for place in places)), asks=opened > 0)
     return True
 
 
@@ -173,11 +173,11 @@ def place_parts(
     it was placed."""
     parts: dict[tuple[str, ...], list[Pod]] = {}
     pools: dict[tuple[str, ...], Sequence[Tally]] = {}
-    for pod, found in zip(workload.pods, fitting, strict=True):
-        key = tuple(x.pool.id for x in found)
+    for pod, choices in zip(workload.pods, fitting, strict=True):
+        key = tuple(x.pool.id for x in choices)
         parts.setdefault(key, []).append(pod)
-        pools[key] = found
-    tallies = {x.pool.id: x for found in fitting for x in found}
+        pools[key] = choices
+    tallies = {x.pool.id: x for choices in fitting for x in choices}
     undo, shared = checkpoint(tuple(tallies.values())), allowance.mark()
     for key, pods in parts.items():
         part = replace(workload, pods=tuple(pods))

@@ -51,20 +51,20 @@ class Case:
     def wait(self, kind: WaitKind, target: int) -> Wait | None:
         """The wait of that *kind* for a change to *target* nodes."""
         direction = Direction.GROW if target > self.present else Direction.SHRINK
-        found = waits(self.pool, self.state, self.policy, self.now, (direction,))
-        return next((wait for wait in found if wait.kind is kind), None)
+        waits_in_force = waits(self.pool, self.state, self.policy, self.now, (direction,))
+        return next((wait for wait in waits_in_force if wait.kind is kind), None)
 
     def up(self, source: Source) -> bool:
         """True when *source* answered; Civo, what concerns this pool."""
-        found = self.source(source)
-        return found is not None and found.up
+        state = self.source(source)
+        return state is not None and state.up
 
     def source(self, source: Source) -> SourceState | None:
         """The state of *source* as far as it concerns this pool."""
-        found = self.facts.sources.get(source)
-        if source is Source.CIVO and found is not None and found.up and self.state.unreadable:
-            return replace(found, up=False, detail=f"incomplete response on this pool: {self.state.unreadable}")
-        return found
+        state = self.facts.sources.get(source)
+        if source is Source.CIVO and state is not None and state.up and self.state.unreadable:
+            return replace(state, up=False, detail=f"incomplete response on this pool: {self.state.unreadable}")
+        return state
 
     def firing(self, action: SignalAction) -> Signal | None:
         """The first firing signal of *action*, or None."""
@@ -146,8 +146,8 @@ def sources_answer(target: int, case: Case) -> Held | None:
             return silent(Source.KUBERNETES, Direction.GROW, Source.PROMETHEUS)
         return None
     for source in (Source.KUBERNETES, Source.PROMETHEUS, Source.HEARTBEAT, Source.ALERTMANAGER):
-        found = case.source(source)
-        optional = source is Source.ALERTMANAGER and found is not None and not found.configured
+        state = case.source(source)
+        optional = source is Source.ALERTMANAGER and state is not None and not state.configured
         if not optional and not case.up(source):
             return silent(source, Direction.SHRINK)
     return None
@@ -181,10 +181,10 @@ def spend_is_known(target: int, case: Case) -> Held | None:
 
 def within_budget(target: int, case: Case) -> Held | None:
     """Every budget must cover growth: spent, the next paid unit of every running node and the new nodes' first."""
-    left = case.present + case.wanted.within_budget
-    if target <= case.present or case.wanted.budget is None or left >= target:
+    allowed_target = case.present + case.wanted.within_budget
+    if target <= case.present or case.wanted.budget is None or allowed_target >= target:
         return None
-    return Held(left=left, because=case.wanted.uncovered, until=case.wanted.budget.ends_at)
+    return Held(left=allowed_target, because=case.wanted.uncovered, until=case.wanted.budget.ends_at)
 
 
 def within_maximum(target: int, case: Case) -> Held | None:
@@ -192,10 +192,10 @@ def within_maximum(target: int, case: Case) -> Held | None:
     if target <= case.present:
         return None
     bounds = case.wanted.bounds
-    left = max(case.present, min(bounds.max_nodes, case.present + case.wanted.within_maximum))
-    if left >= target:
+    allowed_target = max(case.present, min(bounds.max_nodes, case.present + case.wanted.within_maximum))
+    if allowed_target >= target:
         return None
-    return Held(left=left, because=bounds, until=_bounds_change_at(bounds.overrides.most, case))
+    return Held(left=allowed_target, because=bounds, until=_bounds_change_at(bounds.overrides.most, case))
 
 
 def within_limits(target: int, case: Case) -> Held | None:
@@ -203,15 +203,15 @@ def within_limits(target: int, case: Case) -> Held | None:
     limits, changed = case.policy.limits, case.facts.first_changed_at
     until = None if changed is None else changed + HOUR
     if target < case.present:
-        left = case.removals_left
-        if left is None or case.present - left <= target:
+        removals_left = case.removals_left
+        if removals_left is None or case.present - removals_left <= target:
             return None
         reached = Limits(max_removals_per_hour=limits.max_removals_per_hour)
-        return Held(left=case.present - left, because=reached, until=until)
-    left = case.present + case.wanted.within_limits
-    if target == case.present or left >= target:
+        return Held(left=case.present - removals_left, because=reached, until=until)
+    allowed_target = case.present + case.wanted.within_limits
+    if target == case.present or allowed_target >= target:
         return None
-    return Held(left=left, because=replace(limits, max_removals_per_hour=None), until=until)
+    return Held(left=allowed_target, because=replace(limits, max_removals_per_hour=None), until=until)
 
 
 def not_frozen(target: int, case: Case) -> Held | None:
@@ -246,8 +246,8 @@ def _standstill(
         return Held(left=case.present, because=because, until=until)
     if case.wanted.stopped:
         going = case.empty
-    left = case.present - going
-    return None if left <= target else Held(left=left, because=because, until=until)
+    allowed_target = case.present - going
+    return None if allowed_target <= target else Held(left=allowed_target, because=because, until=until)
 
 
 def growth_is_not_paused(target: int, case: Case) -> Held | None:
@@ -262,9 +262,9 @@ def not_backing_off(target: int, case: Case) -> Held | None:
     if wait is None or wait.nodes:
         return None
     if wait.direction is Direction.GROW and case.wanted.within_stock is not None:  # fewer are requested at once
-        left = case.present + case.wanted.within_stock
+        allowed_target = case.present + case.wanted.within_stock
         fewer = FewerRequested(refused=case.state.refused or 0, reason=wait.reason)
-        return None if left >= target else Held(left=left, because=fewer, until=wait.until)
+        return None if allowed_target >= target else Held(left=allowed_target, because=fewer, until=wait.until)
     return Held(left=case.present, because=wait, until=wait.until)
 
 
@@ -275,13 +275,13 @@ def provisioning_works(target: int, case: Case) -> Held | None:
     stuck = stuck_on_the_way(case.pool, case.state, case.now)
     if stuck:
         return Held(left=case.present, because=StuckNodes(nodes=stuck, within=case.pool.provision_timeout))
-    failed, left = case.state.trial, probes_left(case.state, case.now)
-    if failed is None or left is None or case.present + left >= target:
+    failed, probes = case.state.trial, probes_left(case.state, case.now)
+    if failed is None or probes is None or case.present + probes >= target:
         return None
     wait = case.wait(WaitKind.PROVISIONING, target)
     if wait is not None:
         return Held(left=case.present, because=wait, until=wait.until)
-    return Held(left=case.present + left, because=failed)
+    return Held(left=case.present + probes, because=failed)
 
 
 def cooled_down(target: int, case: Case) -> Held | None:
@@ -290,28 +290,28 @@ def cooled_down(target: int, case: Case) -> Held | None:
     if wait is None:
         return None
     if target > case.present:  # an override does not wait for the cooldown
-        left = max(case.present, bounds.min_nodes) if bounds.overrides.least is not None else case.present
+        allowed_target = max(case.present, bounds.min_nodes) if bounds.overrides.least is not None else case.present
     else:
-        left = min(case.present, bounds.max_nodes) if bounds.overrun else case.present
-    within = left >= target if target > case.present else left <= target
-    return None if within else Held(left=left, because=wait, until=wait.until)
+        allowed_target = min(case.present, bounds.max_nodes) if bounds.overrun else case.present
+    within = allowed_target >= target if target > case.present else allowed_target <= target
+    return None if within else Held(left=allowed_target, because=wait, until=wait.until)
 
 
 def approved(target: int, case: Case) -> Held | None:
     """Where the policy asks for it, people approve removals, and growth that costs much."""
     questions, now = case.questions, case.now
     if target < case.present:
-        left = case.present - (case.going - len(case.unapproved))
-        if left <= target:
+        allowed_target = case.present - (case.going - len(case.unapproved))
+        if allowed_target <= target:
             return None
         kinds = frozenset(Asks.EMPTYING if n.busy else Asks.REMOVAL for n in case.unapproved)
         names = tuple(n.name for n in case.unapproved)
     else:
-        left = grows_unasked(target, case.pool, case.state, case.wanted.bounds, questions, now)
-        if left >= target:
+        allowed_target = grows_unasked(target, case.pool, case.state, case.wanted.bounds, questions, now)
+        if allowed_target >= target:
             return None
         names, kinds = (), frozenset({Asks.GROWTH})
-    return Held(left=left, because=AsksFirst(nodes=names, asks=kinds, questions=questions, at=now))
+    return Held(left=allowed_target, because=AsksFirst(nodes=names, asks=kinds, questions=questions, at=now))
 
 
 def one_change_at_a_time(target: int, case: Case) -> Held | None:

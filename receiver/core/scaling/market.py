@@ -51,8 +51,8 @@ class LabelIndex(Generic[T]):
                         for possible in labels.any_of(key):
                             index.setdefault(possible, []).append(thing)
                 self._by_label[key] = index
-            found = self._by_label[key].get(value, [])
-            fewest = found if len(found) < len(fewest) else fewest
+            matches = self._by_label[key].get(value, [])
+            fewest = matches if len(matches) < len(fewest) else fewest
         return fewest
 
 
@@ -163,24 +163,24 @@ class Market:
         """GPUs of a new node that *pod* and those that wait beside it would use, the largest first."""
         free = dict(resources)
         take(free, pod.asks)
-        left = gpus_in(free)
+        gpus_left = gpus_in(free)
         for negative, asks in self._largest_first:
-            if left <= 0:
+            if gpus_left <= 0:
                 break
-            if left + negative < 0 or not self._waiting[asks]:
+            if gpus_left + negative < 0 or not self._waiting[asks]:
                 continue
             if any(is_of_devices(resource) for resource, _ in asks):
                 pods = range(self._waiting[asks])
                 all(take(free, dict(asks)) for _ in pods)  # stops at the first that does not fit
-                left = gpus_in(free)
+                gpus_left = gpus_in(free)
                 continue
-            known = [(resource, n) for resource, n in asks if n and (resource in free or resource not in COMPUTE)]
-            fits = min((free.get(resource, 0) // n for resource, n in known), default=0)
+            needs = [(resource, n) for resource, n in asks if n and (resource in free or resource not in COMPUTE)]
+            fits = min((free.get(resource, 0) // n for resource, n in needs), default=0)
             count = max(0, min(fits, self._waiting[asks]))
-            for resource, n in known if count else ():
+            for resource, n in needs if count else ():
                 free[resource] -= n * count
-            left += negative * count
-        return gpus_in(resources) - left
+            gpus_left += negative * count
+        return gpus_in(resources) - gpus_left
 
 
 def _useful_apart(resources: Mapping[str, int], pod: Pod, most: int) -> int:
@@ -319,16 +319,17 @@ def refused(
     for pool, tally in tallies.items():
         with blame(pool=pool):
             target = tally.state.required + tally.within[-1]
-            left = grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at)
-            bought = [room for room in tally.bins if room.bought and room.allowed] if left < target else []
-            unanswered = set(bought[max(0, left - tally.state.required) :])  # new nodes that wait for an approval
-            for given in tally.given:
-                whole = given.whole and not any(room in unanswered for room in given.rooms)
-                (served if whole else short).add(given.workload.key)
-    found = [w for w in waiting if w.key not in served or w.key in short]
+            approved_size = grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at)
+            bought = [room for room in tally.bins if room.bought and room.allowed] if approved_size < target else []
+            # New nodes that wait for an approval.
+            unanswered = set(bought[max(0, approved_size - tally.state.required) :])
+            for placement in tally.given:
+                whole = placement.whole and not any(room in unanswered for room in placement.rooms)
+                (served if whole else short).add(placement.workload.key)
+    unserved = [w for w in waiting if w.key not in served or w.key in short]
     matching = Matching(tuple(tallies.values()), pairs)
-    pods = [pod for workload in found for pod in workload.pods]
-    could_start = [pod for w in found if w.key not in unschedulable for pod in w.pods]
+    pods = [pod for workload in unserved for pod in workload.pods]
+    could_start = [pod for w in unserved if w.key not in unschedulable for pod in w.pods]
     pools: set[str] = set()
     with blame() as blamed:
         for pod in could_start:
@@ -336,7 +337,7 @@ def refused(
             pools.update(tally.pool.id for tally in matching.fitting(pod))
     return RefusedWork(
         pods=frozenset(pod.key for pod in pods),
-        gangs=frozenset(w.key for w in found if w.gang),
+        gangs=frozenset(w.key for w in unserved if w.gang),
         pools=frozenset(pools),
     )
 
@@ -398,7 +399,7 @@ def keep_warm(
         with blame(pool=its or None, owner=owner_of(pod)):
             if matching.fitting(pod):
                 homes.setdefault(matching.market(pod).order(pod)[0].pool.id, []).append(pod)
-    found: dict[str, Headroom] = {}
+    headrooms: dict[str, Headroom] = {}
     for tally in warm:
         with blame(pool=tally.pool.id):
             small = is_small(tally.pool, policy)
@@ -407,8 +408,8 @@ def keep_warm(
             rooms = [room for x in siblings if not (small and _is_wide_beside(tally.pool, x.pool)) for room in x.bins]
             least = tally.pool.gpus_per_node if small else 0
             warmth = _warmth(tally, homes.get(tally.pool.id, ()), facts.at, least=least)
-            found[tally.pool.id] = _open(tally, warmth, rooms, facts, allowance, out)
-    return found
+            headrooms[tally.pool.id] = _open(tally, warmth, rooms, facts, allowance, out)
+    return headrooms
 
 
 def may_open(tally: Tally, facts: Facts, allowance: Allowance, out: RefusedWork) -> bool:
@@ -426,9 +427,9 @@ def _warmth(tally: Tally, pods: Sequence[Pod], now: datetime, *, least: int) -> 
     """The headroom for work like *pods*: the mean and `DEVIATIONS` of what comes while a node starts, if as much comes
     as in the last minutes; for some hours after the last pod at *least* so many GPUs."""
     recent = [pod for pod in pods if timedelta(0) <= now - pod.created_at < ASKED_WITHIN]
-    asked = sum(pod.gpus for pod in recent)
+    requested_gpus = sum(pod.gpus for pod in recent)
     deviation = sqrt(SHARE_OF_ASKED * sum(pod.gpus**2 for pod in recent))
-    gpus = int(SHARE_OF_ASKED * asked + DEVIATIONS * deviation)
+    gpus = int(SHARE_OF_ASKED * requested_gpus + DEVIATIONS * deviation)
     falls_at = [min(pod.created_at for pod in recent) + ASKED_WITHIN] if recent else []
     idle_since = (node.idle_since for node in tally.state.of(Stage.USABLE) if not node.busy)
     used_at = max((at for at in (*idle_since, *(pod.created_at for pod in pods)) if at is not None), default=None)
@@ -436,7 +437,7 @@ def _warmth(tally: Tally, pods: Sequence[Pod], now: datetime, *, least: int) -> 
         gpus = max(gpus, least)
         falls_at.append(used_at + USED_WITHIN)
     unit = max((pod.gpus for pod in recent), default=max(1, least))
-    return Headroom(gpus=gpus, asked=asked, unit=unit, falls_at=min(falls_at, default=None))
+    return Headroom(gpus=gpus, asked=requested_gpus, unit=unit, falls_at=min(falls_at, default=None))
 
 
 def _open(

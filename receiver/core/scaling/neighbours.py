@@ -72,19 +72,19 @@ class Neighbours:
         rules = [rule for pod in _every(facts) if pod.host_rules for rule in pod.host_rules]
         if not rules:
             return None
-        found = cls(rules, labels)
+        neighbours = cls(rules, labels)
         for state in facts.pools:
             if state.pool in aside:
                 continue
             with blame(pool=state.pool):
                 for node in state.living:
                     if node.registered:
-                        found._enter(node.instance, node.labels or labels.get(state.pool, {}))
+                        neighbours._enter(node.instance, node.labels or labels.get(state.pool, {}))
                     leaving = leaving_soon(node, state, facts.at)
                     for pod in node.pods:
                         if pod not in leaving:
-                            found.add(node.instance, state.pool, pod)
-        return found
+                            neighbours.add(node.instance, state.pool, pod)
+        return neighbours
 
     def concerns(self, pod: Pod) -> bool:
         """True for a pod with a rule, and for one that a rule is about."""
@@ -232,8 +232,8 @@ def chooses(selection: Selection, labels: Mapping[str, str]) -> bool:
 
 
 def _add(counts: dict[int, int], number: int, change: int) -> None:
-    left = counts.get(number, 0) + change
-    if left:
-        counts[number] = left
+    count = counts.get(number, 0) + change
+    if count:
+        counts[number] = count
     else:
         counts.pop(number, None)

@@ -28,13 +28,13 @@ def lapsed(pod: Pod, why: str) -> Pod:
 
 def believed(pod: Pod, nodes: Container[str], now: datetime) -> Pod:
     """Return *pod*: as demand where its nomination has lasted too long, or *nodes* lack its node."""
-    found = pod.nomination
-    if not pod.reserved or found is None:
+    nomination = pod.nomination
+    if not pod.reserved or nomination is None:
         return pod
-    age = now - found.since
+    age = now - nomination.since
     if age >= HOLDS_FOR:
         return lapsed(pod, f"it has not been bound to within {lasting(HOLDS_FOR)}")
-    if found.node not in nodes and age >= LAPSES_AFTER:
+    if nomination.node not in nodes and age >= LAPSES_AFTER:
         return lapsed(pod, "does not exist")
     return pod
 
@@ -57,16 +57,16 @@ def _fitting(node: Node, now: datetime, again: list[Pod]) -> Node:
     ends = any(pod.leaves_at is not None and not is_stuck(pod, now) for pod in bound)
     free = dict(replace(node, pods=bound).free)
     nominated = sorted((p for p in node.pods if p.reserved), key=lambda p: (-p.priority, _since(p), p.key))
-    kept: list[Pod] = []
+    valid_nominees: list[Pod] = []
     for pod in nominated:
         if node.stage is not Stage.USABLE and not node.was_usable:
             again.append(lapsed(pod, ""))  # it waits for this node as for any that is on its way
         elif ends or node.stage is not Stage.USABLE or take(free, pod.asks):
-            kept.append(pod)
+            valid_nominees.append(pod)
         elif pod.nomination is not None and now - pod.nomination.since >= LAPSES_AFTER:
-            holders = listed([other.key for other in (*bound, *kept)], 3)
+            holders = listed([other.key for other in (*bound, *valid_nominees)], 3)
             again.append(lapsed(pod, f"is full: {holders or 'other work'} holds what it asks for"))
-    return replace(node, pods=(*bound, *kept))
+    return replace(node, pods=(*bound, *valid_nominees))
 
 
 def _since(pod: Pod) -> datetime:

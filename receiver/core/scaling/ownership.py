@@ -100,14 +100,14 @@ class _Described:
 
     def _has_room(self, pods: Sequence[Pod]) -> bool:
         """True unless *pods* ask for more GPUs than the pools that fit them may ever have."""
-        asked: dict[str, int] = {}
+        requested: dict[str, int] = {}
         for pod in pods:
             for resource, count in pod.requests.items():
-                asked[resource] = asked.get(resource, 0) + count
+                requested[resource] = requested.get(resource, 0) + count
         fitting = [pool for pool in self.pools if any(_match(pod, pool) is Match.ALL for pod in _shapes(pods))]
         counted = {resource for pool in fitting for resource in pool.resources}  # shares of GPUs are not
         most = {r: sum(pool.max_nodes * pool.resources.get(r, 0) for pool in fitting) for r in counted}
-        return all(count <= most.get(resource, count) for resource, count in asked.items())
+        return all(count <= most.get(resource, count) for resource, count in requested.items())
 
     def is_selected(self, pod: Pod) -> bool:
         """True unless the description shows that *pod* selects no node of these pools."""

@@ -174,9 +174,9 @@ def may_not_return(pod: Pod, policy: Policy) -> bool:
     """True for a pod that the budget hold would keep out if it started again: it must stay while a hold lasts."""
     if policy.budget is None:
         return False
-    kept = policy.budget.keep_out
-    in_namespace = pod.namespace in kept.namespaces and pod.priority_class not in policy.budget.passing
-    return in_namespace or (bool(kept.cluster_queues) and KUEUE_QUEUE_LABEL in pod.labels)
+    keep_out = policy.budget.keep_out
+    in_namespace = pod.namespace in keep_out.namespaces and pod.priority_class not in policy.budget.passing
+    return in_namespace or (bool(keep_out.cluster_queues) and KUEUE_QUEUE_LABEL in pod.labels)
 
 
 def movable(tallies: Iterable[Tally], now: datetime, pairs: Collection[tuple[str, str]] = ()) -> frozenset[str]:

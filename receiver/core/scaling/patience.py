@@ -190,9 +190,9 @@ class Admissions:
         facts = self._facts
         pods = [pod for state in facts.pools for node in state.nodes for pod in node.pods]
         recent = [p for p in (*facts.waiting, *facts.deferred, *pods) if facts.at - p.created_at < ASKED_WITHIN]
-        asked, held = sum(p.gpus for p in recent), sum(p.gpus for p in pods)
+        recent_gpus, held = sum(p.gpus for p in recent), sum(p.gpus for p in pods)
         spare = sum(pool.standby_nodes * pool.gpus_per_node for pool in self._policy.pools)
-        return max(spare, (PERCENT_OF_ASKED * asked + PERCENT_OF_HELD * held) // 100)
+        return max(spare, (PERCENT_OF_ASKED * recent_gpus + PERCENT_OF_HELD * held) // 100)
 
     def _fits(self, workload: Workload) -> bool:
         """Put *workload* into free room where that is right; change nothing otherwise."""

@@ -56,11 +56,11 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
     many = tuple(n for n in _surplus(case, len(dead)) if n.instance not in gone_first)
     leaving = {n.instance for n in repaired if n.busy}
     over = evicted(case, gone_first, leaving)
-    chosen, begun = {n.instance for n in (*many, *over, *repaired)}, evicting(case.state)
-    left = [n for n in case.state.nodes if n.instance not in chosen]
+    chosen, under_eviction = {n.instance for n in (*many, *over, *repaired)}, evicting(case.state)
+    other_nodes = [n for n in case.state.nodes if n.instance not in chosen]
     soon = case.now + within
-    due = [n for n in left if is_idle_and_free(n, case) and removable_at(n, case) <= soon]
-    moved = [n for n in left if could_be_emptied(n, case) and unit_ends_soon(n, case) <= soon]
+    due = [n for n in other_nodes if is_idle_and_free(n, case) and removable_at(n, case) <= soon]
+    moved = [n for n in other_nodes if could_be_emptied(n, case) and unit_ends_soon(n, case) <= soon]
     moved += [n for n in repaired if n.busy and n not in over]
     going = {v.instance for v in _victims(case) if v.stage in ON_THE_WAY}  # first: no other is chosen meanwhile
     for nodes in (dead, due, moved):
@@ -68,17 +68,17 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
             key=lambda n: (n.instance not in going, next_unit_at(n.created_at, case.now, case.policy.billing), n.name)
         )
     # Never more than Civo's count: if fewer are required than exist, Civo is about to remove one itself.
-    emptying = [n for n in over if n.instance in begun]  # first: their work was evicted already
-    others = [n for n in over if n.instance not in begun]
+    emptying = [n for n in over if n.instance in under_eviction]  # first: their work was evicted already
+    others = [n for n in over if n.instance not in under_eviction]
     empty, busy = [n for n in others if not n.busy], [n for n in others if n.busy]
     left_to_rest = max(0, idle_removals_left(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))
     unfit = [n for n in due if is_no_spare(n, case)]  # without these, as many nodes as before are ready for work
     well = [n for n in due if not is_no_spare(n, case)]
     waits = {n.instance for n in unapproved(well, (), case)}  # for people, who may keep one: it delays no other
     well.sort(key=lambda n: n.instance in waits)
-    gone = tuple([*dead, *many, *emptying, *empty, *unfit, *well[:left_to_rest], *busy, *moved][: case.present])
-    instances = {n.instance for n in gone}
-    return Removable(nodes=gone, surplus=many, evicted=tuple(n for n in over if n.instance in instances))
+    removals = tuple([*dead, *many, *emptying, *empty, *unfit, *well[:left_to_rest], *busy, *moved][: case.present])
+    instances = {n.instance for n in removals}
+    return Removable(nodes=removals, surplus=many, evicted=tuple(n for n in over if n.instance in instances))
 
 
 def is_dead(node: Node, case: Case) -> bool:
@@ -110,14 +110,14 @@ def is_kept(node: Node, case: Case) -> bool:
 
 def claims_on(node: Node) -> str:
     """What makes *node* ineligible, in a sentence; empty for nothing."""
-    said = (
+    claims = (
         ("someone else cordoned it", node.cordoned_by is CordonedBy.SOMEONE),
         (f"it {node.maintained}", bool(node.maintained)),
         ("it is protected", node.protected),
         (f"it hosts {', '.join(node.hosts)}", bool(node.hosts)),
         ("; ".join(node.kept_by), bool(node.kept_by)),
     )
-    return "; ".join(what for what, speaks in said if speaks)
+    return "; ".join(claim for claim, applies in claims if applies)
 
 
 def removal_backs_off(node: Node, case: Case) -> bool:
@@ -224,13 +224,13 @@ def idle_removals_left(case: Case) -> int:
     return leaving if case.wanted.headroom is None else min(leaving, case.wanted.headroom.spare_nodes)
 
 
-def unapproved(going: Sequence[Node], said: Collection[Node], case: Case) -> tuple[Node, ...]:
+def unapproved(going: Sequence[Node], announced: Collection[Node], case: Case) -> tuple[Node, ...]:
     """Those of *going* that still need an approval, where the policy asks for it. Dead and *announced* nodes need none,
     nor do empty nodes at a budget stop."""
     if case.pool.approval is None or not case.pool.approval.removals:
         return ()
-    spoken = {n.instance for n in said}
-    alive = [n for n in going if n.instance not in spoken and not is_dead(n, case)]
+    announced_instances = {n.instance for n in announced}
+    alive = [n for n in going if n.instance not in announced_instances and not is_dead(n, case)]
     needs = [n for n in alive if n.busy or not case.wanted.stopped]
     may_go = {busy: approved_instances(case.questions, case.now, busy=busy) for busy in (False, True)}
     return tuple(n for n in needs if n.instance not in may_go[n.busy])

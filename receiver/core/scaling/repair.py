@@ -32,17 +32,17 @@ def under_repair(tally: Tally, allowance: Allowance, now: datetime) -> frozenset
     victims = state.open_action.victims if state.open_action else ()
     chosen = {v.instance for v in victims if v.stage in ON_THE_WAY}  # the cordon of a removal replaces that of a repair
     able = [n for n in state.of(Stage.USABLE, Stage.BROKEN) if _may_be_repaired(n, now)]
-    begun = [n for n in able if n.cordoned_for == REPAIR]
-    new = [n for n in able if n.sick and n not in begun and (n.instance in chosen or tally.room != 0)]
+    in_repair = [n for n in able if n.cordoned_for == REPAIR]
+    new = [n for n in able if n.sick and n not in in_repair and (n.instance in chosen or tally.room != 0)]
     new.sort(key=lambda n: (n.instance not in chosen, n.busy, n.sick_since or now, n.name))
     going = sum(n.stage is Stage.DELETING and n.sick_since is not None for n in state.nodes)
-    left = max(1, int(pool.repair_share * len(state.living))) - going - len(begun)
+    repairs_left = max(1, int(pool.repair_share * len(state.living))) - going - len(in_repair)
     covered = [
         n
-        for count, n in enumerate(new[: max(0, left)], 1)
+        for count, n in enumerate(new[: max(0, repairs_left)], 1)
         if n.instance in chosen or allowance.refusing(tally, count, None) is None
     ]
-    return frozenset(n.instance for n in (*begun, *covered))
+    return frozenset(n.instance for n in (*in_repair, *covered))
 
 
 def _may_be_repaired(node: Node, now: datetime) -> bool:
@@ -69,7 +69,7 @@ def falling_sick(lives: Iterable[NodeLife], pool: str, now: datetime) -> Backoff
     """
     usable = [(life.usable_at, life) for life in lives if life.pool == pool and life.usable_at is not None]
     row: list[tuple[datetime, NodeLife]] = []
-    for since, life in sorted(usable, key=lambda found: found[0], reverse=True):
+    for since, life in sorted(usable, key=lambda pair: pair[0], reverse=True):
         if life.sick_since is not None:
             row.append((life.sick_since, life))
         elif life.gone_at is not None or now - since >= WELL_FOR:

@@ -62,8 +62,8 @@ def offer_of(
     if not usable:
         return before if valid and before is not None and POOL_LABEL in before.labels else None
     newest = max(usable, key=_age)
-    shown = [*(n.allocatable for n in usable), *([before.allocatable] if valid and before is not None else [])]
-    most = {r: max(seen.get(r, 0) for seen in shown) for r in pool.resources}
+    offers = [*(n.allocatable for n in usable), *([before.allocatable] if valid and before is not None else [])]
+    most = {r: max(amounts.get(r, 0) for amounts in offers) for r in pool.resources}
     offer = Offer(
         node=newest.name,
         at=now,
@@ -72,9 +72,9 @@ def offer_of(
         labels={},
     )
     if before is not None and _is_of_size(before, pool):
-        kept = replace(offer, node=before.node, labels=_of_any(before.labels, pool, before.node))
+        merged = replace(offer, node=before.node, labels=_of_any(before.labels, pool, before.node))
         # A corrected configuration is believed at once: then the template refuses no pod any more.
-        offer = replace(kept, taints=before.taints, since=before.since, others=before.others) if valid else kept
+        offer = replace(merged, taints=before.taints, since=before.since, others=before.others) if valid else merged
     else:
         offer = replace(offer, labels=_shared(usable, pool))
     return _with_template(offer, usable, every, pool, passing, now if before is None else before.at)
@@ -196,8 +196,8 @@ def _lasting(taints: Iterable[Taint], pool: Pool, passing: tuple[str, ...]) -> t
 def room_beside_gpus(machine: Mapping[str, int], offer: Offer | None) -> Mapping[str, int]:
     """Return the compute resources of a new node: what *offer* showed, else an estimate for a *machine* of its size,
     without a share for DaemonSets, which is unknown then."""
-    shown = offer.allocatable if offer is not None else {}
-    return {**allocatable(machine), **{resource: n for resource, n in shown.items() if resource in COMPUTE}}
+    observed = offer.allocatable if offer is not None else {}
+    return {**allocatable(machine), **{resource: n for resource, n in observed.items() if resource in COMPUTE}}
 
 
 def new_node(pool: Pool, state: PoolState) -> dict[str, int]:
@@ -225,8 +225,8 @@ def is_believed(offer: Offer, pool: Pool, now: datetime) -> bool:
 
 def fingerprint(pool: Pool) -> str:
     """A short hash of what the configuration says a node of *pool* offers."""
-    said = (pool.size, sorted(pool.resources.items()), sorted(pool.labels.items()), pool.taints, pool.apply_to_nodes)
-    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+    spec = (pool.size, sorted(pool.resources.items()), sorted(pool.labels.items()), pool.taints, pool.apply_to_nodes)
+    return hashlib.sha256(repr(spec).encode()).hexdigest()[:16]
 
 
 def refuses(offer: Offer | None) -> bool:

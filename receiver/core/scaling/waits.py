@@ -64,11 +64,11 @@ def waits(
 ) -> tuple[Wait, ...]:
     """Return everything that is timed and in force at *now*, growth before removal, in the order of the guardrails,
     whether or not the pool should change."""
-    found: list[Wait] = []
+    in_force: list[Wait] = []
 
     def wait(kind: WaitKind, until: datetime, reason: str, failures: int = 0, nodes: tuple[str, ...] = ()) -> None:
         if until > now:
-            found.append(
+            in_force.append(
                 Wait(direction=direction, kind=kind, until=until, reason=reason, failures=failures, nodes=nodes)
             )
 
@@ -95,7 +95,7 @@ def waits(
             last, cooldown, did = state.last_shrink_at, pool.shrink_cooldown, "shrank"
         if last is not None and last <= now:  # a change in the future: the clock was wrong then
             wait(WaitKind.COOLDOWN, last + cooldown, f"it {did} at {last:%Y-%m-%d %H:%M:%S} UTC")
-    return tuple(found)
+    return tuple(in_force)
 
 
 def unlisted_too_long(pool: Pool, state: PoolState, now: datetime) -> bool:
@@ -191,36 +191,36 @@ def provisioning_failed(action: Action, state: PoolState) -> Backoff | None:
     )
 
 
-def expected_count(late: LateCount | None, shown: int, now: datetime) -> int:
-    """The nodes requested when Civo shows *shown*: a change of ours counts before Civo shows it."""
-    return late.expected if late is not None and is_late(late, shown) and not is_overdue(late, now) else shown
+def expected_count(late: LateCount | None, civo_count: int, now: datetime) -> int:
+    """The nodes requested when Civo shows *civo_count*: a change of ours counts before Civo shows it."""
+    return late.expected if late is not None and is_late(late, civo_count) and not is_overdue(late, now) else civo_count
 
 
-def is_late(late: LateCount, shown: int) -> bool:
+def is_late(late: LateCount, civo_count: int) -> bool:
     """True while Civo's count is still moving to our change; any other number was set by others."""
     if late.expected < late.shown:
-        return late.expected < shown <= late.shown
-    return late.shown <= shown < late.expected
+        return late.expected < civo_count <= late.shown
+    return late.shown <= civo_count < late.expected
 
 
 def is_overdue(late: LateCount, now: datetime) -> bool:
     return now - late.since > MUST_FALL_WITHIN
 
 
-def removals_stop(late: LateCount | None, shown: int, living: Sequence[Node], now: datetime) -> Backoff | None:
+def removals_stop(late: LateCount | None, civo_count: int, living: Sequence[Node], now: datetime) -> Backoff | None:
     """Return the stop of a pool where Civo answers a removal with something other than one node less, or None: further
     replacements would only cost money. It lasts while what shows it does: a count that has not fallen, and either an
     instance that came after the removal, or no fall within `MUST_FALL_WITHIN`."""
-    if late is None or not late.expected < shown <= late.shown or not timedelta(0) <= now - late.since < STOPS_FOR:
+    if late is None or not late.expected < civo_count <= late.shown or not timedelta(0) <= now - late.since < STOPS_FOR:
         return None
-    until, more = late.since + STOPS_FOR, len(living) - late.expected
+    until, surplus = late.since + STOPS_FOR, len(living) - late.expected
     came = [n.name for n in living if _came_after(n, late.since)]
-    if more > 0 and came:
-        nodes = ", ".join(came[-more:])
+    if surplus > 0 and came:
+        nodes = ", ".join(came[-surplus:])
         return Backoff(failures=1, until=until, reason=f"Civo replaced a removed node: {nodes} came after its removal")
     if is_overdue(late, now):
         minutes = int(MUST_FALL_WITHIN.total_seconds() // 60)
-        reason = f"the count of {shown} did not fall to {late.expected} within {minutes} minutes of a removal"
+        reason = f"the count of {civo_count} did not fall to {late.expected} within {minutes} minutes of a removal"
         return Backoff(failures=1, until=until, reason=reason)
     return None
 
@@ -240,15 +240,15 @@ def late_after(action: Action, state: PoolState, now: datetime) -> LateCount | N
     listed = {n.instance for n in state.nodes if not n.leaving}
     deleted = [v for v in action.victims if v.stage is VictimStage.DELETED and v.instance not in listed]
     went = [v.since for v in (*deleted, *(v for v in action.victims if v.stage is VictimStage.GONE))]
-    removed, known = len(went), [since for since in went if since is not None]
-    if known and now - max(known) > 2 * MUST_FALL_WITHIN:
+    removed, times = len(went), [since for since in went if since is not None]
+    if times and now - max(times) > 2 * MUST_FALL_WITHIN:
         return None
-    since = max(known, default=now)
-    left, shown = action.from_count - removed, state.required + state.uncounted
-    raised = shown > action.from_count + state.uncounted
-    if not removed or raised or shown <= left:
+    since = max(times, default=now)
+    expected, civo_count = action.from_count - removed, state.required + state.uncounted
+    raised = civo_count > action.from_count + state.uncounted
+    if not removed or raised or civo_count <= expected:
         return None
-    return LateCount(expected=left, shown=shown, since=since if _within(since, MUST_FALL_WITHIN, now) else now)
+    return LateCount(expected=expected, shown=civo_count, since=since if _within(since, MUST_FALL_WITHIN, now) else now)
 
 
 def after_growth(late: LateCount | None, action: Action) -> LateCount | None:
@@ -260,12 +260,12 @@ def after_growth(late: LateCount | None, action: Action) -> LateCount | None:
     return LateCount(expected=late.expected + more, shown=late.shown + more, since=late.since)
 
 
-def drift(past: PoolMemory | None, shown: int, now: datetime, unanswered: int = 0) -> Drift | None:
+def drift(past: PoolMemory | None, civo_count: int, now: datetime, unanswered: int = 0) -> Drift | None:
     """The change of a pool's count since the last step that none of our own actions explains, or None.
 
     *unanswered* is the highest count of growth that ended without an answer: Civo may show it now.
     """
-    if past is None or past.required_since is None or shown == past.required:
+    if past is None or past.required_since is None or civo_count == past.required:
         return None
     low, high = past.required, max(past.required, unanswered)
     if past.late is not None and now - past.late.since < STOPS_FOR:
@@ -275,11 +275,11 @@ def drift(past: PoolMemory | None, shown: int, now: datetime, unanswered: int = 
         high = max(high, action.to_count)
     if _within(past.last_shrink_at, MUST_FALL_WITHIN, now) or (action and action.kind is ActionKind.RETIRE):
         low = 0  # removals show late and one by one
-    if low <= shown <= high:
+    if low <= civo_count <= high:
         return None
-    against = past.last_shrink_at if shown > past.required else past.last_grow_at
+    against = past.last_shrink_at if civo_count > past.required else past.last_grow_at
     undoes = _within(against, UNDONE_WITHIN, now)
-    return Drift(at=now, from_count=past.required, to_count=shown, undoes=undoes)
+    return Drift(at=now, from_count=past.required, to_count=civo_count, undoes=undoes)
 
 
 def _within(moment: datetime | None, span: timedelta, now: datetime) -> bool:

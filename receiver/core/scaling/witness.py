@@ -110,13 +110,13 @@ def changes(refusals: Iterable[SchedulerRefusal]) -> frozenset[tuple[object, ...
 
 def moments(refusals: Iterable[SchedulerRefusal]) -> Sequence[datetime]:
     """When time alone changes what is refused; some may be over."""
-    found: list[datetime] = []
+    times: list[datetime] = []
     for each in refusals:
-        found += [] if each.beside_since is None else [each.beside_since + REFUSED_AFTER]
-        found += [] if each.until is None else [each.until]
+        times += [] if each.beside_since is None else [each.beside_since + REFUSED_AFTER]
+        times += [] if each.until is None else [each.until]
         if each.refused_at is not None and each.reworded >= REWORDED_AT_ONCE:
-            found.append(each.refused_at + REWORDED_AFTER)
-    return found
+            times.append(each.refused_at + REWORDED_AFTER)
+    return times
 
 
 @dataclass(slots=True)
@@ -144,17 +144,17 @@ def judged(
     waiting |= {f"gang {pod.gang}" for pod in facts.waiting if pod.gang is not None}
     before = {e.request: e for e in facts.refusals if e.configured == configured and _is_of_the_past(e, now)}
     bound = _bound(facts, before)
-    found: list[SchedulerRefusal] = []
+    refusals: list[SchedulerRefusal] = []
     for request in {**before, **beside}:
         past = before.get(request) or SchedulerRefusal(request=request, configured=configured, seen_at=now)
-        here = beside.get(request)
-        if here is not None or request.rpartition("#")[0] in waiting:
+        evidence = beside.get(request)
+        if evidence is not None or request.rpartition("#")[0] in waiting:
             past = replace(past, seen_at=now)
-        after = _after(past, here, bound.get(request, ()), policy, now)
+        after = _after(past, evidence, bound.get(request, ()), policy, now)
         if after is not None:
-            found.append(after)
-    found.sort(key=lambda each: (each.refused_at is None, now - each.seen_at, each.request))
-    return tuple(found[:MOST_REQUESTS])
+            refusals.append(after)
+    refusals.sort(key=lambda each: (each.refused_at is None, now - each.seen_at, each.request))
+    return tuple(refusals[:MOST_REQUESTS])
 
 
 def _is_of_the_past(refusal: SchedulerRefusal, now: datetime) -> bool:
@@ -249,27 +249,27 @@ def _beside(facts: Facts, rooms: Mapping[str, Sequence[Given]], policy: Policy) 
     elsewhere: set[str] = set()  # workloads, parts of which wait for other nodes
     for pool in policy.pools:
         nodes: Mapping[str, Node] = {}
-        for given in rooms.get(pool.id, ()):
-            key = given.workload.key
-            if not all(room.usable and room.instance is not None for room in given.rooms):
+        for placement in rooms.get(pool.id, ()):
+            key = placement.workload.key
+            if not all(room.usable and room.instance is not None for room in placement.rooms):
                 elsewhere.add(key)
                 continue
             nodes = nodes or {n.instance: n for n in facts.pool(pool.id).nodes}
-            found_on = [nodes[room.instance] for room in given.rooms if room.instance is not None]
-            if not all(map(_is_open, found_on)) or not all(map(_was_judged, given.workload.pods)):
+            found_on = [nodes[room.instance] for room in placement.rooms if room.instance is not None]
+            if not all(map(_is_open, found_on)) or not all(map(_was_judged, placement.workload.pods)):
                 elsewhere.add(key)
                 continue
-            found = placed.setdefault(key, _Beside())
-            found.workloads.append(given.workload)
-            found.nodes |= {node.instance: (pool, node) for node in found_on}
+            stands = placed.setdefault(key, _Beside())
+            stands.workloads.append(placement.workload)
+            stands.nodes |= {node.instance: (pool, node) for node in found_on}
     requests: dict[str, _Beside] = {}
     for key in placed.keys() - elsewhere:
         workload = placed[key].workloads[0]
         if len(placed[key].workloads) > 1:  # a gang in parts
             workload = replace(workload, pods=tuple(p for part in placed[key].workloads for p in part.pods))
-        found = requests.setdefault(request_of(workload), _Beside())
-        found.workloads.append(workload)
-        found.nodes |= placed[key].nodes
+        stands = requests.setdefault(request_of(workload), _Beside())
+        stands.workloads.append(workload)
+        stands.nodes |= placed[key].nodes
     return requests
 
 
@@ -283,20 +283,20 @@ def _was_judged(pod: Pod) -> bool:
     return bool(pod.uid) and pod.phase is PodPhase.WAITING and pod.pool_hint is None
 
 
-def _bound(facts: Facts, known: Iterable[str]) -> Mapping[str, Sequence[Pod]]:
-    """The pods with a node by their request, of the *known* ones."""
-    askers = {request.rpartition("#")[0] for request in known}
-    found: dict[str, list[Pod]] = {}
+def _bound(facts: Facts, requests: Iterable[str]) -> Mapping[str, Sequence[Pod]]:
+    """The pods with a node by their request, of *requests*."""
+    askers = {request.rpartition("#")[0] for request in requests}
+    pods_by_request: dict[str, list[Pod]] = {}
     if not askers:
-        return found
+        return pods_by_request
     for pod in (pod for state in facts.pools for node in state.nodes for pod in node.pods):
         if f"gang {pod.gang}" in askers:
-            gangs = [request for request in known if request.rpartition("#")[0] == f"gang {pod.gang}"]
+            gangs = [request for request in requests if request.rpartition("#")[0] == f"gang {pod.gang}"]
             for request in gangs:
-                found.setdefault(request, []).append(pod)
+                pods_by_request.setdefault(request, []).append(pod)
         if _owner(pod) in askers:
-            found.setdefault(request_of(Workload(key=pod.key, pods=(pod,))), []).append(pod)
-    return found
+            pods_by_request.setdefault(request_of(Workload(key=pod.key, pods=(pod,))), []).append(pod)
+    return pods_by_request
 
 
 def _configured(policy: Policy) -> str:
