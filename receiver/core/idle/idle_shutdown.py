@@ -106,7 +106,7 @@ def can_tell(facts: Facts) -> bool:
     return silences_seen and all(facts.up(source) for source in NEEDED)
 
 
-def case_of(facts: Facts, policy: Policy, mode: str, told: Told, courses: Courses) -> IdleCase:
+def case_of(facts: Facts, policy: Policy, mode: str, last_notices: Told, courses: Courses) -> IdleCase:
     """Return what *facts* say about pools: a frozen, silenced or paused one shuts nothing down."""
     frozen = [s.pool for s in facts.signals if s.action is SignalAction.FREEZE]
     held = {p.pool for p in facts.pools if p.silence or p.pool in frozen or None in frozen}
@@ -117,7 +117,7 @@ def case_of(facts: Facts, policy: Policy, mode: str, told: Told, courses: Course
         now=facts.at,
         pools={n.name: p.pool for p in facts.pools for n in p.nodes},
         held=frozenset(held),
-        told=told,
+        told=last_notices,
         courses=courses,
     )
 

@@ -35,9 +35,9 @@ class OpenPromises:
         self.open: dict[str, Promised] = {}
         self.at: datetime | None = None  # of the last step that these promises are of
 
-    def begin(self, shown: Mapping[str, Promised], at: datetime) -> None:
-        """Go on with the promises that the picture of *at* has *shown*; those that were late by then are counted."""
-        self.open = {key: replace(each, counted=each.starts_p90 < at) for key, each in shown.items()}
+    def begin(self, promises: Mapping[str, Promised], at: datetime) -> None:
+        """Go on with the *promises* in the picture of *at*; those that were late by then are counted."""
+        self.open = {key: replace(each, counted=each.starts_p90 < at) for key, each in promises.items()}
 
     def ended(self, pods: Iterable[Pod], now: datetime) -> Mapping[tuple[str, Came], int]:
         """Remove the promises that have ended by *now*, and count them by pool. A workload that is gone is not counted:
@@ -46,7 +46,7 @@ class OpenPromises:
         for pod in pods:
             for key in {pod.gang or pod.key, pod.key} & self.open.keys():
                 members.setdefault(key, []).append(pod)
-        found: Counter[tuple[str, Came]] = Counter()
+        counts: Counter[tuple[str, Came]] = Counter()
         for key, promised in list(self.open.items()):
             mine = members.get(key, ())
             runs = all(p.phase is PodPhase.RUNNING for p in mine)
@@ -55,9 +55,9 @@ class OpenPromises:
             elif not promised.counted and (runs or now > promised.starts_p90):
                 began = max(p.running_since or now for p in mine) if runs else now
                 came = Came.BY_P50 if began <= promised.starts_p50 else Came.BY_P90
-                found[promised.pool, Came.LATE if began > promised.starts_p90 else came] += 1
+                counts[promised.pool, Came.LATE if began > promised.starts_p90 else came] += 1
                 self.open[key] = replace(promised, counted=True)
-        return found
+        return counts
 
     def make(self, workload: Workload, pool: str, promise: Promise, now: datetime) -> None:
         """Keep the first *promise* to *workload* that rests on what nodes have shown, and that is about a start to

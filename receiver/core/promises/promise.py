@@ -41,10 +41,10 @@ class Promise:
 
     def moved(self, before: datetime | None, now: datetime) -> bool:
         """True when people should hear of it, who were told *before* as the time that nine in ten start by."""
-        told = self.starts_p90
-        if told is None or before is None:
-            return (told is None) != (before is None)
-        return abs(told - before) > max(MOVED_BY, MOVED_BY_SHARE * (before - now))
+        promised = self.starts_p90
+        if promised is None or before is None:
+            return (promised is None) != (before is None)
+        return abs(promised - before) > max(MOVED_BY, MOVED_BY_SHARE * (before - now))
 
     def after(self, other: "Promise") -> bool:
         """True if this one ends later than *other*, or is not known."""
@@ -84,8 +84,10 @@ class Promises:
         self, pool: Pool, state: PoolState, wanted: Wanted, decision: Decision, learnt: Learnt, now: datetime
     ) -> None:
         self.pool, self.state, self._learnt, self._now = pool, state, learnt, now
-        self._rooms = {given.workload.key: given.rooms for given in wanted.given}
-        self._ahead = {given.workload.key: number for number, given in enumerate(g for g in wanted.given if _waits(g))}
+        self._rooms = {placement.workload.key: placement.rooms for placement in wanted.given}
+        self._ahead = {
+            placement.workload.key: number for number, placement in enumerate(g for g in wanted.given if _waits(g))
+        }
         self._created = {n.instance: n.created_at for n in state.nodes}
         cools = (r.until for r in decision.reasons if r.rule == cooled_down.__name__ and r.verdict is Verdict.HOLDS)
         self._begins = next(cools, None)
@@ -124,9 +126,9 @@ class Promises:
     def _of(self, rooms: Sequence[Bin], alone: Pod | None, ahead: int) -> Promise:
         since = [self._since(room) for room in rooms]
         until = self._begins if max(since) > self._now else None
-        begun = zip(rooms, since, strict=True)
-        left = [self._learnt.left(self.pool.id, room.instance, at, self._now) for room, at in begun]
-        return self._likely(left, until, alone, ahead) if all(left) else self._guess(max(since), until)
+        starts = zip(rooms, since, strict=True)
+        seconds_left = [self._learnt.left(self.pool.id, room.instance, at, self._now) for room, at in starts]
+        return self._likely(seconds_left, until, alone, ahead) if all(seconds_left) else self._guess(max(since), until)
 
     def _guess(self, since: datetime, until: datetime | None) -> Promise:
         latest = max(self._now, since + self.pool.provision_timeout)
@@ -134,15 +136,16 @@ class Promises:
         return Promise(starts_p50=usual if self._now < usual < latest else latest, starts_p90=latest, until=until)
 
     def _likely(
-        self, left: Sequence[Sequence[float]], until: datetime | None, alone: Pod | None = None, ahead: int = 0
+        self, seconds_left: Sequence[Sequence[float]], until: datetime | None, alone: Pod | None = None, ahead: int = 0
     ) -> Promise:
-        """The promise to work that starts with the last of its nodes, of each of which so many seconds are *left*, or
+        """The promise to work that starts with the last of its nodes, *seconds_left* being the samples of each, or
         before if it is one pod *alone*. The nodes do not depend on one another: the chances multiply."""
-        first = max(0.0, *(samples[0] - gap(samples) for samples in left))  # until then not all nodes can be there
-        last = max(samples[-1] + gap(samples) for samples in left)
+        # Until then not all nodes can be there.
+        first = max(0.0, *(samples[0] - gap(samples) for samples in seconds_left))
+        last = max(samples[-1] + gap(samples) for samples in seconds_left)
         times = [first * n / POINTS for n in range(POINTS)] if alone else []
         times += [first + (last - first) * n / POINTS for n in range(POINTS + 1)]
-        late = [1 - prod(chance(samples, time) for samples in left) for time in times]
+        late = [1 - prod(chance(samples, time) for samples in seconds_left) for time in times]
         if alone:
             late = [a * b for a, b in zip(late, self._no_room(alone, ahead, times), strict=True)]
         p50, p90 = (self._now + _reached([1 - x for x in late], times, share) for share in (P50, P90))
@@ -176,15 +179,15 @@ class Promises:
     @cached_property
     def _running(self) -> Sequence[tuple[Mapping[str, int], str]]:
         """What is free on a node when one of its workloads, of that name, has ended there. A gang ends as a whole."""
-        found: list[tuple[Mapping[str, int], str]] = []
+        rooms: list[tuple[Mapping[str, int], str]] = []
         for node in self.state.of(Stage.USABLE):
             if takes_pods(node) and not foreign_taints(node, self.pool):
-                left: dict[str, Counter[str]] = {}
+                free_after: dict[str, Counter[str]] = {}
                 free = node.free
                 for pod in node.pods:
-                    left.setdefault(pod.gang or pod.key, Counter(free)).update(pod.requests)
-                found += [(room, name) for name, room in left.items()]
-        return found
+                    free_after.setdefault(pod.gang or pod.key, Counter(free)).update(pod.requests)
+                rooms += [(room, name) for name, room in free_after.items()]
+        return rooms
 
     @cached_property
     def _going_on(self) -> Mapping[str, Sequence[float]]:
@@ -198,9 +201,9 @@ class Promises:
         return {name: chances(max(ZERO, self._now - at).total_seconds(), later) for name, at in begun.items()}
 
 
-def _waits(given: Given) -> bool:
-    room = given.rooms[0]
-    return not given.workload.gang and not room.usable and room.vacant_at is None
+def _waits(placement: Given) -> bool:
+    room = placement.rooms[0]
+    return not placement.workload.gang and not room.usable and room.vacant_at is None
 
 
 def _reached(chances: Sequence[float], times: Sequence[float], share: float) -> timedelta:

@@ -71,15 +71,15 @@ class Learnt:
         Empty: too few are known, or almost all were faster.
         """
         life = self.coming.get(instance or "")
-        begun, stage = since, "build"
+        began_at, stage = since, "build"
         if life is not None:
-            seen = life.ready_at or life.active_at
-            begun = life.created_at if seen is None else max(life.created_at, seen - LATE)
+            reached_at = life.ready_at or life.active_at
+            began_at = life.created_at if reached_at is None else max(life.created_at, reached_at - LATE)
             stage = "driver" if life.ready_at else "boot" if life.active_at else "build"
-        passed, later = max(ZERO, now - begun).total_seconds(), max(ZERO, since - now).total_seconds()
-        left = (s.left(stage, passed) for s in self.startups.get(pool, ()))
-        found = sorted(later + seconds for seconds in left if seconds is not None)
-        return found if len(found) >= FEWEST else ()
+        passed, later = max(ZERO, now - began_at).total_seconds(), max(ZERO, since - now).total_seconds()
+        remaining = (s.left(stage, passed) for s in self.startups.get(pool, ()))
+        durations = sorted(later + seconds for seconds in remaining if seconds is not None)
+        return durations if len(durations) >= FEWEST else ()
 
 
 NOTHING_LEARNT = Learnt()
@@ -94,7 +94,7 @@ def learn(lives: Iterable[NodeLife], lasted: Iterable[timedelta] = ()) -> Learnt
             coming[life.instance] = life
         elif life.usable_at is not None and (startup := Startup.of(life)) is not None:
             watched.setdefault(life.pool, []).append((life.usable_at, life.instance, startup))
-    startups = {pool: [s for *_, s in nlargest(LAST_NODES, found)] for pool, found in watched.items()}
+    startups = {pool: [s for *_, s in nlargest(LAST_NODES, nodes)] for pool, nodes in watched.items()}
     return Learnt(startups=startups, coming=coming, survival=Survival.of(lasted))
 
 

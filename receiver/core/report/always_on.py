@@ -97,8 +97,8 @@ def always_on(
     left_out: list[str] = []
     for pool_id, members in sorted(by_pool.items()):
         start = max(month.start, watched.get(pool_id, month.start))
-        found = occupancy(members, start, until)
-        if not found.peak:
+        presence = occupancy(members, start, until)
+        if not presence.peak:
             continue
         pool = policy.pool(pool_id)
         name = pool.name if pool else pool_id
@@ -106,8 +106,8 @@ def always_on(
         if price is None or any(life.price_usd_per_hour is None for life in members):
             left_out.append(name)
             continue
-        peaks[name], since[name] = found.peak, start
-        usd += found.peak * -(-found.length // policy.billing.granularity) * unit_price(price, policy.billing)
+        peaks[name], since[name] = presence.peak, start
+        usd += presence.peak * -(-presence.length // policy.billing.granularity) * unit_price(price, policy.billing)
         for life in members:
             each = unit_price(life.price_usd_per_hour or Decimal(0), policy.billing)
             spent += _units(life, start, month, now, policy) * each
@@ -150,10 +150,10 @@ class CommitmentAdvice:
 
 def baselines(lives: Iterable[NodeLife], start: datetime, until: datetime) -> tuple[Baseline, ...]:
     """Return the baselines by size."""
-    found = _by_size(lives, start, until)
+    by_size = _by_size(lives, start, until)
     return tuple(
-        Baseline(size=size, always=seen.always, any_hours=hours(seen.at_least[0]), peak=seen.peak)
-        for size, (seen, _) in sorted(found.items())
+        Baseline(size=size, always=presence.always, any_hours=hours(presence.at_least[0]), peak=presence.peak)
+        for size, (presence, _) in sorted(by_size.items())
     )
 
 
@@ -165,14 +165,14 @@ def advice(
     The n-th node of a size pays if ``hours in which n existed x on-demand price > all hours x committed price``.
     On-demand prices are per started hour, which is more than the time of existence, so the savings are a lower bound.
     """
-    found = _by_size(lives, start, until)
-    said = []
+    by_size = _by_size(lives, start, until)
+    evaluations = []
     for offer in offers:
-        seen, price = found.get(offer.size, (Occupancy(length=NOTHING), None))
-        committed = hours(seen.length) * offer.usd_per_hour
-        gains = [hours(lasted) * price - committed for lasted in seen.at_least] if price is not None else []
+        presence, price = by_size.get(offer.size, (Occupancy(length=NOTHING), None))
+        committed = hours(presence.length) * offer.usd_per_hour
+        gains = [hours(lasted) * price - committed for lasted in presence.at_least] if price is not None else []
         paying = [gain for gain in gains if gain > 0]
-        said.append(
+        evaluations.append(
             CommitmentAdvice(
                 commitment=offer,
                 on_demand_usd_per_hour=price,
@@ -181,7 +181,7 @@ def advice(
                 saves_usd=sum(paying, Decimal(0)),
             )
         )
-    return tuple(said)
+    return tuple(evaluations)
 
 
 def _by_size(
@@ -190,10 +190,10 @@ def _by_size(
     by_size: defaultdict[str, list[NodeLife]] = defaultdict(list)
     for life in sorted(lives, key=lambda x: (x.created_at, x.instance)):
         by_size[life.size].append(life)
-    found = {}
+    presences = {}
     for size, members in by_size.items():
-        seen = occupancy(members, start, until)
-        if seen.peak:
+        presence = occupancy(members, start, until)
+        if presence.peak:
             prices = [x.price_usd_per_hour for x in members if x.price_usd_per_hour is not None]
-            found[size] = seen, prices[-1] if prices else None
-    return found
+            presences[size] = presence, prices[-1] if prices else None
+    return presences

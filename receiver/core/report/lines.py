@@ -68,20 +68,20 @@ def pieces(attributed: Attributed, policy: Policy) -> Iterator[CostPiece]:
         yield from _pieces_of(share, policy)
 
 
-def cost_lines(found: Iterable[CostPiece]) -> tuple[CostLine, ...]:
-    """Sum *found* by key, the most expensive first.
+def cost_lines(cost_pieces: Iterable[CostPiece]) -> tuple[CostLine, ...]:
+    """Sum *cost_pieces* by key, the most expensive first.
 
     The month's sum is rounded to cents by team (and unheld part), then by workload and line, so that every level adds
     up to the one above.
     """
     exact: defaultdict[Whose, Decimal] = defaultdict(Decimal)
     seconds: defaultdict[Whose, float] = defaultdict(float)
-    for piece in found:
+    for piece in cost_pieces:
         exact[piece.whose] += piece.usd
         seconds[piece.whose] += piece.seconds
     cents = level_by_level(exact, {whose: (_team(whose), whose.workload) for whose in exact})
-    made = [CostLine(whose=whose, gpu_hours=seconds[whose] / 3600, usd=cents[whose]) for whose in exact]
-    return tuple(sorted(made, key=lambda line: (-line.usd, line.whose.workload, line.whose.pool, line.whose.paid_for)))
+    rows = [CostLine(whose=whose, gpu_hours=seconds[whose] / 3600, usd=cents[whose]) for whose in exact]
+    return tuple(sorted(rows, key=lambda line: (-line.usd, line.whose.workload, line.whose.pool, line.whose.paid_for)))
 
 
 def told_by(attributed: Attributed, by: By, policy: Policy) -> tuple[Told, ...]:
@@ -91,14 +91,14 @@ def told_by(attributed: Attributed, by: By, policy: Policy) -> tuple[Told, ...]:
 
 def teller(attributed: Attributed, policy: Policy) -> Callable[[By], tuple[Told, ...]]:
     """Return `told_by` of *attributed* for any dimension: the lines are made and rounded once."""
-    found = [(share, piece) for share in attributed.shares for piece in _pieces_of(share, policy)]
-    made = cost_lines(piece for _, piece in found)
+    share_pieces = [(share, piece) for share in attributed.shares for piece in _pieces_of(share, policy)]
+    rows = cost_lines(piece for _, piece in share_pieces)
 
     def told(by: By) -> tuple[Told, ...]:
-        filed = {piece.whose: (share.part, key_of(share, by, policy)) for share, piece in found}
+        filed = {piece.whose: (share.part, key_of(share, by, policy)) for share, piece in share_pieces}
         usd: defaultdict[tuple[Part, str], Decimal] = defaultdict(Decimal)
         idle: defaultdict[tuple[Part, str], Decimal] = defaultdict(lambda: Decimal("0.00"))
-        for line in made:
+        for line in rows:
             usd[filed[line.whose]] += line.usd
             if line.whose.paid_for is PaidFor.IDLE:
                 idle[filed[line.whose]] += line.usd
@@ -194,8 +194,8 @@ def by(key: Callable[[Whose], str], lines: Iterable[CostLine]) -> tuple[Subtotal
     sorted_in: defaultdict[str, list[CostLine]] = defaultdict(list)
     for line in lines:
         sorted_in[key(line.whose)].append(line)
-    found = [add_up(members, name) for name, members in sorted_in.items()]
-    return tuple(sorted(found, key=lambda part: (-part.total.usd, part.name)))
+    subtotals = [add_up(members, name) for name, members in sorted_in.items()]
+    return tuple(sorted(subtotals, key=lambda part: (-part.total.usd, part.name)))
 
 
 RANGE = "$range"  # in a query: the placeholder of the range

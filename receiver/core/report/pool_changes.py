@@ -100,8 +100,8 @@ def pool_changes(
     for row in usage:
         if row.instance in nodes:
             held[row.workload, row.life][row.instance] += row.held
-    known = {(each.workload, each.life): each for each in workloads}
-    found: list[PoolChange] = []
+    workload_lives = {(each.workload, each.life): each for each in workloads}
+    changes: list[PoolChange] = []
     for group in _groups(nodes.values(), policy):
         ids = {pool.id for pool in group}
         runs: list[RecordedRun] = []
@@ -109,14 +109,14 @@ def pool_changes(
         for named, by_node in held.items():
             on = [(nodes[i], seconds) for i, seconds in by_node.items() if nodes[i].pool in ids and seconds > 0]
             whole += sum(seconds for _, seconds in on) / 3600
-            if named in known and on:
-                runs += _runs_of(known[named], on, start, until)
+            if named in workload_lives and on:
+                runs += _runs_of(workload_lives[named], on, start, until)
         widest = max(pool.gpus_per_node for pool in group)
         runs = [run for run in runs if run.gpus <= widest]  # else the node's GPUs were not known
-        told = sum(run.gpu_hours for run in runs)
-        if told >= LEAST_GPU_HOURS and told >= COVERAGE_ENOUGH * whole:
-            found += _worth_it(group, runs, policy.billing)
-    return tuple(sorted(found, key=lambda change: (-change.saves_usd, change.way, change.gpus, change.beside)))
+        recorded_hours = sum(run.gpu_hours for run in runs)
+        if recorded_hours >= LEAST_GPU_HOURS and recorded_hours >= COVERAGE_ENOUGH * whole:
+            changes += _worth_it(group, runs, policy.billing)
+    return tuple(sorted(changes, key=lambda change: (-change.saves_usd, change.way, change.gpus, change.beside)))
 
 
 def _groups(lives: Iterable[NodeLife], policy: Policy) -> Iterable[Sequence[Pool]]:

@@ -227,28 +227,28 @@ class Report:
         return self.until >= self.month.end
 
 
-def report(found: Found, policy: Policy, month: Month, now: datetime, team: str | None = None) -> Report:
+def report(ledger: Found, policy: Policy, month: Month, now: datetime, team: str | None = None) -> Report:
     """Return the report of *month* as known at *now*: of all teams, or one *team* (empty: without a label)."""
     start, until = month.start, max(min(now, month.end), month.start)
 
     def theirs(owner: Owner) -> bool:
         return team is None or owner.team == team
 
-    def own(found: CostPiece | CostLine) -> bool:
-        return team is None or (bool(found.whose.workload) and theirs(found.whose.owner))
+    def own(piece: CostPiece | CostLine) -> bool:
+        return team is None or (bool(piece.whose.workload) and theirs(piece.whose.owner))
 
-    every_piece = tuple(pieces(found.attributed, policy))
+    every_piece = tuple(pieces(ledger.attributed, policy))
     every_line = cost_lines(every_piece)
     lines = tuple(filter(own, every_line))
     held = [x for x in lines if x.whose.workload]
     without = [x for x in held if not x.whose.owner.team]
-    usage = [u for u in found.usage if theirs(u.owner)]
-    shares = [s for s in found.attributed.shares if s.usage is not None and theirs(s.usage.owner)]
-    alive = of_month([w for w in found.workloads if theirs(w.owner)], start, until)
+    usage = [u for u in ledger.usage if theirs(u.owner)]
+    shares = [s for s in ledger.attributed.shares if s.usage is not None and theirs(s.usage.owner)]
+    alive = of_month([w for w in ledger.workloads if theirs(w.owner)], start, until)
     by_workload = by(lambda whose: whose.workload, held)
-    seen = peaks(usage, found.lives, shares, found.in_use, alive, policy)
-    lives = found.lives if team is None else ()
-    began = min(found.watched.values(), default=start)
+    workload_peaks = peaks(usage, ledger.lives, shares, ledger.in_use, alive, policy)
+    lives = ledger.lives if team is None else ()
+    began = min(ledger.watched.values(), default=start)
     return Report(
         month=month,
         timezone=policy.timezone,
@@ -262,26 +262,26 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
         nobodys=add_up(x for x in every_line if not x.whose.workload),
         unlabelled=add_up(without),
         unlabelled_in=by(lambda whose: whose.namespace, without),
-        unpriced=found.attributed.unpriced,
+        unpriced=ledger.attributed.unpriced,
         efficiency_target=float(policy.reports.efficiency_target),
         measured=measured(usage),
         jobs=count_jobs(alive, until),
         waits=queue_waits(alive, start, until),
         per_workload_usd=add_up(held).total.usd / len(by_workload) if by_workload else None,
         per_completed_usd=_per_completed(by_workload, alive, start, until),
-        units=tuple(_units(lines, found.counts, policy, team)),
-        right_sizes=right_sizes(seen, prices_of_kinds(policy)),
-        tight=tight(seen),
-        pool_changes=pool_changes(lives, usage, alive, policy, start, until, found.attributed.observed_from),
+        units=tuple(_units(lines, ledger.counts, policy, team)),
+        right_sizes=right_sizes(workload_peaks, prices_of_kinds(policy)),
+        tight=tight(workload_peaks),
+        pool_changes=pool_changes(lives, usage, alive, policy, start, until, ledger.attributed.observed_from),
         baselines=baselines(lives, start, until),
         commitments=advice(policy.reports.commitments if team is None else (), lives, start, until),
-        always_on=always_on(lives, policy, month, now, found.watched) if team is None else None,
-        budgets=budget_lines(every_line, found, policy, team),
-        standstills=standstills(found, policy, start, until, team),
-        days=days(found.lives, filter(own, every_piece), lines, month, policy, now),
+        always_on=always_on(lives, policy, month, now, ledger.watched) if team is None else None,
+        budgets=budget_lines(every_line, ledger, policy, team),
+        standstills=standstills(ledger, policy, start, until, team),
+        days=days(ledger.lives, filter(own, every_piece), lines, month, policy, now),
         began=began if began > start else None,
-        observed_from=found.attributed.observed_from,
-        complete=found.attributed.complete and began <= start,
+        observed_from=ledger.attributed.observed_from,
+        complete=ledger.attributed.complete and began <= start,
     )
 
 
@@ -295,7 +295,7 @@ def _per_completed(
     ended = [w for w in workloads if w.completed is not None and w.ended_at and start <= w.ended_at < until]
     names = {w.workload for w in ended}
     completed = sum(w.completed is True for w in ended)
-    usd = sum((found.total.usd for found in by_workload if found.name in names), Decimal(0))
+    usd = sum((subtotal.total.usd for subtotal in by_workload if subtotal.name in names), Decimal(0))
     return usd / completed if completed else None
 
 
@@ -321,27 +321,27 @@ def of_month(workloads: Iterable[WorkloadLife], start: datetime, until: datetime
 
 def count_jobs(workloads: Sequence[WorkloadLife], until: datetime) -> Jobs:
     """Count *workloads* of the month by their state at *until*."""
-    return Jobs(seen=len(workloads), **Counter(_standing(found, until) for found in workloads))
+    return Jobs(seen=len(workloads), **Counter(_standing(workload, until) for workload in workloads))
 
 
-def _standing(found: WorkloadLife, until: datetime) -> str:
-    bound = found.bound_at is not None and found.bound_at <= until
-    if found.ended_at is None or found.ended_at >= until:
+def _standing(workload: WorkloadLife, until: datetime) -> str:
+    bound = workload.bound_at is not None and workload.bound_at <= until
+    if workload.ended_at is None or workload.ended_at >= until:
         return "running" if bound else "waiting"
-    if found.completed is None:
+    if workload.completed is None:
         return "gone" if bound else "gave_up"
-    return "completed" if found.completed else "failed"
+    return "completed" if workload.completed else "failed"
 
 
 def queue_waits(workloads: Iterable[WorkloadLife], start: datetime, until: datetime) -> Waits:
     """Return the queue waits of *workloads* between *start* and *until*."""
     took: list[timedelta] = []
     still: list[timedelta] = []
-    for found in workloads:
-        if found.bound_at is not None and start <= found.bound_at < until:
-            took.append(max(found.bound_at - found.created_at, timedelta(0)))  # clocks of two machines may differ
-        elif _standing(found, until) == "waiting":
-            still.append(until - found.created_at)
+    for workload in workloads:
+        if workload.bound_at is not None and start <= workload.bound_at < until:
+            took.append(max(workload.bound_at - workload.created_at, timedelta(0)))  # clocks of two machines may differ
+        elif _standing(workload, until) == "waiting":
+            still.append(until - workload.created_at)
     took.sort()
     return Waits(
         started=len(took),
@@ -358,21 +358,23 @@ def percentile(ordered: Sequence[timedelta], ratio: float) -> timedelta | None:
     return ordered[max(math.ceil(ratio * len(ordered)), 1) - 1] if ordered else None
 
 
-def budget_lines(lines: Sequence[CostLine], found: Found, policy: Policy, team: str | None) -> tuple[BudgetLine, ...]:
+def budget_lines(lines: Sequence[CostLine], ledger: Found, policy: Policy, team: str | None) -> tuple[BudgetLine, ...]:
     """Return the lines of all budgets of a month, or of one *team*'s; *lines* are the costs of all teams."""
     budget = policy.budget
     if budget is None:
         return ()
-    changes = {(c.scope, c.name): c for c in found.allowances if c.monthly_usd is not None}
+    changes = {(c.scope, c.name): c for c in ledger.allowances if c.monthly_usd is not None}
     seeded = _sum(line for line in lines if line.whose.paid_for is PaidFor.SEEDED)
-    made: list[BudgetLine] = []
+    rows: list[BudgetLine] = []
 
-    def add(scope: Scope, name: str, said: Decimal | None, spent: Decimal | None, before: Decimal, key: str) -> None:
+    def add(
+        scope: Scope, name: str, configured: Decimal | None, spent: Decimal | None, before: Decimal, key: str
+    ) -> None:
         change = changes.get((scope, key))
-        monthly = change.monthly_usd if change is not None else said
+        monthly = change.monthly_usd if change is not None else configured
         if monthly is None:
             return
-        made.append(
+        rows.append(
             BudgetLine(
                 scope=scope,
                 name=name,
@@ -382,24 +384,24 @@ def budget_lines(lines: Sequence[CostLine], found: Found, policy: Policy, team: 
                 hold_at=budget.hold_at,
                 stop_at=budget.stop_at,
                 seeded_usd=before,
-                forecast=found.forecasts.get((scope, name), Forecast()),
+                forecast=ledger.forecasts.get((scope, name), Forecast()),
                 change=change,
             )
         )
 
     teams = [team] if team is not None else sorted({*budget.teams, *(n for s, n in changes if s is Scope.TEAM)})
     if team is None:
-        account, whole = found.account_usd, _sum(lines)
+        account, whole = ledger.account_usd, _sum(lines)
         add(Scope.ACCOUNT, "", budget.account_usd, None if account is None else max(account, whole), seeded, "")
         add(Scope.CLUSTER, "", budget.monthly_usd, whole, seeded, "")
         for pool in policy.pools:
-            before = found.seeded_pools.get(pool.id, NOTHING)
+            before = ledger.seeded_pools.get(pool.id, NOTHING)
             spent = _sum(line for line in lines if line.whose.pool == pool.name) + before
             add(Scope.POOL, pool.name, pool.budget_usd, spent, before, pool.id)
     for name in teams:
         held = _sum(line for line in lines if bool(line.whose.workload) and line.whose.owner.team == name)
         add(Scope.TEAM, name, budget.teams.get(name), held + seeded, seeded, name)
-    return tuple(made)
+    return tuple(rows)
 
 
 def _sum(lines: Iterable[CostLine]) -> Decimal:
@@ -407,14 +409,14 @@ def _sum(lines: Iterable[CostLine]) -> Decimal:
 
 
 def standstills(
-    found: Found, policy: Policy, start: datetime, until: datetime, team: str | None
+    ledger: Found, policy: Policy, start: datetime, until: datetime, team: str | None
 ) -> tuple[Standstill, ...]:
     """Return the standstills between *start* and *until*, in order. A *team* gets those that its own budget caused."""
     if team is None:
-        stood = [*_held(found.spoken, policy), *_paused(found.overrides, policy, until)]
+        stood = [*_held(ledger.spoken, policy), *_paused(ledger.overrides, policy, until)]
     else:
         own = title_of(Scope.TEAM, team)
-        stood = [*_held((s if own in s.budgets else replace(s, detail="") for s in found.spoken), policy)]
+        stood = [*_held((s if own in s.budgets else replace(s, detail="") for s in ledger.spoken), policy)]
     within = (each for each in stood if each.since < until and (each.until is None or each.until > start))
     return tuple(sorted(within, key=lambda each: (each.since, each.pool, each.kind)))
 
@@ -432,8 +434,10 @@ def _held(spoken: Iterable[Spoke], policy: Policy) -> Iterator[Standstill]:
     yield from open_now.values()
 
 
-def _paused(said: Iterable[tuple[Override, datetime | None]], policy: Policy, now: datetime) -> Iterator[Standstill]:
-    for override, ended_at in said:
+def _paused(
+    overrides: Iterable[tuple[Override, datetime | None]], policy: Policy, now: datetime
+) -> Iterator[Standstill]:
+    for override, ended_at in overrides:
         if override.kind is OverrideKind.PAUSE:
             pool = policy.pool(override.pool) if override.pool is not None else None
             end = min(override.until, ended_at or override.until)

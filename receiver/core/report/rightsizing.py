@@ -104,20 +104,20 @@ class RightSize:
     saves_usd: Decimal
 
 
-def right_sizes(found: Iterable[Peaks], usd_per_gpu_hour: Mapping[str, Decimal]) -> tuple[RightSize, ...]:
+def right_sizes(all_peaks: Iterable[Peaks], usd_per_gpu_hour: Mapping[str, Decimal]) -> tuple[RightSize, ...]:
     """Return the best proposal for each workload that has one, the largest saving first; *usd_per_gpu_hour* is the
     price of each kind that can be bought."""
     best = []
-    for peaks in found:
+    for peaks in all_peaks:
         options = [o for o in _options(peaks, usd_per_gpu_hour) if o.saves_usd > 0]
         if options:
             best.append(max(options, key=lambda o: (o.saves_usd, o.way is not Way.MIG)))
     return tuple(sorted(best, key=lambda o: (-o.saves_usd, o.peaks.workload, o.peaks.kind)))
 
 
-def tight(found: Iterable[Peaks]) -> tuple[Peaks, ...]:
+def tight(all_peaks: Iterable[Peaks]) -> tuple[Peaks, ...]:
     """Return the peaks whose memory was nearly full, the fullest first."""
-    full = [p for p in found if p.peak_memory is not None and p.peak_memory > TIGHT]
+    full = [p for p in all_peaks if p.peak_memory is not None and p.peak_memory > TIGHT]
     return tuple(sorted(full, key=lambda p: (-(p.peak_memory or 0), p.workload)))
 
 
@@ -175,29 +175,29 @@ class InUse:
     seconds: float
 
 
-def in_use(before: Accounted, seen: StepSight, policy: Policy) -> tuple[InUse, ...]:
-    """Return the GPUs in use by the samples of *seen*, for the time since *before* (two minutes at most)."""
-    passed = timedelta(0) if before.at is None else max(min(seen.at - before.at, SAMPLED), timedelta(0))
+def in_use(before: Accounted, sight: StepSight, policy: Policy) -> tuple[InUse, ...]:
+    """Return the GPUs in use by the samples of *sight*, for the time since *before* (two minutes at most)."""
+    passed = timedelta(0) if before.at is None else max(min(sight.at - before.at, SAMPLED), timedelta(0))
     together: dict[tuple[str, str], list[Pod]] = {}
-    for node in seen.nodes if passed else ():
+    for node in sight.nodes if passed else ():
         for pod in node.pods:
             if pod.uid and pod.gpus and not pod.reserved:
                 together.setdefault((workload_of(pod), life_of(pod)), []).append(pod)
-    month, seconds = month_of(seen.at, policy.timezone).name, passed.total_seconds()
-    found = []
+    month, seconds = month_of(sight.at, policy.timezone).name, passed.total_seconds()
+    uses = []
     for (workload, life), pods in sorted(together.items(), key=lambda named: named[0]):
-        used = _used(pods, seen)
+        used = _used(pods, sight)
         if used is not None:
             gpus = sum(pod.gpus for pod in pods)
-            found.append(InUse(month=month, workload=workload, life=life, gpus=gpus, used=used, seconds=seconds))
-    return tuple(found)
+            uses.append(InUse(month=month, workload=workload, life=life, gpus=gpus, used=used, seconds=seconds))
+    return tuple(uses)
 
 
-def _used(pods: Iterable[Pod], seen: StepSight) -> int | None:
+def _used(pods: Iterable[Pod], sight: StepSight) -> int | None:
     """The number of GPUs of *pods* in use, None unless all of them were sampled."""
     used = 0
     for pod in pods:
-        resting = [rest for sample in seen.samples.get(pod.key, ()) if (rest := at_rest(sample)) is not None]
+        resting = [rest for sample in sight.samples.get(pod.key, ()) if (rest := at_rest(sample)) is not None]
         if len(resting) < pod.gpus:
             return None
         used += sum(not rest for rest in resting)
@@ -261,11 +261,11 @@ def peaks(
             key = (share.usage.workload, share.usage.life, key_of(share, By.GPU_KIND, policy))
             exact[key] = exact.get(key, Decimal(0)) + share.usd
     cost = to_cents(exact)
-    found = []
+    all_peaks = []
     for (work, life, kind), rows in sorted(together.items(), key=lambda named: named[0]):
         usd, most = cost.get((work, life, kind), Decimal(0)), widest.get((work, life), 0)
-        found.append(_peaks_of(rows, kind, usd, prices, used.get((work, life)), most))
-    return tuple(found)
+        all_peaks.append(_peaks_of(rows, kind, usd, prices, used.get((work, life)), most))
+    return tuple(all_peaks)
 
 
 def _peaks_of(

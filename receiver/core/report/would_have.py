@@ -101,9 +101,9 @@ def conclusion(sums: Sums) -> str:
     return f"Since {day(sums.since)}, act mode would have cost {dollars(would)}{share}{': ' if less else ''}{less}."
 
 
-def waits(found: WouldHave) -> str:
+def waits(replay: WouldHave) -> str:
     """Return how long pods would have waited, and did, in a sentence; empty where none waited or it is not known."""
-    would, did = found.wait_p95_seconds, found.as_run_wait_p95_seconds
+    would, did = replay.wait_p95_seconds, replay.as_run_wait_p95_seconds
     if would is None or did is None:
         return ""
-    return f"95 % of {some(found.pods, 'pod')} would have waited at most {span(would)}; they waited {span(did)}."
+    return f"95 % of {some(replay.pods, 'pod')} would have waited at most {span(would)}; they waited {span(did)}."
