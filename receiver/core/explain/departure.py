@@ -128,13 +128,13 @@ def departure(
 def _outlook(facts: Facts, policy: Policy, observing: bool) -> _Outlook:
     assignment = assign(facts, policy)
     decisions = decide_all(facts, assignment, policy, explained_by=with_grounds)
-    found = tuple(fates(facts, assignment, decisions, policy, observing=observing))
-    return _Outlook(facts=facts, assignment=assignment, decisions=decisions, fates=found)
+    workload_fates = tuple(fates(facts, assignment, decisions, policy, observing=observing))
+    return _Outlook(facts=facts, assignment=assignment, decisions=decisions, fates=workload_fates)
 
 
 def _without(node: Node, state: PoolState, waiting: Sequence[Pod], facts: Facts) -> Facts:
-    left = tuple(n for n in state.nodes if n.instance != node.instance)
-    smaller = replace(state, nodes=left, required=max(0, state.required - 1))
+    other_nodes = tuple(n for n in state.nodes if n.instance != node.instance)
+    smaller = replace(state, nodes=other_nodes, required=max(0, state.required - 1))
     bound = Counter(facts.bound_gangs)
     bound.subtract(pod.gang for pod in node.pods if pod.gang is not None and not pod.terminating)
     return replace(
@@ -161,8 +161,8 @@ def _growth(decision: Decision) -> int:
 def _case(state: PoolState, outlook: _Outlook, policy: Policy) -> Case:
     facts, limit = outlook.facts, policy.limits.max_removals_per_hour
     under_way = sum(removals_under_way(s) for s in facts.pools)
-    left = None if limit is None else max(0, limit - facts.removed_last_hour - under_way)
-    return case_of(state, outlook.assignment.pools[state.pool], facts, policy, left)
+    removals_left = None if limit is None else max(0, limit - facts.removed_last_hour - under_way)
+    return case_of(state, outlook.assignment.pools[state.pool], facts, policy, removals_left)
 
 
 def _blocks(node: Node, case: Case, decision: Decision, failed: str) -> tuple[Sequence[str], datetime | None]:

@@ -30,8 +30,8 @@ def with_grounds(decision: Decision, case: Case) -> Decision:
     they were, whatever a later version would say."""
     reasons = with_sentences(decision.reasons, case)
     decision = replace(decision, reasons=reasons, evidence=evidence_of(case, reasons))
-    said = {"because": why(decision), "what_would_change": remedies(decision, case)}
-    return replace(decision, evidence={**decision.evidence, **said})
+    explanation = {"because": why(decision), "what_would_change": remedies(decision, case)}
+    return replace(decision, evidence={**decision.evidence, **explanation})
 
 
 def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
         "signals": (case.signals, SIGNALS),
         "nodes": (state.nodes, NODES),
     }
-    kept = {name: entries[:most] for name, (entries, most) in lists.items()}
+    excerpts = {name: entries[:most] for name, (entries, most) in lists.items()}
     cut = {name: len(entries) - most for name, (entries, most) in lists.items() if len(entries) > most}
     return {
         "pool": _fields(
@@ -52,14 +52,14 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
             idle_for_seconds=pool.idle_for.total_seconds(),
             provision_timeout_seconds=pool.provision_timeout.total_seconds(),
         ),
-        "woken_by": list(kept["woken_by"]),
+        "woken_by": list(excerpts["woken_by"]),
         "counted_by": "kubernetes" if case.up(Source.KUBERNETES) else "kube-state-metrics",
         "activity": "gpu activity" if case.up(Source.DCGM) else "pod counts",
         "utilization": state.utilization,
         "waiting_gpus": wanted.waiting_gpus,
-        "asking": [w.key for w in kept["asking"]],
+        "asking": [w.key for w in excerpts["asking"]],
         "asking_since": min((w.since for w in wanted.asking), default=case.now).isoformat(),
-        "workloads": [_workload(w, case.policy) for w in kept["asking"]],
+        "workloads": [_workload(w, case.policy) for w in excerpts["asking"]],
         "bounds": _fields(
             bounds,
             "min_nodes max_nodes standby_nodes",
@@ -75,11 +75,11 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
         "silence": _fields(state.silence, "id by comment until", said=str(state.silence)) if state.silence else None,
         "signals": [
             _fields(s, "alertname action fingerprint starts_at delivery", of_pool=s.pool is not None)
-            for s in kept["signals"]
+            for s in excerpts["signals"]
         ],
         "nodes": [
             _fields(n, "name instance stage idle_since created_at", note=n.note or None, gpu_pods=len(n.pods))
-            for n in kept["nodes"]
+            for n in excerpts["nodes"]
         ],
         "sources": {s.source.value: _source(s, case.now) for s in case.facts.sources.values()},
         "budget": None if wanted.budget is None else _budget(wanted.budget),

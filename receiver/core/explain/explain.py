@@ -84,7 +84,7 @@ class Place:
         self.coming = tuple(n for n in self.state.living if n.stage is not Stage.USABLE and n.instance in wanted.needed)
         self._rollouts = Rollouts(self.state.nodes, facts.at)
         self._new: dict[int, int] = {}  # new nodes that work was given, in the order of service, by their identity
-        for room in (room for given in wanted.given for room in given.rooms if room.bought):
+        for room in (room for placement in wanted.given for room in placement.rooms if room.bought):
             self._new.setdefault(id(room), len(self._new))
 
     def free(self, instance: str | None) -> Fate:
@@ -137,17 +137,17 @@ class Place:
         refused = self.wanted.refused.get(workload.key)
         if refused is not None:
             ends = refused.view.ends_at
-            why = f"does not grow for it: {plainly(refused.rule)}: {refused.why}"
-            why += f"; held until {ends.astimezone(self._zone):%-d %b}" if ends is not None else ""
-            return self.held(refused.rule, why, Promise(until=ends))
+            cause = f"does not grow for it: {plainly(refused.rule)}: {refused.why}"
+            cause += f"; held until {ends.astimezone(self._zone):%-d %b}" if ends is not None else ""
+            return self.held(refused.rule, cause, Promise(until=ends))
         if not self._buys_for(workload):
             reason = binding(self.decision) or self.decision.deciding
             how_far = f"grows only to {some(after, 'node')}" if after > before else "does not grow"
             # Only a cooldown ends for certain, and nothing but the start of the node comes after it.
             cools = reason.rule == cooled_down.__name__ and not self._observing
             promise = self._promises.of(workload) if cools else Promise(until=reason.until)
-            why = f"{how_far}: {plainly(reason.rule)}: {reason.detail}{_and(promise.sentence(self._now))}"
-            return self.held(reason.rule, why, promise)
+            cause = f"{how_far}: {plainly(reason.rule)}: {reason.detail}{_and(promise.sentence(self._now))}"
+            return self.held(reason.rule, cause, promise)
         change = f"from {before} to {some(after, 'node')}"
         if self._observing:
             detail = f"GPU pool {self.pool.name} would grow {change}; in observe mode nothing is bought"
@@ -155,10 +155,10 @@ class Place:
         action = self.state.open_action
         error = action.last_error if action is not None and action.kind is ActionKind.GROW else ""
         promise = UNKNOWN if error else self._promises.of(workload)
-        said = f"the last try failed: {error}" if error else promise.sentence(self._now) if promise.learnt else ""
+        note = f"the last try failed: {error}" if error else promise.sentence(self._now) if promise.learnt else ""
         return Fate(
             state=State.BUYING,
-            detail=f"GPU pool {self.pool.name} grows {change}{_and(said)}",
+            detail=f"GPU pool {self.pool.name} grows {change}{_and(note)}",
             pool=self.pool.id,
             nodes=after - before,
             promise=promise,
@@ -186,7 +186,12 @@ class Place:
         bought = max(0, self.decision.target - self.decision.present)
         if bought == 0 or bought >= self.wanted.for_demand:
             return bought > 0
-        rooms = (room for given in self.wanted.given if given.workload.key == workload.key for room in given.rooms)
+        rooms = (
+            room
+            for placement in self.wanted.given
+            if placement.workload.key == workload.key
+            for room in placement.rooms
+        )
         return workload.gang or all(self._new.get(id(room), 0) < bought for room in rooms)
 
 
@@ -197,8 +202,8 @@ def room_for(rule: str | None, pool: Pool, wanted: Wanted) -> str:
     return f"let pool {pool.name} have a node more meanwhile, which this refuses: {plainly(rule or '')}"
 
 
-def _and(said: str) -> str:
-    return f"; {said}" if said else ""
+def _and(clause: str) -> str:
+    return f"; {clause}" if clause else ""
 
 
 # {pod} is its name and {namespace} its namespace.
@@ -280,17 +285,17 @@ def explain(
     demand after all others. *decisions* are by pool id; *observing* is True where nothing is written, *learnt* is
     what the ledger says of past nodes."""
     fits = _fitting(facts, policy)
-    found: list[Explanation] = []
+    explanations: list[Explanation] = []
     for workload, fate in fates(facts, assignment, decisions, policy, observing=observing, learnt=learnt):
-        found += [Explanation(pod=p, workload=workload, fate=fate, fits=fits(p)) for p in workload.pods]
-        if len(found) >= most:
-            return tuple(found[:most])
-    demand = {each.pod.key for each in found}
-    others = [p for p in facts.waiting if p.key not in demand][: most - len(found)]
-    found += [
+        explanations += [Explanation(pod=p, workload=workload, fate=fate, fits=fits(p)) for p in workload.pods]
+        if len(explanations) >= most:
+            return tuple(explanations[:most])
+    demand = {each.pod.key for each in explanations}
+    others = [p for p in facts.waiting if p.key not in demand][: most - len(explanations)]
+    explanations += [
         Explanation(pod=p, workload=None, fate=_no_demand(p), fits=() if p.not_bought else fits(p)) for p in others
     ]
-    return tuple(found)
+    return tuple(explanations)
 
 
 def fates(
@@ -331,14 +336,14 @@ def fates(
         elif key in held:
             fate = _held(*held[key])
         elif key in asking:
-            asked = [place.asked(workload) for place in asking[key]]  # a gang may ask several pools
-            fate = _last_to_start([*asked, *_coming(workload, settled.get(key, ()))])
+            pool_fates = [place.asked(workload) for place in asking[key]]  # a gang may ask several pools
+            fate = _last_to_start([*pool_fates, *_coming(workload, settled.get(key, ()))])
         elif key in placed:
             place, instance = placed[key]
             fate = place.free(instance)
         elif key in settled:  # a gang may have room in usable nodes alone, and in several pools
-            begun = _coming(workload, settled[key])
-            fate = _last_to_start(begun) if begun else settled[key][0].free(None)
+            coming_fates = _coming(workload, settled[key])
+            fate = _last_to_start(coming_fates) if coming_fates else settled[key][0].free(None)
         fate = _with_rollout(workload, fate, by_id)
         yield workload, _with_nomination(workload, _with_claims(workload, fate))
 
@@ -357,12 +362,12 @@ def _coming(work: Workload, settled: Sequence[Place]) -> Sequence[Fate]:
     return [place.on_its_way(work) for place in mine]
 
 
-def _last_to_start(found: Sequence[Fate]) -> Fate:
-    """The one of *found*, in several pools, that the whole of a gang waits for: what is held, or starts last."""
-    last = found[0]
-    for fate in found[1:]:
+def _last_to_start(pool_fates: Sequence[Fate]) -> Fate:
+    """The one of *pool_fates* that the whole of a gang waits for: what is held, or starts last."""
+    last = pool_fates[0]
+    for fate in pool_fates[1:]:
         last = fate if fate.promise.after(last.promise) else last
-    return next((fate for fate in found if fate.state is State.HELD), last)
+    return next((fate for fate in pool_fates if fate.state is State.HELD), last)
 
 
 def _may_wait(work: PatientWork | None, now: datetime, observing: bool) -> Fate:
@@ -387,8 +392,8 @@ def _with_claims(workload: Workload, fate: Fate) -> Fate:
 
 def _with_nomination(workload: Workload, fate: Fate) -> Fate:
     lapsed = (in_words(pod.nomination) for pod in workload.pods if pod.nomination is not None)
-    said = next(filter(None, lapsed), "")
-    return replace(fate, detail=f"it {said}; {fate.detail}") if said else fate
+    lapse = next(filter(None, lapsed), "")
+    return replace(fate, detail=f"it {lapse}; {fate.detail}") if lapse else fate
 
 
 def by_claim(pod: Pod) -> str:

@@ -95,8 +95,8 @@ def held_by_guardrail(case: Case, say: Say) -> str:
     if action is not None and action.kind is ActionKind.GROW:
         case = replace(case, state=replace(case.state, open_action=None))  # it ends within a moment
     case = replace(case, empty=1, going=1)
-    found = apply(case.present - 1, case, UNASKED)
-    return next((say(r, case) for r in found if r.verdict is Verdict.HOLDS), "")
+    reasons = apply(case.present - 1, case, UNASKED)
+    return next((say(r, case) for r in reasons if r.verdict is Verdict.HOLDS), "")
 
 
 def about_idle(idle: Sequence[Node], case: Case, say: Say) -> str:
@@ -105,14 +105,14 @@ def about_idle(idle: Sequence[Node], case: Case, say: Say) -> str:
     many = some(len(idle), "idle node")
     if not free:
         stays = [f"{n.name} stays: {_kept_by(n, case)}" for n in idle[:NODES_NAMED]]
-        more = [f"and {len(idle) - NODES_NAMED} more"] if len(idle) > NODES_NAMED else []
-        return f"{many}: {'; '.join([*stays, *more])}"
+        unnamed = [f"and {len(idle) - NODES_NAMED} more"] if len(idle) > NODES_NAMED else []
+        return f"{many}: {'; '.join([*stays, *unnamed])}"
     paid = ", paid for" if case.policy.billing.by_the_hour else ""
-    at, why = first_removal(free, case, say)
-    waits = next((f"; {said}" for n in free if (said := repair_waits(n, case))), "")
+    at, reason = first_removal(free, case, say)
+    waits = next((f"; {repair_wait}" for n in free if (repair_wait := repair_waits(n, case))), "")
     if at is None:
-        return f"{many}{paid}; none can be removed: {why}{waits}"
-    return f"{many}{paid}; the first can be removed at {clock(at, case.now)}{_because(why)}{waits}"
+        return f"{many}{paid}; none can be removed: {reason}{waits}"
+    return f"{many}{paid}; the first can be removed at {clock(at, case.now)}{_because(reason)}{waits}"
 
 
 def repair_waits(node: Node, case: Case) -> str:

@@ -45,8 +45,8 @@ def answer_of(source: Source, state: SourceState | None) -> str:
 
 def _ends(override: Override) -> tuple[str, datetime | None]:
     by = f"the {override.kind} of {override.who}"
-    said = f"wait until {by} ends at {moment(override.until)}, or end it: gpu-autoscaler override end {override.id}"
-    return said, override.until
+    remedy = f"wait until {by} ends at {moment(override.until)}, or end it: gpu-autoscaler override end {override.id}"
+    return remedy, override.until
 
 
 def _window(case: Case) -> tuple[str, datetime | None]:
@@ -76,8 +76,8 @@ def sources_answer(reason: Reason, case: Case) -> Said:
         without = ["set fallback: kubernetes in the configuration to let it grow without Prometheus"]
     else:
         sentence = f"no {'removal' if silent.direction is Direction.SHRINK else 'change'} while {answer}"
-    found = [s for s in case.facts.sources.values() if not s.up and s.configured and s.source is not Source.DCGM]
-    names = ", ".join(f"{s.source.value} ({s.detail or 'no answer'})" for s in found)
+    sources = [s for s in case.facts.sources.values() if not s.up and s.configured and s.source is not Source.DCGM]
+    names = ", ".join(f"{s.source.value} ({s.detail or 'no answer'})" for s in sources)
     answers = f"wait until it answers again: {names or sentence}"
     return sentence, [(text, None) for text in (answers, *without)]
 
@@ -163,24 +163,24 @@ def within_limits(reason: Reason, _case: Case) -> Said:
         return f"limits.max_removals_per_hour ({some(removals, 'node')} per hour) is used up", [(higher, None)]
     changes: list[tuple[str, datetime | None]] = []
     either = growth is not None and gpus is not None
-    said = []
+    reached = []
     if gpus is not None:
-        said.append(f"limits.max_gpus ({some(gpus, 'GPU')})")
+        reached.append(f"limits.max_gpus ({some(gpus, 'GPU')})")
     if growth is not None:
-        said.append(f"limits.max_growth_per_hour ({some(growth, 'node')} per hour)")
+        reached.append(f"limits.max_growth_per_hour ({some(growth, 'node')} per hour)")
         raised = f"{hour} limits.max_growth_per_hour (now {growth})"
         changes.append((f"if max_growth_per_hour is used up: {raised}" if either else raised, None))
     if gpus is not None:
         raised = f"raise limits.max_gpus (now {gpus}), or remove nodes of any pool"
         changes.append((f"if max_gpus is used up: {raised}" if either else raised, None))
-    return f"{' or '.join(said)} is used up", changes
+    return f"{' or '.join(reached)} is used up", changes
 
 
 def alert_holds(reason: Reason, _case: Case) -> Said:
     alert = reason.because
     end = f"wait until alert {alert.alertname} resolves (firing since {moment(alert.starts_at)})"
-    said = f"alert {alert.alertname} is firing (action: {alert.action.value})"
-    return said, [(f"{end}, or silence it in Alertmanager", None)]
+    sentence = f"alert {alert.alertname} is firing (action: {alert.action.value})"
+    return sentence, [(f"{end}, or silence it in Alertmanager", None)]
 
 
 def not_silenced(reason: Reason, _case: Case) -> Said:
@@ -254,16 +254,16 @@ def provisioning_works(reason: Reason, case: Case) -> Said:
         sentence = f"not usable after {lasting(failed.within)}: {nodes}"
         changes.append((f"wait until this is usable or gone: {nodes}", None))
         failed = case.wait(WaitKind.PROVISIONING, case.present + 1)
-    said = f"{failed.reason} ({some(failed.failures, 'failure')} in a row)" if failed is not None else ""
+    failure = f"{failed.reason} ({some(failed.failures, 'failure')} in a row)" if failed is not None else ""
     if isinstance(failed, Wait):
         at = moment(failed.until)
         ill = case.state.sickened is not None and case.state.trial == case.state.sickened
         another = "one that stays well for 30 minutes" if ill else "any node of the pool that becomes usable"
         changes.append((f"wait until {at}, when the next single node is tried, or for {another}", failed.until))
-        return sentence or f"{said}: no other node before {at}", changes
+        return sentence or f"{failure}: no other node before {at}", changes
     if failed is not None:
         changes.append(("wait for the test node: once it is usable, all wanted nodes are bought", None))
-    return sentence or f"{said}: one node at a time is tried until one becomes usable", changes
+    return sentence or f"{failure}: one node at a time is tried until one becomes usable", changes
 
 
 def cooled_down(reason: Reason, _case: Case) -> Said:
@@ -273,19 +273,19 @@ def cooled_down(reason: Reason, _case: Case) -> Said:
 
 
 def approved(reason: Reason, case: Case) -> Said:
-    asked = reason.because
-    sentence = why_waiting(asked.nodes, asked.asks, asked.questions, asked.at)
+    request = reason.because
+    sentence = why_waiting(request.nodes, request.asks, request.questions, request.at)
     changes: list[tuple[str, datetime | None]] = []
     for question in (q for q in case.questions if q.answer is None):
         answer = f"gpu-autoscaler answer {question.id} approve --who YOU"
         changes.append((f"approve it, from the message or with {answer}", None))
         if question.proceeds_at:
-            said = f"wait until {moment(question.proceeds_at)}: without an answer it proceeds then"
-            changes.append((said, question.proceeds_at))
+            remedy = f"wait until {moment(question.proceeds_at)}: without an answer it proceeds then"
+            changes.append((remedy, question.proceeds_at))
     changes += [
         (f"wait for a new request, sent at {moment(question.expires_at)} at the earliest", question.expires_at)
         for question in case.questions
-        if question.is_rejected(asked.at)
+        if question.is_rejected(request.at)
     ]
     return sentence, changes or [(f"approve it once the approval is requested: {sentence}", None)]
 
@@ -307,9 +307,9 @@ def demand(_reason: Reason, case: Case) -> Said:
     names = [w.key for w in wanted.asking]
     gpus = sum(w.gpus for w in wanted.asking)
     wait = "waits" if len(names) == 1 else "wait"
-    said = f"{listed(names)} {wait} for {some(gpus, 'GPU')}: {some(wanted.for_demand, 'more node')}"
+    sentence = f"{listed(names)} {wait} for {some(gpus, 'GPU')}: {some(wanted.for_demand, 'more node')}"
     bought_for = surge(wanted.asking, Rollouts(case.state.nodes, case.now), case.pool.price_usd_per_hour)
-    return f"{said}, {bought_for}" if bought_for else said, ()
+    return f"{sentence}, {bought_for}" if bought_for else sentence, ()
 
 
 def standby(_reason: Reason, case: Case) -> Said:
@@ -375,11 +375,11 @@ def alert_asks(reason: Reason, _case: Case) -> Said:
 
 
 def keep_until(reason: Reason, _case: Case) -> Said:
-    kept = (
+    sentences = (
         f"{n.name} is kept until {n.kept_until:%Y-%m-%d %H:%M} UTC{f' for {n.kept_for}' if n.kept_for else ''}"
         for n in reason.because
     )
-    return "; ".join(kept), ()
+    return "; ".join(sentences), ()
 
 
 def evict_after(reason: Reason, case: Case, say: Say) -> Said:
@@ -397,7 +397,7 @@ def evict_after(reason: Reason, case: Case, say: Say) -> Said:
 
 def nothing_wanted(case: Case, say: Say) -> str:
     wanted, resting = case.wanted, [n for n in case.state.nodes if n.idle_since is not None]
-    kept = [n for n in resting if is_kept(n, case)]
+    kept_nodes = [n for n in resting if is_kept(n, case)]
     refused = [n for n in resting if not is_kept(n, case) and removal_backs_off(n, case)]
     idle = [n for n in resting if not is_kept(n, case) and not removal_backs_off(n, case)]
     on_the_way = len(case.state.coming) + case.state.unlisted
@@ -406,7 +406,7 @@ def nothing_wanted(case: Case, say: Say) -> str:
         return f"nothing is known: {answer_of(Source.CIVO, case.source(Source.CIVO))}"
     if wanted.settled and on_the_way:
         return f"{some(wanted.waiting_gpus, 'GPU')} waiting, {some(on_the_way, 'node')} on the way"
-    if wanted.settled and not wanted.placed and any(r.vacant_at for given in wanted.given for r in given.rooms):
+    if wanted.settled and not wanted.placed and any(r.vacant_at for placement in wanted.given for r in placement.rooms):
         return f"{some(wanted.waiting_gpus, 'GPU')} waiting, for pods that are Terminating to leave their nodes"
     if wanted.settled:
         return f"{', '.join(wanted.settled[:3])} would fit a usable node as configured: see why it is not placed there"
@@ -415,8 +415,8 @@ def nothing_wanted(case: Case, say: Say) -> str:
     if refused and backoff is not None:
         after = f"after {some(backoff.failures, 'failure')}: {backoff.reason}"
         return f"{', '.join(n.name for n in refused)} may not be removed until {backoff.until:%H:%M:%S} UTC {after}"
-    if kept:
-        return f"{some(len(kept), 'idle node')}, kept because workloads asked for it"
+    if kept_nodes:
+        return f"{some(len(kept_nodes), 'idle node')}, kept because workloads asked for it"
     low = case.firing(SignalAction.SCALE_DOWN)
     if low is not None and (held := why_kept(case, say)):
         return f"alert {low.alertname} is firing (action: scale_down), and {held}"

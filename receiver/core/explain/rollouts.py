@@ -79,19 +79,19 @@ def version_of(pod: Pod) -> tuple[Series, str] | None:
     """Return what makes *pod* in versions, and its version; None for a pod that is not rolled out by making more."""
     labels, (kind, _, name) = pod.labels, pod.owner.partition("/")
     hashed = labels.get("pod-template-hash") or labels.get("rollouts-pod-template-hash")
-    found: tuple[str, str | None, str | None] = ("", None, None)
+    rollout: tuple[str, str | None, str | None] = ("", None, None)
     if KNATIVE + "service" in labels:
-        found = "Knative Service", labels[KNATIVE + "service"], labels.get(KNATIVE + "revision")
+        rollout = "Knative Service", labels[KNATIVE + "service"], labels.get(KNATIVE + "revision")
     elif WORKER_SET + "name" in labels:
-        found = "LeaderWorkerSet", labels[WORKER_SET + "name"], labels.get(WORKER_SET + "template-revision-hash")
+        rollout = "LeaderWorkerSet", labels[WORKER_SET + "name"], labels.get(WORKER_SET + "template-revision-hash")
     elif labels.get(RAY + "originated-from-crd") == "RayService":
-        found = "RayService", labels.get(RAY + "originated-from-cr-name"), labels.get(RAY + "cluster")
+        rollout = "RayService", labels.get(RAY + "originated-from-cr-name"), labels.get(RAY + "cluster")
     elif kind == "ReplicaSet" and hashed and name.endswith(f"-{hashed}"):
         maker = "Rollout" if "rollouts-pod-template-hash" in labels else "Deployment"
-        found = maker, name.removesuffix(f"-{hashed}"), hashed
+        rollout = maker, name.removesuffix(f"-{hashed}"), hashed
         if INFERENCE_SERVICE in labels:
-            found = "InferenceService", labels[INFERENCE_SERVICE], name
-    made_by, series, version = found
+            rollout = "InferenceService", labels[INFERENCE_SERVICE], name
+    made_by, series, version = rollout
     return (Series(made_by, pod.namespace, series), version) if series and version else None
 
 
@@ -144,9 +144,9 @@ def surge(works: Iterable[Workload], rollouts: Rollouts, usd_per_hour: Decimal |
     """``for the surge of the rolling update of Deployment ml/serve, about $2.99 an hour until its old pods have gone``:
     what of *works* buys nodes only while the versions before run; empty where nothing does. *usd_per_hour* is the price
     of a node."""
-    found = [rollout for work in works if (rollout := rollouts.of(work)) is not None]
-    if not found:
+    updates = [rollout for work in works if (rollout := rollouts.of(work)) is not None]
+    if not updates:
         return ""
-    names = listed(list(dict.fromkeys(str(rollout.series) for rollout in found)))
+    names = listed(list(dict.fromkeys(str(rollout.series) for rollout in updates)))
     cost = f", about {dollars(usd_per_hour)} an hour for each node" if usd_per_hour is not None else ""
     return f"for the surge of the rolling update of {names}{cost} until its old pods have gone"

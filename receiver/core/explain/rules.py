@@ -55,8 +55,8 @@ def sentence(reason: Reason, case: Case) -> str:
 
 def with_sentences(reasons: Iterable[Reason], case: Case) -> tuple[Reason, ...]:
     """Return *reasons*, each with its sentence."""
-    said = ((reason, sentence(reason, case)) for reason in reasons)
-    return tuple(reason if detail == reason.detail else replace(reason, detail=detail) for reason, detail in said)
+    pairs = ((reason, sentence(reason, case)) for reason in reasons)
+    return tuple(reason if detail == reason.detail else replace(reason, detail=detail) for reason, detail in pairs)
 
 
 def plainly(rule: str) -> str:
@@ -85,11 +85,11 @@ def why(decision: Decision, going: Collection[str] | None = None) -> str:
     """The deciding reason and what wanted the change, in plain words; of a removal for the nodes *going* (names) alone,
     where not all that the decision names went."""
     wanted = [(r.rule, _of_those(going, r, decision)) for r in decision.reasons if r.verdict is Verdict.WANTS]
-    said = [f"{WANTED.get(rule, '')}{detail}" for rule, detail in wanted if detail]
-    said += [f"{plainly(r.rule)} ({r.detail})" for r in decision.reasons if r.verdict in SPEAKS_UP]
-    if not said:
-        said = [r.detail for r in decision.reasons if r.verdict is Verdict.NOTES and r.detail][-1:]
-    return "; ".join(said) or "nothing wanted a change"
+    clauses = [f"{WANTED.get(rule, '')}{detail}" for rule, detail in wanted if detail]
+    clauses += [f"{plainly(r.rule)} ({r.detail})" for r in decision.reasons if r.verdict in SPEAKS_UP]
+    if not clauses:
+        clauses = [r.detail for r in decision.reasons if r.verdict is Verdict.NOTES and r.detail][-1:]
+    return "; ".join(clauses) or "nothing wanted a change"
 
 
 def _of_those(going: Collection[str] | None, reason: Reason, decision: Decision) -> str:
@@ -97,7 +97,7 @@ def _of_those(going: Collection[str] | None, reason: Reason, decision: Decision)
     removal = decision.evidence.get("removals", {}).get(reason.rule)  # decisions of older versions have none
     if going is None or removal is None:
         return reason.detail
-    names = [said for name, said in removal["nodes"].items() if name in going]
+    names = [clause for name, clause in removal["nodes"].items() if name in going]
     return f"{', '.join(names)}: {removal['why']}" if names else ""
 
 
@@ -111,18 +111,18 @@ def remedies(decision: Decision, case: Case) -> list[dict[str, Any]]:
     held = [r for r in decision.reasons if r.verdict in SPEAKS_UP]
     noted = [r for r in decision.reasons if r.verdict is Verdict.NOTES and r.rule in RULES and RULES[r.rule].noted]
     wants = [r for r in decision.reasons if r.verdict is Verdict.WANTS and decision.change is not Change.HOLD]
-    found: dict[tuple[str, str], str | None] = {}
+    changes: dict[tuple[str, str], str | None] = {}
     for reason in (*held, *wants, *noted):
         for text, at in _changes(reason, case):
-            found.setdefault((reason.rule, text), at.isoformat() if at else None)
+            changes.setdefault((reason.rule, text), at.isoformat() if at else None)
         if reason.rule == "nothing_wanted" and decision.reconsider_at is not None:
             text = (
                 f"the answer can change by itself at {says.moment(decision.reconsider_at)}, earlier if the facts change"
             )
-            found.setdefault((reason.rule, text), decision.reconsider_at.isoformat())
+            changes.setdefault((reason.rule, text), decision.reconsider_at.isoformat())
     for behind in decision.evidence["behind"]:
-        found.setdefault((behind["rule"], f"this guardrail is next, and blocks too: {behind['detail']}"), None)
-    return [{"rule": rule, "text": text, "at": at} for (rule, text), at in found.items()]
+        changes.setdefault((behind["rule"], f"this guardrail is next, and blocks too: {behind['detail']}"), None)
+    return [{"rule": rule, "text": text, "at": at} for (rule, text), at in changes.items()]
 
 
 def _changes(reason: Reason, case: Case) -> Changes:

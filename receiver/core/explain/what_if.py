@@ -49,16 +49,16 @@ def at_the_end(facts: Facts, usd_per_hour: Decimal, policy: Policy) -> Forecast:
     """The month's cost if *usd_per_hour* is paid until its end; unknown while the spend is."""
     if facts.spend.unknown:
         return Forecast()
-    left = month_of(facts.at, policy.timezone).end - facts.at
-    hours = Decimal(max(0, round(left.total_seconds()))) / Decimal(3600)
+    time_left = month_of(facts.at, policy.timezone).end - facts.at
+    hours = Decimal(max(0, round(time_left.total_seconds()))) / Decimal(3600)
     return Forecast(usd=facts.spend.usd + usd_per_hour * hours, burn=usd_per_hour, since=facts.at)
 
 
 def not_rederived(facts: Facts, in_force: Policy, other: Policy) -> Iterator[str]:
     """Yield what of *facts* depends on the policy *in_force*, would be otherwise under *other*, and stays as it was."""
-    both = [(in_force.pool(pool.id), pool) for pool in other.pools]
-    kept = [(was, now) for was, now in both if was is not None]
-    new = [now.name for was, now in both if was is None]
+    pairs = [(in_force.pool(pool.id), pool) for pool in other.pools]
+    common_pools = [(was, now) for was, now in pairs if was is not None]
+    new = [now.name for was, now in pairs if was is None]
     if new:
         yield f"pools that only the other configuration has start without nodes: {', '.join(new)}"
     if in_force.billing.granularity != other.billing.granularity or in_force.billing.rounding != other.billing.rounding:
@@ -69,17 +69,20 @@ def not_rederived(facts: Facts, in_force: Policy, other: Policy) -> Iterator[str
         yield "the spend of teams is not attributed yet, so budgets of teams block growth"
     if in_force.budget is None and other.budget is not None:
         yield "the spend so far is what this ledger has observed; from before it began, nothing is known"
-    if any(was.price_usd_per_hour != now.price_usd_per_hour for was, now in kept):
+    if any(was.price_usd_per_hour != now.price_usd_per_hour for was, now in common_pools):
         yield "nodes bought so far are in the spend at the price of their purchase"
-    if any(was.resources != now.resources for was, now in kept) or in_force.startup_taints != other.startup_taints:
+    if (
+        any(was.resources != now.resources for was, now in common_pools)
+        or in_force.startup_taints != other.startup_taints
+    ):
         yield "whether a node is usable is judged by the configuration in force"
     claims = any(is_claim(name) for pod in (*facts.waiting, *facts.deferred) for name in pod.requests)
-    if claims and any(was is None or (was.devices, was.size) != (now.devices, now.size) for was, now in both):
+    if claims and any(was is None or (was.devices, was.size) != (now.devices, now.size) for was, now in pairs):
         yield "what pods claim is judged by the devices that nodes show and the configuration in force names"
-    thresholds = any(getattr(was, name) != getattr(now, name) for was, now in kept for name in THRESHOLDS)
+    thresholds = any(getattr(was, name) != getattr(now, name) for was, now in common_pools for name in THRESHOLDS)
     if thresholds or in_force.queue_wait != other.queue_wait:
         yield "alerts fire by the thresholds in force"
     if in_force.keep_until != other.keep_until:
         yield "nodes that workloads keep (keep-until) are those of the configuration in force"
-    if any(now.windows and any(w.evict_after is not None for w in now.windows) for _, now in both):
+    if any(now.windows and any(w.evict_after is not None for w in now.windows) for _, now in pairs):
         yield "evictions by windows that are not announced yet start with their announcement"
