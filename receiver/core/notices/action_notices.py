@@ -50,10 +50,10 @@ def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
     confirmed, grows = outcome.kind is OutcomeKind.CONFIRMED, action.kind is ActionKind.GROW
     told_again = confirmed or outcome.kind is OutcomeKind.WITHDRAWN
     subject = ",".join(v.instance for v in action.victims) or ",".join(evidence.get("asking", ()))
-    kept = [f"{listed(nodes)} kept: {because}" for because, nodes in spared(action.victims).items()]
-    what = "; ".join([f"{listed(_gone(action))} removed", *kept]) if confirmed and kept else ""
+    spared_parts = [f"{listed(nodes)} kept: {because}" for because, nodes in spared(action.victims).items()]
+    summary = "; ".join([f"{listed(_gone(action))} removed", *spared_parts]) if confirmed and spared_parts else ""
     if not confirmed and outcome.kind is not OutcomeKind.OBSERVED:
-        what = wording.named(without_repeated_code(outcome.detail), around.policy)
+        summary = wording.named(without_repeated_code(outcome.detail), around.policy)
     return Notice(
         cause=cause,
         topic=f"action:{action.pool}",
@@ -61,7 +61,7 @@ def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
         + (action.id if told_again else f"{subject}:{outcome.detail}"),
         title=f"GPU pool {pool.name if pool else action.pool}: {title}",
         body=wording.worded(
-            what,
+            summary,
             why=_why(action, outcome, around.decision),
             whose=wording.whose(asking) if grows else "",
             cost=_cost(action, outcome, pool, around, wording.teams_asking(asking)),
@@ -168,19 +168,19 @@ def _next_node(around: Around, now: datetime) -> str:
 
 def _why(action: Action, outcome: Outcome, decision: Decision | None) -> str:
     if decision is None:
-        gone = _gone(action)
-        said = f"{listed(gone)} removed" if gone else outcome.detail
-        return said if outcome.kind is OutcomeKind.CONFIRMED else ""
+        removed = _gone(action)
+        reason = f"{listed(removed)} removed" if removed else outcome.detail
+        return reason if outcome.kind is OutcomeKind.CONFIRMED else ""
     if action.kind is not ActionKind.RETIRE:
         return why(decision)
     over = outcome.kind is OutcomeKind.CONFIRMED  # then it is about those that went alone
     going = [v for v in action.victims if not (over and v.stage is VictimStage.SPARED)]
-    said, idle = why(decision, [v.node for v in going]), {v.instance for v in going if v.because is Because.IDLE}
+    reason, idle = why(decision, [v.node for v in going]), {v.instance for v in going if v.because is Because.IDLE}
     since = [n["idle_since"] for n in decision.evidence.get("nodes", ()) if n["instance"] in idle and n["idle_since"]]
     if not since:
-        return said
+        return reason
     latest = wording.moment(datetime.fromisoformat(max(since)), outcome.at)
-    return f"{said}; idle since {latest}" + (" or earlier" if len(since) > 1 else "")
+    return f"{reason}; idle since {latest}" + (" or earlier" if len(since) > 1 else "")
 
 
 def _cost(action: Action, outcome: Outcome, pool: Pool | None, around: Around, teams: Collection[str]) -> str:

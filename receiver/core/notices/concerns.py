@@ -56,9 +56,9 @@ def concerns(seen: Seen) -> Iterator[Concern]:
         yield from of_pool(pool, seen)
 
 
-def notices_of(found: Iterable[Concern], policy: Policy, now: datetime) -> Iterator[Notice]:
-    """Yield the messages about those of the concerns *found* that are worth one."""
-    for concern in found:
+def notices_of(concerns: Iterable[Concern], policy: Policy, now: datetime) -> Iterator[Notice]:
+    """Yield the messages about those of *concerns* that are worth one."""
+    for concern in concerns:
         if not concern.topic:
             continue
         pool = policy.pool(concern.pool)
@@ -85,16 +85,16 @@ def notices_of(found: Iterable[Concern], policy: Policy, now: datetime) -> Itera
 
 def good_news(facts: Facts) -> Iterator[Notice]:
     """Yield the notices that a source answers again, and that rights are granted again; each once."""
-    found: list[tuple[Cause, str, str, datetime]] = []
+    recoveries: list[tuple[Cause, str, str, datetime]] = []
     for state in facts.sources.values():
         if state.configured and state.since is not None and state.up and facts.at - state.since < NEWS_FOR:
             title = SOURCES[state.source].back
-            found.append((Cause.SOURCE_BACK, f"source:{state.source}", title, state.since))
+            recoveries.append((Cause.SOURCE_BACK, f"source:{state.source}", title, state.since))
     rights = facts.rights
     if rights is not None and rights.lacking == () and facts.at - rights.since < NEWS_FOR:
         title = "RBAC permissions restored: GPU pools can grow again"
-        found.append((Cause.RIGHTS_BACK, "rights", title, rights.since))
-    for cause, topic, title, since in found:
+        recoveries.append((Cause.RIGHTS_BACK, "rights", title, rights.since))
+    for cause, topic, title, since in recoveries:
         body = wording.worded(f"since {wording.moment(since, facts.at)}", after="changes that waited for it resume")
         yield Notice(cause=cause, topic=topic, key=CLEAR, title=title, body=body, all_clear=True)
 
@@ -170,8 +170,8 @@ COUNT_DEMAND = frozenset({Source.KUBERNETES, Source.PROMETHEUS})  # with neither
 def source_guide(source: Source, policy: Policy, silent: Collection[Source] = ()) -> SourceGuide:
     """Return what there is to know about *source* under *policy*, while *silent* do not answer."""
     without = source is Source.PROMETHEUS and policy.fallback is Fallback.KUBERNETES
-    found = WITHOUT_PROMETHEUS if without else SOURCES[source]
-    return replace(found, stops=NO_CHANGE, goes_on="") if source in COUNT_DEMAND <= set(silent) else found
+    guide = WITHOUT_PROMETHEUS if without else SOURCES[source]
+    return replace(guide, stops=NO_CHANGE, goes_on="") if source in COUNT_DEMAND <= set(silent) else guide
 
 
 def titled(source: Any) -> str:
@@ -186,23 +186,23 @@ def _sources(seen: Seen) -> Iterator[Concern]:
         through_prometheus = state.source is Source.DCGM and Source.PROMETHEUS in silent
         if state.up or not state.configured or through_prometheus:
             continue
-        known = source_guide(state.source, seen.policy, silent)
-        told = state.since is not None and seen.now - state.since >= SILENT_FOR
+        guide = source_guide(state.source, seen.policy, silent)
+        reportable = state.since is not None and seen.now - state.since >= SILENT_FOR
         priced = ((p.price_usd_per_hour or Decimal(0)) * seen.facts.pool(p.id).required for p in seen.policy.pools)
         yield Concern(
             kind=Cause.SOURCE_SILENT,
-            level=known.level,
-            what=f"{known.silent}: {known.stops}",
+            level=guide.level,
+            what=f"{guide.silent}: {guide.stops}",
             since=state.since,
             why=state.detail or "no answer",
-            whose=waiting if known.level is Level.BAD else "",
+            whose=waiting if guide.level is Level.BAD else "",
             cost=f"all pools together {dollars(sum(priced, Decimal(0)))} an hour",
-            doing="; ".join(part for part in (known.goes_on, "running nodes stay") if part)
+            doing="; ".join(part for part in (guide.goes_on, "running nodes stay") if part)
             + f". A message follows when it {'arrives' if state.source is Source.HEARTBEAT else 'answers'} again",
             todo="To see every source: gpu-autoscaler status",
-            guide=known.guide,
+            guide=guide.guide,
             page="sources",
-            topic=f"source:{state.source}" if told else "",
+            topic=f"source:{state.source}" if reportable else "",
             key=f"silent since {state.since.isoformat()}" if state.since is not None else "",
         )
 
@@ -229,8 +229,8 @@ def _rights(seen: Seen) -> Iterator[Concern]:
     rights = seen.facts.rights
     if rights is None or rights.lacking == ():
         return
-    said = ", ".join(rights.lacking) if rights.lacking is not None else "not known"
-    key = f"{said} since {rights.since.isoformat()}"
+    lacking = ", ".join(rights.lacking) if rights.lacking is not None else "not known"
+    key = f"{lacking} since {rights.since.isoformat()}"
     if rights.lacking:
         yield Concern(
             kind=Cause.RIGHTS_MISSING,
@@ -305,16 +305,16 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
 def _misfits(seen: Seen) -> Iterator[Concern]:
     """Work that no pool can ever hold, by owner and reason: a Job of many pods is reported once, at its oldest one."""
     groups: defaultdict[tuple[str, str, str], list[Misfit]] = defaultdict(list)
-    for found in seen.assignment.misfits:
-        pod = found.workload.pods[0]
-        groups[pod.namespace, pod.owner or pod.name, found.why].append(found)
+    for misfit in seen.assignment.misfits:
+        pod = misfit.workload.pods[0]
+        groups[pod.namespace, pod.owner or pod.name, misfit.why].append(misfit)
     for (namespace, owner, reason), group in groups.items():
         first = min(group, key=lambda m: (m.workload.since, m.workload.key))
         pod = first.workload.pods[0]
-        more = f" and {len(group) - 1} more of {pod.owner or namespace}" if len(group) > 1 else ""
+        others = f" and {len(group) - 1} more of {pod.owner or namespace}" if len(group) > 1 else ""
         yield Concern(
             kind=Cause.MISFIT,
-            what=f"No GPU pool can hold {first.workload.key}{more}",
+            what=f"No GPU pool can hold {first.workload.key}{others}",
             why=first.why or first.detail,
             whose=wording.whose(wording.asked_by([p for m in group for p in m.workload.pods], seen.policy)),
             doing="the work waits until the pod is changed or a pool offers this; nothing is bought for it",

@@ -36,10 +36,12 @@ def concerns_of(file: ConfigurationFile, now: datetime) -> Iterator[Concern]:
         )
 
 
-def news_of(file: ConfigurationFile, told: Mapping[str, tuple[str, datetime]] | None = None) -> Sequence[Notice]:
+def news_of(
+    file: ConfigurationFile, last_notices: Mapping[str, tuple[str, datetime]] | None = None
+) -> Sequence[Notice]:
     """Return the message that an accepted *file* is in force, or that a refused one is valid again, also after a
-    restart: *told* has the last key of the topic."""
-    ends_refusal = (told or {}).get(TOPIC, ("",))[0].startswith(REFUSED)
+    restart: *last_notices* has the last key of the topic."""
+    ends_refusal = (last_notices or {}).get(TOPIC, ("",))[0].startswith(REFUSED)
     if file.mistakes or (file.at is None and not ends_refusal):
         return ()
     if not file.changes:

@@ -72,11 +72,11 @@ def last_morning(now: datetime, timezone: str) -> datetime:
     return (due if due <= local else due - timedelta(days=1)).astimezone(UTC)
 
 
-def observed_digest(found: WouldHave, due: datetime) -> Notice:
+def observed_digest(replay: WouldHave, due: datetime) -> Notice:
     """Return the message of the day on which it was *due*, on what was observed."""
-    nodes = f"{some(found.bought, 'node')} would have been added, {found.removed} removed."
+    nodes = f"{some(replay.bought, 'node')} would have been added, {replay.removed} removed."
     act = "To apply the decisions: set mode: act."
-    would, ran = found.would_usd, found.as_run_usd
+    would, ran = replay.would_usd, replay.as_run_usd
     cost = dollars(would)
     if would is not None and ran is not None:
         cost = against(would, ran, "was paid")
@@ -84,16 +84,16 @@ def observed_digest(found: WouldHave, due: datetime) -> Notice:
         cause=Cause.DIGEST,
         topic=DAY_TOPIC,
         key=f"{due:%Y-%m-%d}",
-        title=f"Observed since {day(found.since)}: act mode would have cost {cost}",
-        body="\n".join(line for line in (conclusion(found), nodes, waits(found), *found.notes, act) if line),
+        title=f"Observed since {day(replay.since)}: act mode would have cost {cost}",
+        body="\n".join(line for line in (conclusion(replay), nodes, waits(replay), *replay.notes, act) if line),
         guide="operations.md#observe-first",
     )
 
 
-def digest(found: WeekFound, policy: Policy) -> Notice:
+def digest(ledger: WeekFound, policy: Policy) -> Notice:
     """Return the message of a week; its key is the week, so that it is sent once, whatever restarts."""
-    week, billing = found.week, policy.billing
-    paid = [(life, units_between(life, week.start, week.end, found.now, billing)) for life in found.lives]
+    week, billing = ledger.week, policy.billing
+    paid = [(life, units_between(life, week.start, week.end, ledger.now, billing)) for life in ledger.lives]
     priced = [
         count * unit_price(life.price_usd_per_hour, billing)
         for life, count in paid
@@ -102,8 +102,8 @@ def digest(found: WeekFound, policy: Policy) -> Notice:
     unpriced = sorted({life.size for life, count in paid if count and life.price_usd_per_hour is None})
     hours = sum(count * life.gpus for life, count in paid) * (billing.granularity / _HOUR)
     lines = [f"This total is too low: nodes of size {', '.join(unpriced)} have no price."] if unpriced else []
-    lines += [_hours(hours, found.held), _waits(found), _nodes(found), *_idlest(found, policy)]
-    lines += _budget(found.outlook)
+    lines += [_hours(hours, ledger.held), _waits(ledger), _nodes(ledger), *_idlest(ledger, policy)]
+    lines += _budget(ledger.outlook)
     return Notice(
         cause=Cause.DIGEST,
         topic=DIGEST_TOPIC,
@@ -123,9 +123,9 @@ def _hours(paid: float, held: HeldHours) -> str:
     return f"{paid:,.0f} GPU-hours paid, {held.gpu_hours:,.0f} held by workloads{partly}."
 
 
-def _waits(found: WeekFound) -> str:
-    start, end = found.week.start, found.week.end
-    waits = queue_waits(of_month(found.workloads, start, end), start, end)
+def _waits(ledger: WeekFound) -> str:
+    start, end = ledger.week.start, ledger.week.end
+    waits = queue_waits(of_month(ledger.workloads, start, end), start, end)
     still = f"; {some(waits.still, 'workload')} still waited" if waits.still else ""
     if waits.p50 is None or waits.p95 is None or waits.longest is None:
         return f"No workload started{still}."
@@ -134,20 +134,20 @@ def _waits(found: WeekFound) -> str:
     return f"{started}, longest {longest}{still}."
 
 
-def _nodes(found: WeekFound) -> str:
-    week = found.week
-    added = sum(week.start <= life.created_at < week.end for life in found.lives)
-    removed = sum(life.gone_at is not None and week.start <= life.gone_at < week.end for life in found.lives)
+def _nodes(ledger: WeekFound) -> str:
+    week = ledger.week
+    added = sum(week.start <= life.created_at < week.end for life in ledger.lives)
+    removed = sum(life.gone_at is not None and week.start <= life.gone_at < week.end for life in ledger.lives)
     return f"{some(added, 'node')} added, {removed} removed."
 
 
-def _idlest(found: WeekFound, policy: Policy) -> Iterator[str]:
-    paid = {life.pool: life.price_usd_per_hour for life in found.lives if life.price_usd_per_hour is not None}
+def _idlest(ledger: WeekFound, policy: Policy) -> Iterator[str]:
+    paid = {life.pool: life.price_usd_per_hour for life in ledger.lives if life.price_usd_per_hour is not None}
     prices = {pool.id: paid.get(pool.id, pool.price_usd_per_hour) for pool in policy.pools}  # of then, if known
     costs = [
-        (found.minutes[pool.id].idle * price / 60, pool.name)
+        (ledger.minutes[pool.id].idle * price / 60, pool.name)
         for pool in policy.pools
-        if (price := prices[pool.id]) is not None and pool.id in found.minutes
+        if (price := prices[pool.id]) is not None and pool.id in ledger.minutes
     ]
     usd, name = max(costs, default=(Decimal(0), ""))
     if usd:

@@ -77,12 +77,12 @@ class Bundle:
     def as_one(self, now: datetime) -> Notice:
         """Return the newest with a line on the others, and of when it is where that is no longer *now*."""
         *others, newest = self.parts
-        said = [_more(others, newest, now)] if others else []
+        remarks = [_more(others, newest, now)] if others else []
         if now - newest.at >= OLD_AFTER:
-            said.append(f"This message was created at {moment(newest.at, now)}.")
-        room = LONGEST_BODY - sum(len(line) + 1 for line in said)  # the lines are never what is cut
+            remarks.append(f"This message was created at {moment(newest.at, now)}.")
+        room = LONGEST_BODY - sum(len(line) + 1 for line in remarks)  # the lines are never what is cut
         body = [cut(newest.notice.body, room)] if newest.notice.body else []
-        return replace(newest.notice, body="\n".join([*body, *said]))
+        return replace(newest.notice, body="\n".join([*body, *remarks]))
 
 
 def goes_out(waiting: Sequence[Waiting], last: datetime | None, now: datetime, every: timedelta) -> Iterator[Bundle]:

@@ -28,9 +28,9 @@ Told = Mapping[str, tuple[str, datetime]]  # by topic: the key of what was told 
 
 
 def budget_lines(
-    budgets: Budgets, told: Told, now: datetime, *, refusing: Collection[Key] = (), closes: bool = True
+    budgets: Budgets, last_notices: Told, now: datetime, *, refusing: Collection[Key] = (), closes: bool = True
 ) -> Iterable[Notice]:
-    """The notices that are due, given what was *told* under BUDGET_TOPIC before, by whichever process.
+    """The notices that are due, given the *last_notices* under BUDGET_TOPIC, by whichever process.
 
     *refusing* are the budgets that keep work waiting.
     *closes* is False where no node is closed to new work at the stop: in observe mode, and without Kubernetes.
@@ -39,7 +39,7 @@ def budget_lines(
         if view.unknown:
             continue  # neither a line nor an all-clear can be told
         topic = f"{BUDGET_TOPIC}{view.scope}:{view.name}"
-        parts = told[topic][0].split("|") if topic in told else []
+        parts = last_notices[topic][0].split("|") if topic in last_notices else []
         if len(parts) != 3 or parts[2] not in set(BudgetStage):
             parts = ["", "", BudgetStage.OK]  # a key that an older version wrote says nothing
         same, stage = parts[:2] == [view.month, f"{view.monthly:f}"], BudgetStage(parts[2])
@@ -82,11 +82,11 @@ def stops(
 def budget_changed(change: BudgetChange, title: str, stopped: Stops | None = None) -> Notice:
     """The notice of an amount that an operator set or reset; *title* is what people call the budget, *stopped* what the
     amount stops."""
-    said, after, reset = f"The {title} is back to the configured amount", "takes effect in the next step", ""
+    headline, after, reset = f"The {title} is back to the configured amount", "takes effect in the next step", ""
     if stopped is not None:
         after = f"in the next step {stopped.effect}, because the amount is {stopped.because}"
     if change.monthly_usd is not None:
-        said = f"The {title} of {change.month} was set to {dollars(change.monthly_usd)}"
+        headline = f"The {title} of {change.month} was set to {dollars(change.monthly_usd)}"
         after += f", for {change.month} only; from the next month on the configured amount applies"
         option = option_of(change.scope, change.name)
         reset = f"To reset it: gpu-autoscaler budget reset{option} --why REASON --who YOU"
@@ -94,7 +94,7 @@ def budget_changed(change: BudgetChange, title: str, stopped: Stops | None = Non
         cause=Cause.BUDGET_CHANGED,
         topic=f"budget-change:{change.scope}:{change.name}",
         key=change.at.isoformat(),
-        title=said,
+        title=headline,
         body=wording.worded(
             why=f"{change.who}: {change.why}",
             after=after,
@@ -119,9 +119,9 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, refuses: bool, 
             effect = effect_of(view, closes=closes)
             until = f"the month ends ({wording.moment(view.ends_at, now)})" if view.ends_at else "the month ends"
             after = f"this lasts until {until} or the budget is raised"
-    left = view.monthly - view.spent
-    rest = f"{dollars(left)} left" if left >= 0 else f"overspent by {dollars(-left)}"
-    more = f". Not counted: {listed(view.uncounted)}" if view.uncounted else ""
+    remaining = view.monthly - view.spent
+    balance = f"{dollars(remaining)} left" if remaining >= 0 else f"overspent by {dollars(-remaining)}"
+    uncounted = f". Not counted: {listed(view.uncounted)}" if view.uncounted else ""
     cost, ahead = f"{dollars(view.per_hour)} an hour now", view.forecast.usd
     return Notice(
         cause=_BUDGET_CAUSES[view.stage],
@@ -129,7 +129,7 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, refuses: bool, 
         key=f"{view.month}|{view.monthly:f}|{view.stage}",
         title=f"GPU {view.title} {title}",
         body=wording.worded(
-            f"{dollars(view.spent)} of {dollars(view.monthly)} spent ({percent(view.ratio)}), {rest}{more}",
+            f"{dollars(view.spent)} of {dollars(view.monthly)} spent ({percent(view.ratio)}), {balance}{uncounted}",
             effect,
             why=f"{view.change.who} set this amount: {view.change.why}" if view.change is not None else "",
             cost=cost if ahead is None else f"{cost}; forecast for the month: {dollars(ahead)}",
@@ -155,15 +155,15 @@ def _line_ahead(view: BudgetView, ratio: Decimal, now: datetime) -> str:
 
 def effect_of(view: BudgetView, *, closes: bool = False) -> str:
     """What *view* does at its hold or stop line; *closes*: nodes are cordoned at the stop."""
-    whose = {Scope.POOL: "the pool does not grow", Scope.TEAM: "no nodes are bought for the team"}
-    said, runs = whose.get(view.scope, "no pool grows"), "running work continues"
+    scope_effects = {Scope.POOL: "the pool does not grow", Scope.TEAM: "no nodes are bought for the team"}
+    effect, runs = scope_effects.get(view.scope, "no pool grows"), "running work continues"
     if view.stage is BudgetStage.HOLD:
-        return f"{said}, except for priority classes in budget.passing_priority_classes; {runs}"
+        return f"{effect}, except for priority classes in budget.passing_priority_classes; {runs}"
     if view.scope is Scope.TEAM:
-        return f"{said}; {runs}"
+        return f"{effect}; {runs}"
     own = "its " if view.scope is Scope.POOL else ""
     closed = f". Until the stop ends {own or 'all '}nodes are cordoned, so no new work starts on them" if closes else ""
-    return f"{said}, and {own}idle nodes are removed before their next paid hour; {runs}{closed}"
+    return f"{effect}, and {own}idle nodes are removed before their next paid hour; {runs}{closed}"
 
 
 CLOSED_TOPIC = "closed:"
@@ -214,11 +214,11 @@ def not_closed(pool: Pool, refused: Mapping[str, Exception], why: str) -> Notice
     by_answer: dict[str, list[str]] = {}
     for node in sorted(refused):
         by_answer.setdefault(str(refused[node]), []).append(node)
-    said = "; ".join(f"{listed(nodes)}: {answer}" for answer, nodes in by_answer.items())
+    errors = "; ".join(f"{listed(nodes)}: {answer}" for answer, nodes in by_answer.items())
     after = "each step tries again" + ("; until then new work may start on them" if why else "")
     title = f": could not {'cordon' if why else 'uncordon'} nodes"
     key = f"{why}:{','.join(sorted(refused)[:NODES_IN_KEY])}"
-    return _closing(pool, key, title, wording.worded(said, why=why or NO_STOP, after=after), cause=Cause.NOT_CLOSED)
+    return _closing(pool, key, title, wording.worded(errors, why=why or NO_STOP, after=after), cause=Cause.NOT_CLOSED)
 
 
 def would_be_closed(pool: Pool, nodes: int, why: str) -> Notice:
@@ -229,9 +229,11 @@ def would_be_closed(pool: Pool, nodes: int, why: str) -> Notice:
     return _closing(pool, f"observed:{why}", title, body, cause=cause, severity=Severity.INFO)
 
 
-def when_reopened(told: Mapping[str, tuple[str, datetime]]) -> Mapping[str, datetime]:
-    """When nodes of a pool (by id) were last opened again, from what was *told* under CLOSED_TOPIC."""
-    return {topic.removeprefix(CLOSED_TOPIC): at for topic, (key, at) in told.items() if key.startswith(REOPENED)}
+def when_reopened(last_notices: Mapping[str, tuple[str, datetime]]) -> Mapping[str, datetime]:
+    """When nodes of a pool (by id) were last opened again, from the *last_notices* under CLOSED_TOPIC."""
+    return {
+        topic.removeprefix(CLOSED_TOPIC): at for topic, (key, at) in last_notices.items() if key.startswith(REOPENED)
+    }
 
 
 def kept_out(place: str, did: str, sentence: str, wanted: Intent, *, over: bool = False) -> Notice:
@@ -316,52 +318,52 @@ def report_topic(team: str | None) -> str:
     return f"{REPORT_TOPIC}everybody" if team is None else f"{REPORT_TOPIC}team:{team}"
 
 
-def report_notice(found: Report) -> Notice:
-    """Return *found* as a notice; its key is the month, so that it is sent once, whatever restarts."""
-    whose = "" if found.team is None else f" of team {found.team}"
-    below = found.everything.efficiency is not None and found.everything.efficiency < found.efficiency_target
+def report_notice(report: Report) -> Notice:
+    """Return *report* as a notice; its key is the month, so that it is sent once, whatever restarts."""
+    of_team = "" if report.team is None else f" of team {report.team}"
+    below = report.everything.efficiency is not None and report.everything.efficiency < report.efficiency_target
     return Notice(
         cause=Cause.REPORT,
-        topic=report_topic(found.team),
-        key=found.month.name,
-        title=f"GPU costs{whose} in {found.month.name}: {dollars(found.everything.total.usd)}",
-        body="\n".join(_report_lines(found)),
-        severity=Severity.WARNING if below or found.unpriced else Severity.INFO,
+        topic=report_topic(report.team),
+        key=report.month.name,
+        title=f"GPU costs{of_team} in {report.month.name}: {dollars(report.everything.total.usd)}",
+        body="\n".join(_report_lines(report)),
+        severity=Severity.WARNING if below or report.unpriced else Severity.INFO,
     )
 
 
-def _report_lines(found: Report) -> Iterator[str]:
-    if found.unpriced:
-        yield f"This total is too low: nodes of size {', '.join(found.unpriced)} have no price."
-    if found.budget is not None and found.budget.ratio is not None:
-        yield f"Budget: {percent(found.budget.ratio)} of {dollars(found.budget.monthly_usd)}."
-    whole = found.everything
+def _report_lines(report: Report) -> Iterator[str]:
+    if report.unpriced:
+        yield f"This total is too low: nodes of size {', '.join(report.unpriced)} have no price."
+    if report.budget is not None and report.budget.ratio is not None:
+        yield f"Budget: {percent(report.budget.ratio)} of {dollars(report.budget.monthly_usd)}."
+    whole = report.everything
     if whole.efficiency is None:
         yield "No GPU-hours were paid for."
     else:
         idle, free = whole.of(PaidFor.IDLE), whole.of(PaidFor.UNALLOCATED)
-        unheld = f", {dollars(free.usd)} for GPUs that no pod held" if found.team is None else ""
-        ratios = f"{percent(whole.efficiency)} (target {percent(found.efficiency_target)})"
+        unheld = f", {dollars(free.usd)} for GPUs that no pod held" if report.team is None else ""
+        ratios = f"{percent(whole.efficiency)} (target {percent(report.efficiency_target)})"
         yield f"Efficiency {ratios}: {dollars(idle.usd)} paid for idle GPUs that pods held{unheld}."
-    jobs, waits = found.jobs, found.waits
+    jobs, waits = report.jobs, report.waits
     waited = f"; the median wait was {span(waits.p50.total_seconds())}" if waits.p50 is not None else ""
     yield f"{some(jobs.completed, 'workload')} completed, {jobs.failed} failed{waited}."
-    if found.team is None and found.teams:
-        yield f"Teams: {_costs_of(found.teams, 'no label')}."
-    if found.workloads:
-        yield f"Most: {_costs_of(found.workloads, '?')}."
-    for cost in found.units:
+    if report.team is None and report.teams:
+        yield f"Teams: {_costs_of(report.teams, 'no label')}."
+    if report.workloads:
+        yield f"Most: {_costs_of(report.workloads, '?')}."
+    for cost in report.units:
         if cost.usd_per is not None:
             per = f"{cost.unit.per} {cost.unit.name}" if cost.unit.per != 1 else cost.unit.name
             yield f"Cost per {per}: {dollars(cost.usd_per)}."
-    smaller = [change.sentence for change in found.pool_changes[:1]]
-    if found.right_sizes:
-        saves = dollars(sum(size.saves_usd for size in found.right_sizes))
-        smaller.insert(0, f"{some(len(found.right_sizes), 'workload')} would fit a smaller size and save {saves}.")
+    smaller = [change.sentence for change in report.pool_changes[:1]]
+    if report.right_sizes:
+        saves = dollars(sum(size.saves_usd for size in report.right_sizes))
+        smaller.insert(0, f"{some(len(report.right_sizes), 'workload')} would fit a smaller size and save {saves}.")
     if smaller:
         yield " ".join(smaller)
-    team = f" --team {found.team}" if found.team else ""
-    yield f"Full report: gpu-autoscaler report --month {found.month.name}{team}; or /costs on the server."
+    team = f" --team {report.team}" if report.team else ""
+    yield f"Full report: gpu-autoscaler report --month {report.month.name}{team}; or /costs on the server."
 
 
 def _costs_of(parts: Sequence[Subtotal], unnamed: str) -> str:

@@ -36,9 +36,9 @@ class Cause(StrEnum):
     guide: str
 
     def __new__(cls, word: str, guide: str) -> Self:
-        found = str.__new__(cls, word)
-        found._value_, found.guide = word, guide
-        return found
+        cause = str.__new__(cls, word)
+        cause._value_, cause.guide = word, guide
+        return cause
 
     GREW = "grew", f"{ODD}#a-cold-start-takes-long"
     SHRANK = "shrank", "guardrails.md#idle_nodes"
@@ -236,7 +236,7 @@ def scale_up_event(decision: Decision, policy: Policy, promise: Promise, now: da
     pool = policy.pool(decision.pool)
     name, when = pool.name if pool else decision.pool, promise.sentence(now)
     grows = f"grows from {decision.present} to {some(decision.target, 'node')}"
-    said = f"GPU pool {name} {grows} {bought_for or 'for pending GPU pods'}"
+    sentence = f"GPU pool {name} {grows} {bought_for or 'for pending GPU pods'}"
     if promise.tells_start:
-        return f"{said}. This pod {when}"
-    return f"{said}. {when[:1].upper()}{when[1:]}" if when else said
+        return f"{sentence}. This pod {when}"
+    return f"{sentence}. {when[:1].upper()}{when[1:]}" if when else sentence

@@ -73,17 +73,17 @@ def _removal(question: Question, policy: Policy) -> Sequence[str]:
 
 
 def _growth(question: Question, pool: Pool, wanted: Wanted, policy: Policy) -> Sequence[str]:
-    more = some(question.to_count - question.from_count, "more node")
+    new_nodes = some(question.to_count - question.from_count, "more node")
     limit = pool.approval.growth_above_usd_per_hour if pool.approval else None
     above = f" (approval is required above {dollars(limit)})" if limit is not None else ""
-    lines = [f"{more[:1].upper()}{more[1:]}: {hourly_cost(question)} an hour{above}."]
+    lines = [f"{new_nodes[:1].upper()}{new_nodes[1:]}: {hourly_cost(question)} an hour{above}."]
     if wanted.asking:
         asking = wording.asked_by([pod for workload in wanted.asking for pod in workload.pods], policy)
         lines.append(f"For: {wording.sentence(wording.whose(asking))}")
     view = wanted.budget
     if view is not None:
-        spent, left = f"{dollars(view.spent)} of {dollars(view.monthly)} spent", dollars(max(Decimal(0), view.left))
-        lines.append(f"Budget {view.month}: {spent}, {left} left.")
+        spent = f"{dollars(view.spent)} of {dollars(view.monthly)} spent"
+        lines.append(f"Budget {view.month}: {spent}, {dollars(max(Decimal(0), view.left))} left.")
     return lines
 
 

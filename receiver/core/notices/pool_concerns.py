@@ -41,24 +41,24 @@ SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
     """Return everything about *pool* that needs a person, in no order."""
     state, wanted = seen.facts.pool(pool.id), seen.assignment.pools[pool.id]
-    found: list[Concern] = []
+    concerns: list[Concern] = []
     if pool.id in seen.drifts or state.drifts:
-        found += drifted(pool, state, seen)
+        concerns += drifted(pool, state, seen)
     if state.unreadable:
-        found.append(unreadable(pool, state, seen))
-    found += _stuck(pool, state, seen)
-    found += _waits(pool, state, wanted, seen)
-    found += _held(pool, state, wanted, seen)
-    found += _requested(pool, state, wanted, seen)
+        concerns.append(unreadable(pool, state, seen))
+    concerns += _stuck(pool, state, seen)
+    concerns += _waits(pool, state, wanted, seen)
+    concerns += _held(pool, state, wanted, seen)
+    concerns += _requested(pool, state, wanted, seen)
     if wanted.placed or any(held.refusal for held in wanted.held):
-        found += unplaced_concerns.of_pool(pool, state, wanted, seen)
+        concerns += unplaced_concerns.of_pool(pool, state, wanted, seen)
     if state.nodes:
-        found += _sick_nodes(pool, state, wanted, seen)
-        found += _unclear_nodes(pool, state, seen)
-        found += odd_at_civo(pool, state)
-        found += _usable_nodes(pool, state, wanted, seen)
-        found += stuck_pods(pool, state, seen)
-    return (replace(concern, pool=pool.id) for concern in found)
+        concerns += _sick_nodes(pool, state, wanted, seen)
+        concerns += _unclear_nodes(pool, state, seen)
+        concerns += odd_at_civo(pool, state)
+        concerns += _usable_nodes(pool, state, wanted, seen)
+        concerns += stuck_pods(pool, state, seen)
+    return (replace(concern, pool=pool.id) for concern in concerns)
 
 
 LOOK_AT_NODES = "Look at: the instance at Civo, kubectl describe node, the GPU operator's pods"
@@ -79,8 +79,8 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     failed = state.trial
     held = failed is not None and failed.holds(seen.now, LONGEST_PROVISIONING_BACKOFF)
     if names:
-        known = {n.name: n.note or STAGES.get(n.stage, "not usable") for n in state.living}
-        left = wording.money_left(wording.tightest(seen.assignment.budgets, pool.id))
+        notes = {n.name: n.note or STAGES.get(n.stage, "not usable") for n in state.living}
+        budget_left = wording.money_left(wording.tightest(seen.assignment.budgets, pool.id))
         instead = "no other node until they are usable or gone"
         if failed is not None and held:
             instead = f"no other node before {wording.moment(failed.until, seen.now)}"
@@ -88,8 +88,8 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
             kind=Cause.STUCK,
             level=level,
             what=f"not usable after {lasting(pool.provision_timeout)}: {listed(names, 2)}",
-            why="; ".join(f"{n}: {known[n]}" if n in known else n for n in names[:3]),
-            cost=f"{wording.an_hour(pool, sum(n.name in names for n in state.living))} for nothing; {left}",
+            why="; ".join(f"{n}: {notes[n]}" if n in notes else n for n in names[:3]),
+            cost=f"{wording.an_hour(pool, sum(n.name in names for n in state.living))} for nothing; {budget_left}",
             doing=f"these nodes are deleted if no GPU pod runs on them. The pool buys {instead};"
             " other pools that fit can take the work",
             todo=LOOK_AT_NODES,
@@ -111,11 +111,11 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
             f"the next try is at {wording.moment(failed.until, seen.now)}" if held else "one node is being tried now"
         )
         in_a_row = "a new node" if failed.failures == 1 else f"{failed.failures} new nodes in a row"
-        what = "fell sick" if failed == state.sickened else "never became usable"
+        fault = "fell sick" if failed == state.sickened else "never became usable"
         yield Concern(
             kind="never_usable",
             level=level,
-            what=f"{in_a_row} {what}",
+            what=f"{in_a_row} {fault}",
             why=wording.named(failed.reason, seen.policy),
             doing=f"one node at a time is tried until one works; {until}",
             todo=LOOK_AT_NODES,
@@ -132,8 +132,8 @@ SCARCE = {
 def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     """Back-offs, and changes that others revert; the message about each is that of the action that failed."""
     for wait in waits(pool, state, seen.policy, seen.now):
-        until, said = wording.moment(wait.until, seen.now), wording.named(wait.reason, seen.policy)
-        reason = cut(said, LONGEST_REASON)
+        until, cause = wording.moment(wait.until, seen.now), wording.named(wait.reason, seen.policy)
+        reason = cut(cause, LONGEST_REASON)
         if wait.kind is WaitKind.BACKOFF and wait.direction is Direction.GROW:
             scarce = SCARCE.get(shortage_of(wait.reason))
             kind, short = scarce or (Cause.GROWTH_FAILED, "the last try failed")
@@ -362,12 +362,12 @@ def _tainted(node: Node, pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Con
     if not taints or node.instance in wanted.needed or node.idle_since is None or seen.now - node.idle_since < patience:
         return
     named = listed([f"{t.key}={t.value}:{t.effect}" for t in taints])
-    left = next((t.key for t in taints if t.key.startswith(LEFT_BEHIND)), "")
-    why = f"another autoscaler sets {left} on a node that it is about to delete, and may leave it behind"
+    leftover = next((t.key for t in taints if t.key.startswith(LEFT_BEHIND)), "")
+    explanation = f"another autoscaler sets {leftover} on a node that it is about to delete, and may leave it behind"
     yield Concern(
         kind=Cause.CORDONED,
         what=f"idle and tainted: {node.name}",
-        why=f"it has {named}, which pool {pool.name} is not configured with{f'; {why}' if left else ''}",
+        why=f"it has {named}, which pool {pool.name} is not configured with{f'; {explanation}' if leftover else ''}",
         cost=wording.an_hour(pool, 1),
         doing="only pods that tolerate the taint start there, other work gets another node, and this one is removed"
         " like any idle node",

@@ -18,8 +18,8 @@ GUIDE = "troubleshooting.md#a-rolling-update-does-not-end"
 def deadlocks(waiting: Iterable[Workload], state: PoolState, now: datetime) -> Mapping[str, Rollout]:
     """Return, by key, those of the *waiting* workloads whose rolling update waits for itself."""
     rollouts = Rollouts(state.nodes, now)
-    found = ((work.key, rollouts.of(work)) for work in waiting)
-    return {key: rollout for key, rollout in found if rollout is not None and rollout.deadlocked}
+    pairs = ((work.key, rollouts.of(work)) for work in waiting)
+    return {key: rollout for key, rollout in pairs if rollout is not None and rollout.deadlocked}
 
 
 def of_deadlocks(

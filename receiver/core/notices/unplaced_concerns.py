@@ -23,7 +23,7 @@ NO_WORDS = "the scheduler does not say why: check volumes, pod affinity and topo
 
 def of_pool(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     """What stands beside room of *pool*, and what the scheduler has refused after a while."""
-    known = {refusal.request: refusal for refusal in seen.facts.refusals}
+    refusals = {refusal.request: refusal for refusal in seen.facts.refusals}
     beside: dict[str, list[tuple[Workload, Node]]] = {}
     nodes = {n.instance: n for n in state.nodes}
     for key, instance in wanted.placed:
@@ -31,16 +31,16 @@ def of_pool(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterato
         if pod is not None:
             workload, node = Workload(key=key, pods=(pod,)), nodes[instance]
             request = request_of(workload)
-            if _is_long(pod, node, known.get(request), seen.reopened.get(pool.id), seen.now):
+            if _is_long(pod, node, refusals.get(request), seen.reopened.get(pool.id), seen.now):
                 beside.setdefault(request, []).append((workload, node))
-    for request, found in beside.items():
-        yield _beside(pool, found, request, known.get(request), seen)
+    for request, placements in beside.items():
+        yield _beside(pool, placements, request, refusals.get(request), seen)
     refused: dict[str, list[Pod]] = {}
     for held in wanted.held:
         if held.refusal is not None and held.refusal.holds(seen.now):
             refused.setdefault(held.refusal.request, []).extend(seen.facts.waiting_of(held.workload))
     for request, pods in refused.items():
-        yield _refused(pool, known[request], pods, seen)
+        yield _refused(pool, refusals[request], pods, seen)
 
 
 def _is_long(pod: Pod, node: Node, evidence: SchedulerRefusal | None, reopened: datetime | None, now: datetime) -> bool:
@@ -53,15 +53,15 @@ def _is_long(pod: Pod, node: Node, evidence: SchedulerRefusal | None, reopened: 
 
 def _beside(
     pool: Pool,
-    found: Sequence[tuple[Workload, Node]],
+    placements: Sequence[tuple[Workload, Node]],
     request: str,
     evidence: SchedulerRefusal | None,
     seen: Seen,
 ) -> Concern:
     """It has stood there for a moment: said once, with what follows if that goes on."""
-    now, (first, node) = seen.now, found[0]
+    now, (first, node) = seen.now, placements[0]
     past = evidence or SchedulerRefusal(request=request, configured="", seen_at=now)
-    nodes = {beside.instance: beside for _, beside in found}.values()
+    nodes = {beside.instance: beside for _, beside in placements}.values()
     paid, usd = spent([(pool, beside) for beside in nodes], seen.policy, now)
     stands = replace(
         past,
@@ -77,7 +77,7 @@ def _beside(
     if stands.empty:
         wait = lasting(wait_after(stands.tries, first.pods))
         then = f"no node is kept or bought for it for {wait}, unless the scheduler's words change"
-    return _concern(pool, stands, [w.pods[0] for w, _ in found], f"if that is still so at {due}, {then}", seen)
+    return _concern(pool, stands, [w.pods[0] for w, _ in placements], f"if that is still so at {due}, {then}", seen)
 
 
 def _refused(pool: Pool, refusal: SchedulerRefusal, pods: Sequence[Pod], seen: Seen) -> Concern:

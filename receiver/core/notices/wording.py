@@ -71,10 +71,10 @@ def money_left(view: BudgetView | None) -> str:
         return "no budget is set"
     if view.unknown:
         return f"budget left: not known, because {view.unknown}"
-    left = view.monthly - view.spent
+    remaining = view.monthly - view.spent
     stage = "" if view.stage is BudgetStage.OK else f", past its {view.stage} line"
     name = "" if view.scope is Scope.CLUSTER and not stage else f" ({view.title}{stage})"
-    over = f"budget overspent by {dollars(-left)}" if left < 0 else f"budget left: {dollars(left)}"
+    over = f"budget overspent by {dollars(-remaining)}" if remaining < 0 else f"budget left: {dollars(remaining)}"
     return f"{over} of {dollars(view.monthly)} for {view.month}{name}"
 
 
@@ -101,9 +101,9 @@ def asked_in(workloads: Iterable[Mapping[str, Any]]) -> Asking:
     return _together((w["workload"], w["owner"], w["team"], w["pods"], w["gpus"]) for w in workloads)
 
 
-def _together(found: Iterable[tuple[str, str, str, int, int]]) -> Asking:
+def _together(rows: Iterable[tuple[str, str, str, int, int]]) -> Asking:
     sums: dict[tuple[str, str], tuple[int, int]] = {}
-    for key, owner, team, pods, gpus in found:
+    for key, owner, team, pods, gpus in rows:
         kind, _, name = owner.partition("/")
         known_as = f"{kind} {key.partition('/')[0]}/{name}" if name else f"pod {key}"
         before = sums.get((known_as, team), (0, 0))
@@ -113,11 +113,11 @@ def _together(found: Iterable[tuple[str, str, str, int, int]]) -> Asking:
 
 def whose(asking: Asking) -> str:
     """Who asked: ``Job ml/train of team vision (2 pods, 2 GPUs)``."""
-    said = []
+    askers = []
     for (workload, team), (pods, gpus) in asking.items():
-        what = some(gpus, "GPU") if pods == 1 else f"{pods} pods, {some(gpus, 'GPU')}"
-        said.append(f"{workload}{f' of team {team}' if team else ', no team label'} ({what})")
-    return listed(said, 2)
+        demand = some(gpus, "GPU") if pods == 1 else f"{pods} pods, {some(gpus, 'GPU')}"
+        askers.append(f"{workload}{f' of team {team}' if team else ', no team label'} ({demand})")
+    return listed(askers, 2)
 
 
 def teams_asking(asking: Asking) -> frozenset[str]:

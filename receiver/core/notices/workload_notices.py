@@ -36,9 +36,9 @@ class Announced:
     event: str = ""
 
 
-def told_to_go(told: Mapping[str, tuple[str, datetime]], mode: str) -> Mapping[str, datetime]:
+def told_to_go(last_notices: Mapping[str, tuple[str, datetime]], mode: str) -> Mapping[str, datetime]:
     """When each grace was announced in this *mode*, by topic, unless it was taken back."""
-    return {topic: at for topic, (key, at) in told.items() if key.startswith(f"warned:{mode}:")}
+    return {topic: at for topic, (key, at) in last_notices.items() if key.startswith(f"warned:{mode}:")}
 
 
 def _windows(case: Case) -> Iterator[tuple[str, Window, Grace | None]]:
@@ -48,19 +48,19 @@ def _windows(case: Case) -> Iterator[tuple[str, Window, Grace | None]]:
         yield topic, window, graces.get(topic)
 
 
-def evictions_due(case: Case, told: Mapping[str, datetime], mode: str) -> Iterator[Announced]:
-    """Yield what is to be announced about one pool now: a grace begins, or an announced one (*told*) is over or taken
+def evictions_due(case: Case, announcements: Mapping[str, datetime], mode: str) -> Iterator[Announced]:
+    """Yield what is to be announced about one pool now: a grace begins, or one of *announcements* is over or taken
     back."""
     stopped = _why_stopped(case)
     for topic, _, grace in _windows(case):
         nodes = busy_beyond(grace, case) if grace is not None and not stopped else ()
         if grace is not None and nodes and grace.told is None:
             yield _announced(grace, nodes, case, mode)
-        elif topic in told and not nodes and (stopped or grace is None or not evicting(case.state)):
+        elif topic in announcements and not nodes and (stopped or grace is None or not evicting(case.state)):
             yield Announced(notice=_taken_back(topic, grace, stopped, case))
 
 
-def evictions_taken_back(case: Case, told: Mapping[str, datetime], *, steady: bool) -> Iterator[Notice]:
+def evictions_taken_back(case: Case, announcements: Mapping[str, datetime], *, steady: bool) -> Iterator[Notice]:
     """Take back what an override, an alert or a budget overrules: that is known without a look at the nodes. Unless
     the clock is *steady*, take back every announcement about the pool; but once a window has begun to empty a node,
     its grace was over before, so the announcement stands until that is done."""
@@ -68,9 +68,9 @@ def evictions_taken_back(case: Case, told: Mapping[str, datetime], *, steady: bo
     doubt = "the clock jumped or no step ran for a while, so it is unknown how much of the grace has passed"
     for topic, window, grace in _windows(case):
         lifted = "" if grace is None or grace.max_nodes == window.max_nodes else "the window's maximum is lifted"
-        if topic in told and steady and (grace is None or stopped or lifted):
+        if topic in announcements and steady and (grace is None or stopped or lifted):
             yield _taken_back(topic, grace, stopped or lifted, case)
-        elif topic in told and not steady and not evicting(case.state):
+        elif topic in announcements and not steady and not evicting(case.state):
             yield _taken_back(topic, None, doubt, case)
 
 
@@ -83,10 +83,10 @@ def evictions_of_latecomers(case: Case, since: datetime) -> Iterator[Announced]:
                 yield Announced(pods=late, event=_event(grace, grace.ends_at, case.pool))
 
 
-def windows_gone(told: Mapping[str, datetime], policy: Policy) -> Iterator[Notice]:
+def windows_gone(announcements: Mapping[str, datetime], policy: Policy) -> Iterator[Notice]:
     """Yield the all-clear for graces of windows that were changed or left the configuration."""
-    known = {topic_of(w, p) for p in policy.pools for w in p.windows if evicts(w, p)}
-    for topic in sorted(told.keys() - known):
+    topics = {topic_of(w, p) for p in policy.pools for w in p.windows if evicts(w, p)}
+    for topic in sorted(announcements.keys() - topics):
         pool = policy.pool(topic.removeprefix(EVICTION_TOPIC).split(":")[0])
         yield Notice(
             cause=Cause.EVICTS_NO_MORE,
@@ -102,7 +102,7 @@ def _announced(grace: Grace, nodes: Sequence[Node], case: Case, mode: str) -> An
     ends_at = case.now + grace.evict_after
     pods = tuple(p for n in nodes for p in n.pods if not p.terminating)
     living, observing = len(case.state.living), mode == "observe"
-    shown = [f"{n.name} ({listed([p.key for p in n.pods], 2)})" for n in nodes]
+    candidates = [f"{n.name} ({listed([p.key for p in n.pods], 2)})" for n in nodes]
     when = f"from {ends_at:%H:%M} UTC on"
     title, after, do = f"would be evicted {when} (observing, nothing is changed)", OBSERVED, ""
     if not observing:
@@ -121,7 +121,7 @@ def _announced(grace: Grace, nodes: Sequence[Node], case: Case, mode: str) -> An
         key=f"warned:{mode}:{case.now.isoformat()}",
         title=f"GPU pool {case.pool.name}: GPU work {title}",
         body=wording.worded(
-            f"chosen among {listed(shown)}",
+            f"chosen among {listed(candidates)}",
             why=f"window {grace.window} allows {some(grace.max_nodes, 'node')}; {living} are there",
             whose=wording.whose(wording.asked_by(pods, case.policy)),
             cost=f"{wording.an_hour(case.pool, grace.max_nodes, living)} from then on",
@@ -270,9 +270,9 @@ def _undo(workload: Consenting) -> str:
 
 def ignored_wishes(states: Iterable[PoolState], allowed: KeepUntil, now: datetime) -> dict[Notice, tuple[Pod, ...]]:
     """Return the notices of keep-until requests that keep no node, one per owner and time, with their pods."""
-    found: dict[Notice, tuple[Pod, ...]] = {}
+    notices: dict[Notice, tuple[Pod, ...]] = {}
     for pod in (p for state in states for node in state.nodes for p in node.pods):
-        wish, whose = pod.keep_until, f"{pod.namespace}/{pod.owner or pod.name}"
+        wish, owner = pod.keep_until, f"{pod.namespace}/{pod.owner or pod.name}"
         if wish is None or wish <= now or honoured(pod, allowed, now) is not None:
             continue
         ignored = f"the namespace {pod.namespace} is not listed under keep_until.namespaces"
@@ -280,9 +280,9 @@ def ignored_wishes(states: Iterable[PoolState], allowed: KeepUntil, now: datetim
             ignored = f"that is more than {lasting(allowed.longest)} ahead (keep_until.longest)"
         notice = Notice(
             cause=Cause.KEEP_UNTIL_IGNORED,
-            topic=f"keep-until:{whose}:{wish.isoformat()}",  # pods of one owner may name several times
+            topic=f"keep-until:{owner}:{wish.isoformat()}",  # pods of one owner may name several times
             key=wish.isoformat(),
-            title=f"GPU workload {whose}: {KEEP_UNTIL} is ignored",
+            title=f"GPU workload {owner}: {KEEP_UNTIL} is ignored",
             body=wording.worded(
                 why=f"it asks for {wish:%Y-%m-%d %H:%M} UTC, but {ignored}",
                 after="the annotation has no effect: the node may be removed, and an idle shutdown is not delayed",
@@ -290,8 +290,8 @@ def ignored_wishes(states: Iterable[PoolState], allowed: KeepUntil, now: datetim
             ),
             severity=Severity.WARNING,
         )
-        found[notice] = (*found.get(notice, ()), pod)
-    return found
+        notices[notice] = (*notices.get(notice, ()), pod)
+    return notices
 
 
 def unanswered(refused: str, workloads: Sequence[str]) -> Notice:
@@ -358,9 +358,9 @@ class ToldPods:
     def begin(self, picture: Mapping[str, Any], waiting: Iterable[Pod]) -> None:
         """Assume that the *waiting* pods have the Events that the last *picture* shows."""
         self.begun = True
-        shown = {(e.get("namespace"), e.get("name")): e for e in picture.get("waiting") or ()}
+        entries = {(e.get("namespace"), e.get("name")): e for e in picture.get("waiting") or ()}
         for pod in waiting:
-            entry = shown.get((pod.namespace, pod.name))
+            entry = entries.get((pod.namespace, pod.name))
             if entry is not None:
                 state = State.ON_ITS_WAY if entry.get("state") == State.BUYING else entry.get("state")
                 about = about_of(str(state), entry.get("rule"), entry.get("pool"), entry.get("what_to_do") or "")
@@ -369,8 +369,8 @@ class ToldPods:
 
     def wants(self, pod: Pod, about: str, promise: Promise, now: datetime) -> bool:
         """True if the last Event of *pod* says something else, promises another time, or there is none."""
-        told, by = self._about.get(pod.uid, (None, None))
-        return bool(pod.uid) and (told != about or promise.moved(by, now))
+        last_about, by = self._about.get(pod.uid, (None, None))
+        return bool(pod.uid) and (last_about != about or promise.moved(by, now))
 
     def may_tell(self, pod: Pod, message: str, now: datetime) -> bool:
         """True unless *pod* got *message* a moment ago, or no Event could be written a moment ago."""
