@@ -115,11 +115,11 @@ def _alert(item: object, field: str, received_at: datetime, warnings: list[str])
         problem = "is missing" if fingerprint in (None, "") else f"must be a string, not {_kind(fingerprint)}"
         raise BadPayload(f"{problem}; it is Alertmanager's hash of the labels", field=f"{field}.fingerprint")
     _check_status(item.get("status"), f"{field}.status")
-    said = item.get("startsAt")
-    starts_at = _timestamp(said, f"{field}.startsAt")
+    raw_start = item.get("startsAt")
+    starts_at = _timestamp(raw_start, f"{field}.startsAt")
     if starts_at is None or not received_at - OLDEST <= starts_at <= received_at + FUTURE_TOLERANCE:
         name = _short(labels.get("alertname") or harmless(fingerprint))
-        warnings.append(f"alert {name} has the impossible start time {said}: its time of arrival is used instead")
+        warnings.append(f"alert {name} has the impossible start time {raw_start}: its time of arrival is used instead")
         starts_at = received_at.astimezone(UTC)
     annotations = item.get("annotations")
     return Alert(
@@ -131,19 +131,19 @@ def _alert(item: object, field: str, received_at: datetime, warnings: list[str])
     )
 
 
-def _timestamp(said: object, field: str) -> datetime | None:
+def _timestamp(raw: object, field: str) -> datetime | None:
     """Return the time in UTC, or None if it is out of range (Go's zero time, year 1)."""
     remedy = "write it as RFC 3339 with an offset, such as 2026-11-20T21:25:05Z"
-    if said is None:
+    if raw is None:
         raise BadPayload("is missing", field=field)
-    if not isinstance(said, str) or not _TIMESTAMP.fullmatch(said):
-        raise BadPayload(f"{_quoted(said)} is not a timestamp", field=field, remedy=remedy)
+    if not isinstance(raw, str) or not _TIMESTAMP.fullmatch(raw):
+        raise BadPayload(f"{_quoted(raw)} is not a timestamp", field=field, remedy=remedy)
     try:
-        return datetime.fromisoformat(said).astimezone(UTC)
+        return datetime.fromisoformat(raw).astimezone(UTC)
     except OverflowError:  # year 1 east of Greenwich
         return None
     except ValueError as error:
-        raise BadPayload(f"{_quoted(said)} is not a timestamp ({error})", field=field, remedy=remedy) from error
+        raise BadPayload(f"{_quoted(raw)} is not a timestamp ({error})", field=field, remedy=remedy) from error
 
 
 def _string_map(value: object, field: str) -> Mapping[str, str]:
