@@ -164,12 +164,12 @@ def _strings_of(value: Mapping[str, object]) -> Mapping[str, str]:
 
 def _check_labels(alert: Alert, pools: Collection[str], warnings: list[str]) -> None:
     action, pool = alert.labels.get("action", ""), alert.labels.get("pool", "")
-    known = ", ".join(SignalAction)
+    actions = ", ".join(SignalAction)
     if not action:
-        warnings.append(f"alert {_name(alert)} has no label action and has no effect; known actions: {known}")
+        warnings.append(f"alert {_name(alert)} has no label action and has no effect; known actions: {actions}")
     elif action not in tuple(SignalAction):
         unknown = f"action {_quoted(action)} of alert {_name(alert)} is unknown"
-        warnings.append(f"{unknown} and has no effect; known: {known}")
+        warnings.append(f"{unknown} and has no effect; known: {actions}")
     if pools and pool not in ("", UNASSIGNED, *pools):
         unknown = f"pool {_quoted(pool)} of alert {_name(alert)} is not configured"
         warnings.append(f"{unknown}; known: {', '.join(pools)}")

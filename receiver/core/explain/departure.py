@@ -179,17 +179,17 @@ def _blocks(node: Node, case: Case, decision: Decision, failed: str) -> tuple[Se
     if own:
         return [*own, *earlier, *([guardrail] if guardrail else [])], None
     if node.stage is Stage.USABLE:
-        at, why = first_removal([node], case, sentence)
+        at, cause = first_removal([node], case, sentence)
     elif guardrail:
         return [*earlier, guardrail], None
     else:
-        at, why = backoff.until if backoff is not None else case.now, ""
+        at, cause = backoff.until if backoff is not None else case.now, ""
     if at == case.now and decision.deciding.verdict in (Verdict.HOLDS, Verdict.LIMITS):  # an approval, above all
         return [*earlier, sentence(decision.deciding, case)], None
     if at is None or at <= case.now:
-        return [*earlier, why] if at is None else earlier, at
+        return [*earlier, cause] if at is None else earlier, at
     by_the_hour = case.policy.billing.by_the_hour and backoff is None
-    reason = f": {why}" if why else ", shortly before its next paid hour" if by_the_hour else ""
+    reason = f": {cause}" if cause else ", shortly before its next paid hour" if by_the_hour else ""
     again = "it is tried again at" if failed else "it can be removed at"
     return [*earlier, f"{again} {clock(at, case.now)}{reason}"], at
 
@@ -198,12 +198,12 @@ def _under_way(node: Node, case: Case) -> tuple[Sequence[str], datetime | None]:
     """What the removal of *node* that has begun waits for, if anything, and when it is tried again."""
     action = case.state.open_action
     victims = action.victims if action is not None else ()
-    why = next((v.why for v in victims if v.instance == node.instance and v.stage is not VictimStage.SPARED), "")
-    if action is None or not why:
+    reason = next((v.why for v in victims if v.instance == node.instance and v.stage is not VictimStage.SPARED), "")
+    if action is None or not reason:
         return (), case.now
     at = max(case.now, action.retry_at or case.now)
     again = f"it is tried again at {clock(at, case.now)}" if at > case.now else "it is tried again in the next step"
-    return [f"its removal has begun and waits: {why}", again], at
+    return [f"its removal has begun and waits: {reason}", again], at
 
 
 def _failed(node: Node, actions: Sequence[Action], now: datetime) -> str:

@@ -97,9 +97,9 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
     }
 
 
-def _fields(value: Any, names: str, **more: Any) -> dict[str, Any]:
-    """The attributes *names* of *value* as JSON-able values, and *more*."""
-    return {**{name: _plain(getattr(value, name)) for name in names.split()}, **more}
+def _fields(value: Any, names: str, **extras: Any) -> dict[str, Any]:
+    """The attributes *names* of *value* as JSON-able values, and *extras*."""
+    return {**{name: _plain(getattr(value, name)) for name in names.split()}, **extras}
 
 
 def _plain(value: Any) -> Any:

@@ -164,9 +164,9 @@ class Place:
             promise=promise,
         )
 
-    def held(self, rule: str, why: str, promise: Promise) -> Fate:
+    def held(self, rule: str, reason: str, promise: Promise) -> Fate:
         """*rule* keeps the pool from growing for it."""
-        detail = f"GPU pool {self.pool.name} {why}"
+        detail = f"GPU pool {self.pool.name} {reason}"
         return Fate(state=State.HELD, detail=detail, pool=self.pool.id, rule=rule, promise=promise)
 
     def rolled_out(self, workload: Workload, fate: Fate) -> Fate:
@@ -186,12 +186,7 @@ class Place:
         bought = max(0, self.decision.target - self.decision.present)
         if bought == 0 or bought >= self.wanted.for_demand:
             return bought > 0
-        rooms = (
-            room
-            for placement in self.wanted.given
-            if placement.workload.key == workload.key
-            for room in placement.rooms
-        )
+        rooms = (r for p in self.wanted.given if p.workload.key == workload.key for r in p.rooms)
         return workload.gang or all(self._new.get(id(room), 0) < bought for room in rooms)
 
 
@@ -406,32 +401,32 @@ def claimed(pod: Pod) -> str:
 
 
 def _no_demand(pod: Pod) -> Fate:
-    why = by_claim(pod) if pod.not_bought else NOT_COUNTED
+    reason = by_claim(pod) if pod.not_bought else NOT_COUNTED
     todo = UNLIKE_ANY if pod.not_bought == NO_SUCH_GPU else ""
     if pod.daemon:
-        why = "a DaemonSet puts a pod on every node, so no node is bought for it"
+        reason = "a DaemonSet puts a pod on every node, so no node is bought for it"
     elif pod.terminating:
-        why = "it is being deleted"
+        reason = "it is being deleted"
     elif pod.namespace in IGNORED_NAMESPACES:
-        why = f"pods of namespace {pod.namespace} belong to the GPU operator or KAI, so no node is bought for them"
-    return Fate(state=State.NOT_DEMAND, detail=why, todo=todo)
+        reason = f"pods of namespace {pod.namespace} belong to the GPU operator or KAI, so no node is bought for them"
+    return Fate(state=State.NOT_DEMAND, detail=reason, todo=todo)
 
 
 def _fitting(facts: Facts, policy: Policy) -> Callable[[Pod], tuple[Fit, ...]]:
     """What says of each pool whether a pod fits, as the assignment judges it: of more than `MOST_POOLS` pools, those
     that fit and the first others. Pods of one shape are matched once."""
     by_label: LabelIndex[Pool] = LabelIndex(policy.pools, lambda pool: NextLabels(pool, facts.pool(pool.id).offer))
-    known: dict[Kind, tuple[Fit, ...]] = {}
+    by_kind: dict[Kind, tuple[Fit, ...]] = {}
 
     def fits(pod: Pod) -> tuple[Fit, ...]:
         kind, pools = shape(pod), policy.pools
-        if kind not in known:
+        if kind not in by_kind:
             if len(pools) > MOST_POOLS:
                 fitting = (p for p in by_label.selected(pod) if refusal(pod, p, facts.pool(p.id)) is None)
                 named = {p.id for p in islice(fitting, MOST_POOLS)}
                 named |= {p.id for p in pools[: MOST_POOLS - len(named)]}
                 pools = tuple(p for p in pools if p.id in named)
-            known[kind] = tuple(Fit(pool=p.id, name=p.name, why=refusal(pod, p, facts.pool(p.id))) for p in pools)
-        return known[kind]
+            by_kind[kind] = tuple(Fit(pool=p.id, name=p.name, why=refusal(pod, p, facts.pool(p.id))) for p in pools)
+        return by_kind[kind]
 
     return fits

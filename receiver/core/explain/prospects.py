@@ -39,33 +39,33 @@ Say = Callable[[Reason, Case], str]  # the sentence of a reason
 def allowed_from(at: datetime, case: Case, say: Say, *, idle: bool) -> tuple[datetime | None, str]:
     """Return the earliest moment from *at* on that all guardrails allow a removal if nothing happens until then, and
     what held it before; None where it is not known when that ends. Spare nodes and headroom keep *idle* ones only."""
-    why = ""
+    reason = ""
     for _ in range(MOST_CHANGES):
         then = later(case, at)
         held = (_kept_ready(then) if idle else "") or held_by_guardrail(then, say)
         if not held:
-            return at, why
-        why = held
+            return at, reason
+        reason = held
         soonest = min((moment for moment in changes(then) if moment > at), default=None)
         if soonest is None:
-            return None, why
+            return None, reason
         at = soonest
-    return None, why
+    return None, reason
 
 
 def first_removal(nodes: Sequence[Node], case: Case, say: Say) -> tuple[datetime | None, str]:
     """Return the earliest moment at which one of *nodes* may go if it stays as it is: its own moment has come, and all
     guardrails allow it; and what held it beyond its own moment. None where it is not known when that ends."""
-    at, why = case.now, ""
+    at, reason = case.now, ""
     for _ in range(MOST_CHANGES):
         own = min(_own_moment(node, later(case, at)) for node in nodes)
         # Spare nodes are those that work can use: a sick one is none of them, and goes beside them.
         allowed, held = allowed_from(own, case, say, idle=not any(n.busy or n.out_of_service for n in nodes))
-        why = held or why
+        reason = held or reason
         if allowed is None or allowed == own:
-            return allowed, why
+            return allowed, reason
         at = allowed
-    return None, why
+    return None, reason
 
 
 def _own_moment(node: Node, case: Case) -> datetime:
@@ -138,19 +138,19 @@ def clock(at: datetime, now: datetime) -> str:
     return f"{at:%H:%M:%S} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _because(why: str) -> str:
-    return f" ({why})" if why else ""
+def _because(reason: str) -> str:
+    return f" ({reason})" if reason else ""
 
 
 def planned(grace: Grace, case: Case, say: Say) -> str:
     """What a window whose *grace* runs will evict, or cannot evict now, in a sentence."""
     many = some(surplus_over(grace.max_nodes, case), "node")
     assert grace.ends_at is not None
-    at, why = allowed_from(max(grace.ends_at, case.now), case, say, idle=False)
+    at, reason = allowed_from(max(grace.ends_at, case.now), case, say, idle=False)
     says = f"window {grace.window} takes {many} beyond {grace.max_nodes}"
     if at is None:
-        return f"{says}, but not yet: {why}"
-    return f"{says} from {clock(at if why else grace.ends_at, case.now)} on{_because(why)}"
+        return f"{says}, but not yet: {reason}"
+    return f"{says} from {clock(at if reason else grace.ends_at, case.now)} on{_because(reason)}"
 
 
 class RuleVerdict(Protocol):
@@ -208,13 +208,13 @@ def why_kept(case: Case, say: Say) -> str:
     movable = [n for n in usable if could_be_emptied(n, case)]
     if movable:
         first = min(movable, key=lambda n: (unit_ends_soon(n, case), n.name))
-        at, why = first_removal(movable, case, say)
+        at, reason = first_removal(movable, case, say)
         if at is None:
-            return f"{first.name} is not drained: {why}"
-        return f"{first.name} is drained at {clock(at, case.now)}{_because(why)}"
+            return f"{first.name} is not drained: {reason}"
+        return f"{first.name} is drained at {clock(at, case.now)}{_because(reason)}"
     held = case.firing(SignalAction.HOLD)
     pods = [f"{pod.key} on {node.name}" for node in usable for pod in node.pods]
-    why = "none may be drained without its pods' consent and room elsewhere"
+    reason = "none may be drained without its pods' consent and room elsewhere"
     if held:
-        why = f"alert {held.alertname} is firing (action: hold)"
-    return f"every node runs a GPU pod, and {why}: {listed(pods, PODS_NAMED)}"
+        reason = f"alert {held.alertname} is firing (action: hold)"
+    return f"every node runs a GPU pod, and {reason}: {listed(pods, PODS_NAMED)}"

@@ -97,9 +97,9 @@ def price_is_known(reason: Reason, _case: Case) -> Said:
 
 def spend_is_known(reason: Reason, _case: Case) -> Said:
     if isinstance(reason.because, str):
-        why = f"the cost of the month before this store existed is unknown: {reason.because}"
-        known = "wait until Civo's charges of the month can be read, or set budget.spent_usd_stated"
-        return f"{why}; budget.spent_usd_stated can state it", [(known, None)]
+        sentence = f"the cost of the month before this store existed is unknown: {reason.because}"
+        remedy = "wait until Civo's charges of the month can be read, or set budget.spent_usd_stated"
+        return f"{sentence}; budget.spent_usd_stated can state it", [(remedy, None)]
     changes = [(_known_again(refusal.view), None) for refusal in reason.because]
     return "; ".join(refusal.why for refusal in reason.because), changes
 
@@ -318,8 +318,8 @@ def standby(_reason: Reason, case: Case) -> Said:
     return some(spare, "spare node"), [(fewer, None)]
 
 
-def _named(nodes: tuple[Node, ...], why: str) -> str:
-    return f"{names_of(nodes)}{why}"
+def _named(nodes: tuple[Node, ...], cause: str) -> str:
+    return f"{names_of(nodes)}{cause}"
 
 
 def names_of(nodes: Iterable[Node]) -> str:
@@ -353,20 +353,20 @@ def idle_nodes(reason: Reason, case: Case) -> Said:
     if case.policy.billing.by_the_hour:
         unit = "hour" if case.policy.billing.granularity == HOUR else "unit"
         if goes_early(case.pool, case.policy):
-            why = f"no GPU pod, and beyond its first paid {unit} a node this wide is not kept for small pods"
+            cause = f"no GPU pod, and beyond its first paid {unit} a node this wide is not kept for small pods"
         else:
-            why = f"no GPU pod, and the next paid {unit} begins within {lasting(case.policy.billing.removal_margin)}"
+            cause = f"no GPU pod, and the next paid {unit} begins within {lasting(case.policy.billing.removal_margin)}"
     elif case.wanted.stopped:
-        why = "no GPU pod, and no new one may start: a budget is at its stop"
+        cause = "no GPU pod, and no new one may start: a budget is at its stop"
     else:
-        why = f"no GPU pod for {lasting(case.pool.idle_for)}"
-    return _named(reason.because, why), ()
+        cause = f"no GPU pod for {lasting(case.pool.idle_for)}"
+    return _named(reason.because, cause), ()
 
 
 def consolidation(reason: Reason, _case: Case) -> Said:
     sick = all(n.sick for n in reason.because)
-    why = "to be replaced, and its pods may be moved" if sick else "its pods may be moved and fit on other nodes"
-    return _named(reason.because, why), ()
+    cause = "to be replaced, and its pods may be moved" if sick else "its pods may be moved and fit on other nodes"
+    return _named(reason.because, cause), ()
 
 
 def alert_asks(reason: Reason, _case: Case) -> Said:

@@ -105,21 +105,21 @@ class Rollouts:
     def of(self, work: Workload) -> Rollout | None:
         """Return the rolling update that *work*, which waits, belongs to; None where no pod of another version runs."""
         pod = work.pods[0]
-        known = version_of(pod)
-        if known is None:
+        series_and_version = version_of(pod)
+        if series_and_version is None:
             return None
-        series, version = known
-        here = self._by_series().get(series, ())
-        old = [(node, other) for name, node, other in here if name != version]
+        series, version = series_and_version
+        pods = self._by_series().get(series, ())
+        old = [(node, other) for name, node, other in pods if name != version]
         if not old:
             return None
-        begun = len(old) < len(here) or any(other.terminating for _, other in old)
+        is_under_way = len(old) < len(pods) or any(other.terminating for _, other in old)
         return Rollout(
             series=series,
             version=version,
             gpus=work.gpus,
             old_pods=tuple(sorted(other.key for _, other in old)),
-            deadlocked=not begun and any(_would_hold(node, pod, series) for node, _ in old),
+            deadlocked=not is_under_way and any(_would_hold(node, pod, series) for node, _ in old),
             settled=self._now - pod.created_at >= SETTLES_WITHIN,
         )
 
@@ -128,14 +128,14 @@ class Rollouts:
             self._pods = defaultdict(list)
             for node in self._nodes:
                 for pod in node.pods:
-                    if (known := version_of(pod)) is not None:
-                        self._pods[known[0]].append((known[1], node, pod))
+                    if (version := version_of(pod)) is not None:
+                        self._pods[version[0]].append((version[1], node, pod))
         return self._pods
 
 
 def _would_hold(node: Node, pod: Pod, series: Series) -> bool:
     """True when *node* had the GPUs for *pod* if the pods of *series* there were gone."""
-    others = [p for p in node.pods if (known := version_of(p)) is None or known[0] != series]
+    others = [p for p in node.pods if (version := version_of(p)) is None or version[0] != series]
     taken = {r: sum(p.requests.get(r, 0) for p in others) for r in pod.requests}
     return all(node.allocatable.get(r, 0) - taken[r] >= count for r, count in pod.requests.items())
 

@@ -26,12 +26,12 @@ def spared(victims: Iterable[Victim]) -> Mapping[str, Sequence[str]]:
 
 def why_spared(victims: Iterable[Victim]) -> str:
     """Return why each of *victims* that was spared stays: ``n1, n2: the reason; n3: another``."""
-    return "; ".join(f"{', '.join(names)}: {why}" for why, names in spared(victims).items())
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in spared(victims).items())
 
 
-def spared_after(waited_for: str, why: str) -> str:
-    """Return *why* a victim is spared behind what its removal *waited_for* until then, if anything."""
-    return f"{waited_for}; then {why}" if waited_for else why
+def spared_after(waited_for: str, reason: str) -> str:
+    """Return the *reason* why a victim is spared behind what its removal *waited_for* until then, if anything."""
+    return f"{waited_for}; then {reason}" if waited_for else reason
 
 
 def obstacle(victim: Victim) -> str:
@@ -78,8 +78,8 @@ def _claimed(node: Node, case: Case) -> str:
     if node.hosts:
         return f"it runs {listed(node.hosts)}"
     if is_kept(node, case) and node.kept_until is not None:
-        whose = f"{node.kept_for} asks" if node.kept_for else "a workload asks"
-        return f"{whose} to keep it until {node.kept_until:%Y-%m-%d %H:%M} UTC"
+        claimant = f"{node.kept_for} asks" if node.kept_for else "a workload asks"
+        return f"{claimant} to keep it until {node.kept_until:%Y-%m-%d %H:%M} UTC"
     if has_unknown_hours(node, case):
         return UNKNOWN_HOURS
     if node.unknown_since is not None:

@@ -20,9 +20,9 @@ def facts_under(facts: Facts, in_force: Policy, other: Policy) -> Facts:
     are not managed. What depends on the policy and can be derived from the facts is derived anew: the offers of nodes
     (`offer_of`), the signals of pools, the cost of unmanaged nodes. `not_rederived` names the rest.
     """
-    known = {state.pool: state for state in facts.pools}
+    by_id = {state.pool: state for state in facts.pools}
     ids = {pool.id for pool in other.pools}
-    states = tuple(_state(known.get(pool.id), in_force.pool(pool.id), pool, facts, other) for pool in other.pools)
+    states = tuple(_state(by_id.get(pool.id), in_force.pool(pool.id), pool, facts, other) for pool in other.pools)
     unmanaged = sum((per_hour(p, facts.pool(p.id)) for p in in_force.pools if p.id not in ids), Decimal(0))
     spend = replace(facts.spend, elsewhere_per_hour=facts.spend.elsewhere_per_hour + unmanaged)
     signals = tuple(signal for signal in facts.signals if signal.pool is None or signal.pool in ids)
@@ -57,7 +57,7 @@ def at_the_end(facts: Facts, usd_per_hour: Decimal, policy: Policy) -> Forecast:
 def not_rederived(facts: Facts, in_force: Policy, other: Policy) -> Iterator[str]:
     """Yield what of *facts* depends on the policy *in_force*, would be otherwise under *other*, and stays as it was."""
     pairs = [(in_force.pool(pool.id), pool) for pool in other.pools]
-    common_pools = [(was, now) for was, now in pairs if was is not None]
+    common = [(was, now) for was, now in pairs if was is not None]
     new = [now.name for was, now in pairs if was is None]
     if new:
         yield f"pools that only the other configuration has start without nodes: {', '.join(new)}"
@@ -69,17 +69,14 @@ def not_rederived(facts: Facts, in_force: Policy, other: Policy) -> Iterator[str
         yield "the spend of teams is not attributed yet, so budgets of teams block growth"
     if in_force.budget is None and other.budget is not None:
         yield "the spend so far is what this ledger has observed; from before it began, nothing is known"
-    if any(was.price_usd_per_hour != now.price_usd_per_hour for was, now in common_pools):
+    if any(was.price_usd_per_hour != now.price_usd_per_hour for was, now in common):
         yield "nodes bought so far are in the spend at the price of their purchase"
-    if (
-        any(was.resources != now.resources for was, now in common_pools)
-        or in_force.startup_taints != other.startup_taints
-    ):
+    if any(was.resources != now.resources for was, now in common) or in_force.startup_taints != other.startup_taints:
         yield "whether a node is usable is judged by the configuration in force"
     claims = any(is_claim(name) for pod in (*facts.waiting, *facts.deferred) for name in pod.requests)
     if claims and any(was is None or (was.devices, was.size) != (now.devices, now.size) for was, now in pairs):
         yield "what pods claim is judged by the devices that nodes show and the configuration in force names"
-    thresholds = any(getattr(was, name) != getattr(now, name) for was, now in common_pools for name in THRESHOLDS)
+    thresholds = any(getattr(was, name) != getattr(now, name) for was, now in common for name in THRESHOLDS)
     if thresholds or in_force.queue_wait != other.queue_wait:
         yield "alerts fire by the thresholds in force"
     if in_force.keep_until != other.keep_until:

@@ -164,8 +164,8 @@ def judge(workload: Consenting, case: IdleCase) -> IdleVerdict:
         return clear
     if workload.kind not in SCALABLE:
         return IdleVerdict.CANNOT if standing is IdleStanding.CALM else IdleVerdict.NOTHING
-    done = standing is IdleStanding.DONE and at is not None and timedelta(0) <= case.now - at <= A_WARNING_HOLDS
-    if done and at is not None and all(p.created_at <= at for p in workload.staying):
+    is_done = standing is IdleStanding.DONE and at is not None and timedelta(0) <= case.now - at <= A_WARNING_HOLDS
+    if is_done and at is not None and all(p.created_at <= at for p in workload.staying):
         return IdleVerdict.NOTHING  # the pods of the time when it was scaled to zero still exist
     if kept_until(workload, case) is not None:
         return IdleVerdict.KEEP if standing in TO_BE_CLEARED else IdleVerdict.NOTHING

@@ -246,14 +246,8 @@ def new_seed(
     was lost, so higher charges win.
     """
     charged = None
-    answer = compared.charged if compared is not None and held is None else None
-    if (
-        compared is not None
-        and answer is not None
-        and answer.answered_at
-        and not answer.unreadable
-        and answer.month == month
-    ):
+    bill = compared.charged if compared is not None and held is None else None
+    if compared is not None and bill is not None and bill.answered_at and not bill.unreadable and bill.month == month:
         hours = {size.size: size.spare_hours for size in compared.sizes if size.spare_hours}
         elsewhere = tuple(node for size in compared.sizes for node in size.elsewhere)
         charged = _priced(Seed(month=month, at=now, hours=hours, elsewhere=elsewhere), policy)

@@ -95,24 +95,24 @@ def _hardware(size: str) -> tuple[_Gpu, int] | None:
 
 def gpus_of_size(size: str) -> int | None:
     """Return how many GPUs a node of the Civo *size* has; None for an unknown size."""
-    known = _hardware(size)
-    return None if known is None else known[1]
+    hardware = _hardware(size)
+    return None if hardware is None else hardware[1]
 
 
 def vcpus_of_size(size: str) -> int | None:
     """Return how many virtual CPUs a node of the Civo *size* has; None where Civo does not publish it."""
-    known = _hardware(size)
-    return None if known is None else known[0].vcpus.get(known[1])
+    hardware = _hardware(size)
+    return None if hardware is None else hardware[0].vcpus.get(hardware[1])
 
 
 @lru_cache(maxsize=1024)  # by what pools are configured with
 def labels_of_size(size: str, units: int | None) -> Mapping[str, Values]:
     """Return the possible values of each label that GPU feature discovery puts on a node of the Civo *size*; none for
     an unknown size. *units* of nvidia.com/gpu are configured (None: other resources)."""
-    known = _hardware(size)
-    if known is None:
+    hardware = _hardware(size)
+    if hardware is None:
         return NO_LABELS
-    kind, count = known
+    kind, count = hardware
     labels: dict[str, Values] = {
         f"{GPU}.product": kind.products,
         GPU_MEMORY: kind.memory,

@@ -280,50 +280,44 @@ class _Search:
         self._chosen: list[tuple[str, _Kind, _Claim, _Ask]] = []
         self._tries = MOST_TRIES
 
-    def serve(self, unserved: Sequence[tuple[_Claim, int]]) -> bool:
-        """Take devices for the requests *unserved*, each by its claim and number; False changes nothing."""
-        if not unserved:
+    def serve(self, queue: Sequence[tuple[_Claim, int]]) -> bool:
+        """Take devices for the requests of *queue*, each by its claim and number; False changes nothing."""
+        if not queue:
             return True
-        claim, number = unserved[0]
+        claim, number = queue[0]
         for ask in claim.requests[number]:
             if any(ask.question in kind.unjudged for _, kind in self._kinds):
                 continue
             matching = [(name, kind) for name, kind in self._kinds if ask.question in kind.answered]
-            if (
-                self._fill(ask, matching, ask.devices, unserved)
-                if ask.devices
-                else self._fill_all(ask, matching, unserved)
-            ):
+            if self._fill(ask, matching, ask.devices, queue) if ask.devices else self._fill_all(ask, matching, queue):
                 return True
         return False
 
     def _fill(
-        self, ask: _Ask, matching: Sequence[tuple[str, _Kind]], count: int, unserved: Sequence[tuple[_Claim, int]]
+        self, ask: _Ask, matching: Sequence[tuple[str, _Kind]], count: int, queue: Sequence[tuple[_Claim, int]]
     ) -> bool:
         """Take *count* devices of *matching*, then serve the other requests."""
         if not count:
-            return self.serve(unserved[1:])
+            return self.serve(queue[1:])
         if count > sum(self._free[name] for name, _ in matching):
             return False
         for place, (name, kind) in enumerate(matching):
             self._tries -= 1
             if self._tries < 0:
                 return False
-            if self._take(name, kind, unserved[0][0], ask):
-                if self._fill(ask, matching[place:], count - 1, unserved):
+            if self._take(name, kind, queue[0][0], ask):
+                if self._fill(ask, matching[place:], count - 1, queue):
                     return True
                 self._give_back()
         return False
 
-    def _fill_all(
-        self, ask: _Ask, matching: Sequence[tuple[str, _Kind]], unserved: Sequence[tuple[_Claim, int]]
-    ) -> bool:
+    def _fill_all(self, ask: _Ask, matching: Sequence[tuple[str, _Kind]], queue: Sequence[tuple[_Claim, int]]) -> bool:
         """Take every device of *matching*, of which there must be one and none may be taken."""
         every = [(name, kind) for name, kind in matching for _ in range(kind.of)]
         before = len(self._chosen)
         untaken = all(self._free[name] == kind.of for name, kind in matching)
         if 0 < len(every) <= MOST_DEVICES and untaken:
-            if all(self._take(name, kind, unserved[0][0], ask) for name, kind in every) and self.serve(unserved[1:]):
+            if all(self._take(name, kind, queue[0][0], ask) for name, kind in every) and self.serve(queue[1:]):
                 return True
             while len(self._chosen) > before:
                 self._give_back()
@@ -381,15 +375,15 @@ def _why_no_claim(name: str, node: Mapping[str, int]) -> str | None:
     if not kinds:
         return f"it claims devices, and {UNKNOWN}"
     for ask in (ways[0] for claim in _claims(name) for ways in claim.requests if len(ways) == 1):
-        what, matching = f"class {ask.device_class}", [(n, k) for n, k in kinds if ask.question in k.answered]
+        subject, matching = f"class {ask.device_class}", [(n, k) for n, k in kinds if ask.question in k.answered]
         if any(ask.question in kind.unjudged for _, kind in kinds):
-            return f"it claims devices of {what}, {UNJUDGED}"
+            return f"it claims devices of {subject}, {UNJUDGED}"
         fitting = sum(free for free, kind in matching if kind.lets_in(ask))
         if fitting < sum(free for free, _ in matching) and fitting < max(1, ask.devices):
-            return f"it claims devices of {what} and does not tolerate their taints"
+            return f"it claims devices of {subject} and does not tolerate their taints"
         if fitting < max(1, ask.devices):
             wanted = some(ask.devices, "device") if ask.devices else "every device"
-            return f"it claims {wanted} of {what}, a node has {fitting} that match"
+            return f"it claims {wanted} of {subject}, a node has {fitting} that match"
     if put_claims(dict(node), name):
         return None
     return "it claims devices that a node does not have together (constraints, counters or alternatives)"

@@ -51,13 +51,13 @@ class Rights:
         since = min(self.since, now) if lacking == self.lacking else now
         return Rights(lacking=lacking, since=since, asked_at=now)
 
-    def unanswered(self, why: str, now: datetime) -> "Rights":
+    def unanswered(self, reason: str, now: datetime) -> "Rights":
         """Return what is known after a query without an answer."""
-        return replace(self, since=min(self.since, now), asked_at=now, detail=why)
+        return replace(self, since=min(self.since, now), asked_at=now, detail=reason)
 
-    def unasked(self, why: str, now: datetime) -> "Rights":
+    def unasked(self, reason: str, now: datetime) -> "Rights":
         """Return what is known while the cluster cannot be asked. That is no try: it is asked as soon as possible."""
-        return replace(self, since=min(self.since, now), detail=why)
+        return replace(self, since=min(self.since, now), detail=reason)
 
     def holds_growth(self, now: datetime) -> bool:
         """True while a node bought now could not be removed, or that is unknown.
@@ -182,8 +182,8 @@ class Node:
     @property
     def vanished(self) -> bool:
         """True when it vanished from Kubernetes before it was usable."""
-        gone = not self.registered and self.lost_at is not None
-        return gone and self.stage is Stage.BROKEN and not self.was_usable
+        is_gone = not self.registered and self.lost_at is not None
+        return is_gone and self.stage is Stage.BROKEN and not self.was_usable
 
     @property
     def watched_since(self) -> datetime:

@@ -276,20 +276,20 @@ def gives_way(question: Question, questions: Iterable[Question], now: datetime) 
 def sentence(question: Question, now: datetime, questions: Iterable[Question] = ()) -> str:
     """Return the request and its state: the answer, or until when an answer is awaited and what happens then, also by
     the other *questions*."""
-    what = about(question)
+    subject = about(question)
     if question.answer is Answer.APPROVE:
-        return f"{question.who} approved: {what}"
+        return f"{question.who} approved: {subject}"
     if question.answer is Answer.REJECT:
-        return f"{question.who} rejected: {what}; not requested again before {_moment(question.expires_at, now)}"
+        return f"{question.who} rejected: {subject}; not requested again before {_moment(question.expires_at, now)}"
     if question.answer is not None:
-        return f"{question.who} answered {question.answer} to the request: {what}"
+        return f"{question.who} answered {question.answer} to the request: {subject}"
     proceeds = question.proceeds_at and not gives_way(question, questions, now)
     then = does(question) if proceeds else does_not(question)
     until = _moment(question.deadline if proceeds else question.expires_at, now)
     if now < question.wait_ends:
-        return f"approval requested until {until}: {what}; without an answer {then}"
+        return f"approval requested until {until}: {subject}; without an answer {then}"
     still = "" if proceeds else f", and an answer counts until {until}"
-    return f"no answer to the request: {what}; {then}{still}"
+    return f"no answer to the request: {subject}; {then}{still}"
 
 
 def about(question: Question) -> str:

@@ -296,10 +296,10 @@ def kept(before: Kept, pods: Iterable[Pod], allowed: KeepUntil, now: datetime) -
 
     A request outlives its pod; while the pod exists, its current annotation counts.
     """
-    here = {pod.key: honoured(pod, allowed, now) for pod in pods}
-    wishes = {key: wish for key, wish in here.items() if wish is not None}
+    ends_by_pod = {pod.key: honoured(pod, allowed, now) for pod in pods}
+    wishes = {key: wish for key, wish in ends_by_pod.items() if wish is not None}
     until, key = before
-    if until is not None and key not in here:  # one that is over stays too: the clock may be ahead just now
+    if until is not None and key not in ends_by_pod:  # one that is over stays too: the clock may be ahead just now
         wishes[key] = until
     if not wishes:
         return None, ""
@@ -336,9 +336,7 @@ def allocatable(size: Mapping[str, int]) -> Mapping[str, int]:
         MEMORY: _of_tiers(size.get(MEMORY, 0), MEMORY_TIERS) + MEMORY_FIXED,
         STORAGE: size.get(STORAGE, 0) * STORAGE_KEPT_FREE // 100,
     }
-    usable = {
-        resource: max(0, amount - reserved[resource]) for resource, amount in size.items() if resource in reserved
-    }
+    usable = {r: max(0, amount - reserved[r]) for r, amount in size.items() if r in reserved}
     return {**usable, SLOTS: PODS_OF_A_NODE} if usable else {}
 
 

@@ -29,8 +29,8 @@ class PoolFacts:
     @classmethod
     def of(cls, pools: Sequence[Pool]) -> "PoolFacts":
         """Return what *pools* of a policy say."""
-        known = {p.id: PoolAtCivo(size=p.size, labels=p.labels, taints=p.taints) for p in pools}
-        return cls(pools=known, gpus={p.size: p.resources.get(GPU) for p in pools})
+        pools_at_civo = {p.id: PoolAtCivo(size=p.size, labels=p.labels, taints=p.taints) for p in pools}
+        return cls(pools=pools_at_civo, gpus={p.size: p.resources.get(GPU) for p in pools})
 
     def then(self, answer: "PoolFacts", configured: Mapping[str, str]) -> "PoolFacts":
         """Return these facts with a later *answer* over them.
@@ -41,12 +41,12 @@ class PoolFacts:
         """
         pools, changed = dict(self.pools), self.resized(answer, configured)
         for pool, new in answer.pools.items():
-            known = pools.get(pool, new)
+            pool_at_civo = pools.get(pool, new)
             pools[pool] = replace(
                 new,
-                size=known.size if pool in changed else new.size or known.size,
-                labels=known.labels if new.labels is None else new.labels,
-                taints=known.taints if new.taints is None else new.taints,
+                size=pool_at_civo.size if pool in changed else new.size or pool_at_civo.size,
+                labels=pool_at_civo.labels if new.labels is None else new.labels,
+                taints=pool_at_civo.taints if new.taints is None else new.taints,
             )
         counted = {size: gpus for size, gpus in answer.gpus.items() if gpus is not None or size not in self.gpus}
         return PoolFacts(cluster=answer.cluster, pools=pools, gpus={**self.gpus, **counted})
@@ -54,9 +54,9 @@ class PoolFacts:
     def resized(self, answer: "PoolFacts", configured: Mapping[str, str]) -> Mapping[str, tuple[str, str]]:
         """Return the size that is known and the one in *answer* of each *configured* pool for which they differ, unless
         the configuration has the latter, by pool id."""
-        both = {pool: (self.pools[pool].size, answer.pools[pool].size) for pool in self.pools.keys() & answer.pools}
+        sizes = {pool: (self.pools[pool].size, answer.pools[pool].size) for pool in self.pools.keys() & answer.pools}
         return {
-            pool: (known, new)
-            for pool, (known, new) in both.items()
-            if known and new not in ("", known, configured.get(pool, new))
+            pool: (before, new)
+            for pool, (before, new) in sizes.items()
+            if before and new not in ("", before, configured.get(pool, new))
         }

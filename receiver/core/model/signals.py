@@ -147,8 +147,8 @@ class PoolSilence:
 
     def __str__(self) -> str:
         others = f" ({some(self.more, 'other silence')} too)" if self.more else ""
-        why = f": {self.comment}" if self.comment else ""
-        return f"silenced in Alertmanager by {self.by} until {self.until:%Y-%m-%d %H:%M} UTC{others}{why}"
+        comment = f": {self.comment}" if self.comment else ""
+        return f"silenced in Alertmanager by {self.by} until {self.until:%Y-%m-%d %H:%M} UTC{others}{comment}"
 
 
 def silenced_pools(silences: Iterable[Silence], policy: Policy) -> Mapping[str, PoolSilence]:

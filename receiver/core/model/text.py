@@ -70,8 +70,8 @@ def percent(ratio: Any, otherwise: str = "unknown") -> str:
 
 def listed(names: Sequence[str], most: int = 3) -> str:
     """*names* as a list that does not grow: ``a, b, c and 4 more``."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+    unnamed = len(names) - most
+    return ", ".join(names[:most]) + (f" and {unnamed} more" if unnamed > 0 else "")
 
 
 def lasting(length: timedelta) -> str:

@@ -200,7 +200,7 @@ class Course:
     coverage: float = 0.0  # share of the window that has samples (ratio)
 
 
-def judge(seen: Activity) -> Use:
+def judge(activity: Activity) -> Use:
     """Return whether the GPUs of a node without a GPU pod are in use.
 
     =================  ==================  =====================================================
@@ -217,7 +217,7 @@ def judge(seen: Activity) -> Use:
     unknown            unknown             unknown: watts alone prove nothing
     =================  ==================  =====================================================
     """
-    engine, memory, power = _within(seen.engine), _within(seen.memory), _within(seen.power, POWER_BOUND)
+    engine, memory, power = _within(activity.engine), _within(activity.memory), _within(activity.power, POWER_BOUND)
     if memory is not None and memory >= MEMORY_HELD:
         return Use.ACTIVE
     works_hard = None if power is None else power > POWER_AT_REST

@@ -50,14 +50,14 @@ def is_open(window: Window, at: datetime) -> bool:
     The clock decides: a range inside the hour that a zone skips does not open that day, and one inside the hour that it
     repeats opens twice.
     """
-    there = at.astimezone(ZoneInfo(window.location))
-    weekday = there.isoweekday() % 7
+    local = at.astimezone(ZoneInfo(window.location))
+    weekday = local.isoweekday() % 7
     return (
-        _within(window.times, there.hour * 60 + there.minute, end_exclusive=True)
+        _within(window.times, local.hour * 60 + local.minute, end_exclusive=True)
         and _within(window.weekdays, weekday)
-        and _on_day(window.days_of_month, there.date())
-        and _within(window.months, there.month)
-        and _within(window.years, there.year)
+        and _on_day(window.days_of_month, local.date())
+        and _within(window.months, local.month)
+        and _within(window.years, local.year)
     )
 
 

@@ -180,9 +180,9 @@ def is_due(before: Accounted, sight: StepSight) -> bool:
 def ended_in(before: Accounted, sight: StepSight) -> frozenset[str]:
     """The namespaces of pods or workloads that have gone since, to ask Kubernetes how they ended."""
     bound = _holders(sight)
-    gone = [h.workload for h in before.holdings if h.uid not in bound]
-    gone += [life.workload for life in _ended(before, _present(sight, bound))]
-    return frozenset(name.partition("/")[0] for name in gone)
+    ended_workloads = [h.workload for h in before.holdings if h.uid not in bound]
+    ended_workloads += [life.workload for life in _ended(before, _present(sight, bound))]
+    return frozenset(name.partition("/")[0] for name in ended_workloads)
 
 
 def account(before: Accounted, sight: StepSight, policy: Policy) -> Accounting:
@@ -323,9 +323,9 @@ def _unwatched(before: Accounted, sight: StepSight, sums: Sums, policy: Policy) 
         end = end if life.gone_at is None else min(life.gone_at, end)
         sign = -1 if ahead else 1
         for month, since, until in _months(life, start, end, policy):
-            rest = sign * (until - since).total_seconds() - held.pop((month, life.instance), 0.0)
-            if rest * sign > 0:
-                yield Unwatched(month=month, instance=life.instance, seconds=rest * life.gpus, node_seconds=rest)
+            gap = sign * (until - since).total_seconds() - held.pop((month, life.instance), 0.0)
+            if gap * sign > 0:
+                yield Unwatched(month=month, instance=life.instance, seconds=gap * life.gpus, node_seconds=gap)
 
 
 def _higher(one: float | None, other: float | None) -> float | None:

@@ -37,18 +37,18 @@ def is_settled(month: Month, watch: Watch | None, now: datetime, billing: Billin
     """True when *month* is final: its last paid unit is over and accounted for, and an hour has passed in which Civo
     could report deleted nodes. Without *watch* only the time counts."""
     last = month.end + billing.granularity
-    known = watch is None or (watch.until is not None and watch.until >= last)
-    return known and now >= last + SETTLED_AFTER
+    is_watched = watch is None or (watch.until is not None and watch.until >= last)
+    return is_watched and now >= last + SETTLED_AFTER
 
 
 def _unseen(
-    life: NodeLife, known: float, month: Month, now: datetime, billing: Billing, watch: Watch | None
+    life: NodeLife, attributed_seconds: float, month: Month, now: datetime, billing: Billing, watch: Watch | None
 ) -> tuple[float, float]:
     """Seconds of *life* in *month* that were never accounted for, and those that the next accounting will cover.
 
     The first is all of it where the ledger began later, the node was not seen before the month was over, or the month
-    was forgotten, less what is *known* all the same (seconds: pods that stay say since when). Else it is what has
-    passed since the last accounting. Without *watch* there is none.
+    was forgotten, less the *attributed_seconds* (pods that stay say since when). Else it is what has passed
+    since the last accounting. Without *watch* there is none.
     """
     begin = first_unit_from(life.created_at, month.start, billing)
     end = min(now, life.gone_at or now, first_unit_from(life.created_at, month.end, billing))
@@ -58,10 +58,10 @@ def _unseen(
     before = since is None or (life.gone_at is not None and life.gone_at <= since)
     late = life.seen_at is not None and life.seen_at >= month.end
     if before or late or watch.observed_from(month) is None:
-        return max((end - begin).total_seconds() - known, 0.0), 0.0
-    rest = max((end - max(begin, watch.until or begin)).total_seconds(), 0.0)
+        return max((end - begin).total_seconds() - attributed_seconds, 0.0), 0.0
+    unwatched_seconds = max((end - max(begin, watch.until or begin)).total_seconds(), 0.0)
     continues = watch.until is not None and now - watch.until <= CONTINUOUS  # the next accounting covers the rest
-    return (0.0, rest) if continues else (rest, 0.0)
+    return (0.0, unwatched_seconds) if continues else (unwatched_seconds, 0.0)
 
 
 FINEST = Decimal("1E-12")  # USD: finer than any bill; sums of millions of them are exact

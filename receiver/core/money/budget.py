@@ -45,12 +45,12 @@ FORECAST_AFTER = timedelta(days=1)  # the first hours of a month or ledger say l
 
 
 def forecast(
-    spent: Decimal, seen: Decimal, since: datetime | None, beside: Decimal, month: Month, now: datetime
+    spent: Decimal, observed: Decimal, since: datetime | None, beside: Decimal, month: Month, now: datetime
 ) -> Forecast:
     """Return the forecast of the *month*'s cost, of which *spent* USD are spent already. No decision depends on it.
-    *seen* is the USD that the ledger has observed *since* then (None: no forecast), *beside* the USD that the account
-    has spent this month on other things than nodes."""
-    nodes = burn(seen, since, now)
+    *observed* is the USD that the ledger has observed *since* then (None: no forecast), *beside* the USD that the
+    account has spent this month on other things than nodes."""
+    nodes = burn(observed, since, now)
     if nodes is None:
         return Forecast(since=since)
     mean = nodes + (burn(beside, month.start, now) or NOTHING)
@@ -332,38 +332,26 @@ class _Views:
         facts, policy, budget, spend = self._facts, self._policy, self._budget, self._facts.spend
         coming = unseen(facts)
         hourly = {p.id: _per_hour(p, facts) for p in policy.pools}
-        coming_usd = {p.id: coming.get(p.id, 0) * unit_price(_price(p), policy.billing) for p in policy.pools}
+        pledges = {p.id: coming.get(p.id, 0) * unit_price(_price(p), policy.billing) for p in policy.pools}
         everything = sum(hourly.values(), spend.elsewhere_per_hour)
-        observed, all_coming_usd = sum(spend.seen.values(), NOTHING), sum(coming_usd.values(), _kept_elsewhere(facts))
+        seen, pledge = sum(spend.seen.values(), NOTHING), sum(pledges.values(), _kept_elsewhere(facts))
         # Nodes in the ledger without a price, and pools with nodes whose price has since been removed.
         lost = (p.size for p in policy.pools if p.price_usd_per_hour is None and nodes_of(facts.pool(p.id)))
-        fields: dict[str, Any] = {"unpriced": tuple(sorted({*facts.spend.unpriced, *lost}))}
+        more: dict[str, Any] = {"unpriced": tuple(sorted({*facts.spend.unpriced, *lost}))}
         account = spend.account_at_least if spend.account is None else spend.account
         unknown = "" if spend.account is not None else "Civo's charges have not been read yet"
         beside = max(NOTHING, account - spend.usd)
-        of_account = {**fields, "uncounted": spend.account_unpriced}
+        of_account = {**more, "uncounted": spend.account_unpriced}
         yield self._view(
-            (Scope.ACCOUNT, ""),
-            budget.account_usd,
-            account,
-            everything,
-            observed,
-            unknown,
-            all_coming_usd,
-            beside,
-            **of_account,
+            (Scope.ACCOUNT, ""), budget.account_usd, account, everything, seen, unknown, pledge, beside, **of_account
         )
         cluster = Scope.CLUSTER, ""
-        yield self._view(
-            cluster, budget.monthly_usd, spend.usd, everything, observed, spend.unknown, all_coming_usd, **fields
-        )
+        yield self._view(cluster, budget.monthly_usd, spend.usd, everything, seen, spend.unknown, pledge, **more)
         for pool in policy.pools:
             key, spent = (Scope.POOL, pool.id), spend.pools.get(pool.id, NOTHING)
-            observed = spend.seen.get(pool.id, NOTHING)
+            seen = spend.seen.get(pool.id, NOTHING)
             now = hourly[pool.id]
-            yield self._view(
-                key, pool.budget_usd, spent, now, observed, spend.unknown, coming_usd[pool.id], shown=pool.name
-            )
+            yield self._view(key, pool.budget_usd, spent, now, seen, spend.unknown, pledges[pool.id], shown=pool.name)
         per_hour = _team_shares(facts, policy)
         unknown = "" if spend.teams is not None else "what teams use is not attributed yet"
         for team in sorted({*budget.teams, *(name for scope, name in self._changes if scope is Scope.TEAM)}):
@@ -379,7 +367,7 @@ class _Views:
         per_hour: Decimal,
         observed: Decimal,
         unknown: str,
-        coming_usd: Decimal = NOTHING,
+        pledge: Decimal = NOTHING,
         beside: Decimal = NOTHING,
         **fields: Any,
     ) -> BudgetView | None:
@@ -395,7 +383,7 @@ class _Views:
             month=spend.month,
             monthly=monthly,
             spent=spent,
-            reserved=unit_price(per_hour, policy.billing) + coming_usd,
+            reserved=unit_price(per_hour, policy.billing) + pledge,
             stage=stage_of(spent, budget, monthly),
             warn_at=budget.warn_at,
             hold_at=budget.hold_at,

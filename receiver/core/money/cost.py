@@ -214,9 +214,9 @@ def to_cents(exact: Mapping[K, Decimal], total: Decimal | None = None) -> dict[K
     missing = int((whole - sum(down.values(), Decimal(0))) / CENT)
     by_remainder = sorted(exact, key=lambda name: (down[name] - exact[name], str(name)))
     if missing > 0:
-        some = [name for name in by_remainder if exact[name] > 0] or by_remainder
-        for number in range(missing if some else 0):
-            down[some[number % len(some)]] += CENT
+        recipients = [name for name in by_remainder if exact[name] > 0] or by_remainder
+        for number in range(missing if recipients else 0):
+            down[recipients[number % len(recipients)]] += CENT
     while missing < 0:  # the smallest remainders give first
         rich = [name for name in reversed(by_remainder) if down[name] >= CENT][:-missing]
         for name in rich:

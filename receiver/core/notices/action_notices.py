@@ -149,10 +149,10 @@ def _news(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -
             severity = Severity.FAILURE if alone else Severity.WARNING  # it keeps work waiting, or costs money alone
             return cause, title, severity, _tried_again(action, outcome, around)
         case _:
-            what = f"growth to {wanted}" if grows else f"removal of {some(len(action.victims), 'node')}"
+            subject = f"growth to {wanted}" if grows else f"removal of {some(len(action.victims), 'node')}"
             return (
                 Cause.WITHDRAWN,
-                f"{what} called off",
+                f"{subject} called off",
                 Severity.INFO,
                 "the next step decides again from the current state",
             )

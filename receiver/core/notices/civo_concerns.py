@@ -25,11 +25,11 @@ def drifted(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     if drift is None and not lately:
         return
     topic = key = cost = ""
-    what = f"node count changed outside the autoscaler {some(lately, 'time')} in the last day"
+    symptom = f"node count changed outside the autoscaler {some(lately, 'time')} in the last day"
     doing = "the new count is kept"
     if drift is not None:
         grew = drift.to_count > drift.from_count
-        what = f"node count changed outside the autoscaler, {drift.from_count} -> {drift.to_count}"
+        symptom = f"node count changed outside the autoscaler, {drift.from_count} -> {drift.to_count}"
         doing += "; idle nodes are removed in their time" if grew else "; the pool grows when GPU work waits"
         if undone_by_others(state, seen.now, grows=not grew) is not None:
             doing = ""  # the stop is a concern of its own, with its own message
@@ -39,7 +39,7 @@ def drifted(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
         cost = wording.costs(pool, seen.assignment.budgets, drift.to_count, drift.from_count)
     yield Concern(
         kind=Cause.DRIFT,
-        what=what,
+        what=symptom,
         cost=cost,
         doing=doing,
         todo=OTHER_SYSTEMS,

@@ -67,5 +67,5 @@ def news_of(
 
 def _first(lines: Sequence[str], most: int, noun: str) -> Sequence[str]:
     """Return the first *most* of *lines*, and how many more there are."""
-    more = len(lines) - most
-    return lines if more <= 0 else [*lines[:most], f"{more} more {noun}{'s' * (more > 1)}"]
+    unnamed = len(lines) - most
+    return lines if unnamed <= 0 else [*lines[:most], f"{unnamed} more {noun}{'s' * (unnamed > 1)}"]

@@ -190,18 +190,18 @@ class PageLinks:
 def compose(notice: Notice, links: PageLinks) -> Message:
     """Return *notice*, within one screen, with its answers and where to read on: without an address, the command and
     the file."""
-    more = list(links.answers(notice.question)) if notice.question is not None else []
+    answer_links = list(links.answers(notice.question)) if notice.question is not None else []
     if notice.decision is not None:
         where = links.decision(notice.decision) or f"gpu-autoscaler explain decision {notice.decision}"
-        more.append((f"Decision {notice.decision}", where))
+        answer_links.append((f"Decision {notice.decision}", where))
     guide = notice.guide or GUIDES.get(notice.cause)
     if guide:
-        more.append(("What to do", links.guide(guide) or f"docs/{guide}"))
+        answer_links.append(("What to do", links.guide(guide) or f"docs/{guide}"))
     cluster = f"[{links.cluster_name}] " if links.cluster_name else ""
     return Message(
         title=cut(f"{cluster}{notice.title}", LONGEST_TITLE),
         text=cut(notice.body, LONGEST_BODY),
-        links=tuple(more),
+        links=tuple(answer_links),
         severity=notice.severity,
         cause=notice.cause,
         cluster=links.cluster_name,

@@ -45,13 +45,13 @@ def of_others(others: OtherInstallations, policy: Policy, now: datetime) -> Iter
         )
 
 
-def refused(why: str) -> Concern:
-    """The rights for the Leases are missing: *why*, in the words of the API server."""
+def refused(reason: str) -> Concern:
+    """The rights for the Leases are missing: *reason*, in the words of the API server."""
     return Concern(
         kind=Cause.INSTALLATION,
         level=Level.WARN,
         what="Other installations in this cluster cannot be seen, or cannot see this one",
-        why=why,
+        why=reason,
         doing="everything else works as usual, as if this installation were alone",
         todo="Grant the autoscaler the verb list on leases.coordination.k8s.io, and create and patch in its own"
         " namespace (RBAC)",

@@ -231,9 +231,7 @@ def would_be_closed(pool: Pool, nodes: int, why: str) -> Notice:
 
 def when_reopened(last_notices: Mapping[str, tuple[str, datetime]]) -> Mapping[str, datetime]:
     """When nodes of a pool (by id) were last opened again, from the *last_notices* under CLOSED_TOPIC."""
-    return {
-        topic.removeprefix(CLOSED_TOPIC): at for topic, (key, at) in last_notices.items() if key.startswith(REOPENED)
-    }
+    return {t.removeprefix(CLOSED_TOPIC): at for t, (key, at) in last_notices.items() if key.startswith(REOPENED)}
 
 
 def kept_out(place: str, did: str, sentence: str, wanted: Intent, *, over: bool = False) -> Notice:

@@ -127,8 +127,8 @@ class Notice:
     @property
     def team(self) -> str | None:
         """The team that it is about, by its topic (``report:team:vision``); None when it is about no single one."""
-        what = self.topic.split(":", 2)
-        return what[2] if len(what) == 3 and what[0] in OF_TEAMS and what[1] == "team" else None
+        words = self.topic.split(":", 2)
+        return words[2] if len(words) == 3 and words[0] in OF_TEAMS and words[1] == "team" else None
 
 
 class Level(StrEnum):

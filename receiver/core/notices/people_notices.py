@@ -53,23 +53,23 @@ def in_short(question: Question) -> str:
     """The question itself: ``remove n1 at 14:55 UTC?``."""
     if question.asks is Asks.GROWTH:
         return f"grow from {question.from_count} to {question.to_count} nodes?"
-    what = "remove" if question.asks is Asks.REMOVAL else "drain and remove"
+    verb = "remove" if question.asks is Asks.REMOVAL else "drain and remove"
     if len(question.nodes) == 1:
-        return f"{what} {question.nodes[0]} at {question.due_at:%H:%M} UTC?"
-    return f"{what} {some(len(question.nodes), 'node')} from {question.due_at:%H:%M} UTC on?"
+        return f"{verb} {question.nodes[0]} at {question.due_at:%H:%M} UTC?"
+    return f"{verb} {some(len(question.nodes), 'node')} from {question.due_at:%H:%M} UTC on?"
 
 
 def _removal(question: Question, policy: Policy) -> Sequence[str]:
     many = len(question.nodes) > 1
     keeping = f"Keeping {'them' if many else 'it'} costs {hourly_cost(question)}"
-    why = f"{named(question.nodes)} {'run' if many else 'runs'} no GPU pod"
+    reason = f"{named(question.nodes)} {'run' if many else 'runs'} no GPU pod"
     if question.asks is Asks.EMPTYING:
-        why = f"The pods of {named(question.nodes)} may be moved, and fit on other nodes"
+        reason = f"The pods of {named(question.nodes)} may be moved, and fit on other nodes"
     if not policy.billing.by_the_hour:
-        return [f"{why}. {keeping} an hour."]
+        return [f"{reason}. {keeping} an hour."]
     unit, end = "hour" if policy.billing.granularity == HOUR else "unit", f"{question.expires_at:%H:%M} UTC"
     begins = f"their next paid {unit}s start by {end}" if many else f"the next paid {unit} starts at {end}"
-    return [f"{why}, and {begins}.", f"{keeping} for another hour."]
+    return [f"{reason}, and {begins}.", f"{keeping} for another hour."]
 
 
 def _growth(question: Question, pool: Pool, wanted: Wanted, policy: Policy) -> Sequence[str]:
@@ -110,7 +110,7 @@ def answered(question: Question, answer: Answer, who: str, override: Override | 
     """The notice that *who* gave *answer*, and the override that this set."""
     pool = policy.pool(question.pool)
     name = pool.name if pool else question.pool
-    what = {Answer.APPROVE: "approved", Answer.REJECT: "rejected"}.get(answer, f"answered: {LABELS[answer]}")
+    verdict = {Answer.APPROVE: "approved", Answer.REJECT: "rejected"}.get(answer, f"answered: {LABELS[answer]}")
     lines = [f"Requested: {about(question)}."]
     if override is not None:
         lines += [f"Set: {override}.", f"To end it earlier: `gpu-autoscaler override end {override.id}`"]
@@ -120,7 +120,7 @@ def answered(question: Question, answer: Answer, who: str, override: Override | 
         cause=Cause.ANSWERED,
         topic=f"{QUESTION_TOPIC}{question.id}",
         key=f"answered:{answer}",
-        title=f"GPU pool {name}: {who} {what}",
+        title=f"GPU pool {name}: {who} {verdict}",
         body="\n".join(lines),
         pool=question.pool,
     )
@@ -154,15 +154,15 @@ def was_set(override: Override, policy: Policy, idle: Sequence[str] = ()) -> Not
 
 def goes_on(override: Override, policy: Policy) -> Notice:
     """The notice that an override is in force again, which a step under a clock that was ahead had ended."""
-    why = f"a clock jump ended {override.who}'s {override.kind} too early (reason: {override.why})"
-    return _set(override, policy, "goes on", " again", why, EFFECT[override.kind])
+    reason = f"a clock jump ended {override.who}'s {override.kind} too early (reason: {override.why})"
+    return _set(override, policy, "goes on", " again", reason, EFFECT[override.kind])
 
 
 def was_ended(override: Override, by: str, policy: Policy) -> Notice:
     """The notice that *by* ended an override early."""
     until = wording.moment(override.until, override.at)
-    why = f"{by} ended the {override.kind} that {override.who} had set until {until} (reason: {override.why})"
-    body = wording.worded(why=why, after=_afterwards(override))
+    reason = f"{by} ended the {override.kind} that {override.who} had set until {until} (reason: {override.why})"
+    body = wording.worded(why=reason, after=_afterwards(override))
     return _notice(override, policy, "ended", f"no longer {_meaning(override)}", body)
 
 
@@ -170,8 +170,8 @@ def ran_out(override: Override, policy: Policy, pools: Iterable[PoolState] = ())
     """The notice that an override has expired; *pools* as found now."""
     nodes = [n for state in pools if override.concerns(state.pool) for n in state.nodes]
     idle = [n.name for n in nodes if n.idle_since is not None]
-    why = f"the {override.kind} set by {override.who} has expired (reason: {override.why})"
-    body = wording.worded(why=why, after=_afterwards(override, idle))
+    reason = f"the {override.kind} set by {override.who} has expired (reason: {override.why})"
+    body = wording.worded(why=reason, after=_afterwards(override, idle))
     return _notice(override, policy, "ran out", f"no longer {_meaning(override)}", body)
 
 
@@ -186,21 +186,21 @@ def _afterwards(override: Override, idle: Sequence[str] = ()) -> str:
     return AFTERWARDS[override.kind] + (f" (idle now: {listed(idle)})" if idle else "")
 
 
-def _set(override: Override, policy: Policy, key: str, again: str, why: str, after: str) -> Notice:
+def _set(override: Override, policy: Policy, key: str, again: str, reason: str, after: str) -> Notice:
     title = f"{_meaning(override)}{again} until {override.until:%Y-%m-%d %H:%M} UTC"
     do = f"To end it earlier: gpu-autoscaler override end {override.id}"
-    notice = _notice(override, policy, key, title, wording.worded(why=why, after=after, do=do))
+    notice = _notice(override, policy, key, title, wording.worded(why=reason, after=after, do=do))
     return replace(notice, cause=Cause.OVERRIDE_SET, severity=Severity.WARNING)
 
 
 def _notice(override: Override, policy: Policy, key: str, title: str, body: str) -> Notice:
     pool = policy.pool(override.pool) if override.pool is not None else None
-    whose = "All GPU pools" if override.pool is None else f"GPU pool {pool.name if pool else override.pool}"
+    scope = "All GPU pools" if override.pool is None else f"GPU pool {pool.name if pool else override.pool}"
     return Notice(
         cause=Cause.OVERRIDE_ENDED,
         topic=f"override:{override.id}",
         key=key,
-        title=f"{whose}: {title}",
+        title=f"{scope}: {title}",
         body=body,
         pool=override.pool,
     )

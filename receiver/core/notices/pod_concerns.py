@@ -61,18 +61,18 @@ def lapsed_nominations(seen: Seen) -> Iterator[Concern]:
     for pod in seen.facts.waiting:
         if pod.nomination is not None and pod.nomination.lapsed:
             groups[pod.nomination.node, pod.nomination.lapsed].append(pod)
-    for (node, why), pods in groups.items():
+    for (node, reason), pods in groups.items():
         names = listed(sorted(pod.key for pod in pods), NAMED)
         since = min(pod.nomination.since for pod in pods if pod.nomination is not None)
         yield Concern(
             kind=Cause.NOMINATION,
             what=f"{names} {'waits' if len(pods) == 1 else 'wait'}, nominated to node {node}",
             why=f"since {wording.moment(since, seen.now)} at the latest status.nominatedNodeName names node {node},"
-            f" which {why}",
+            f" which {reason}",
             whose=wording.whose(wording.asked_by(pods, seen.policy)),
             doing="the nomination counts no longer: the work gets room as any other that waits",
             todo=f"Look at: kubectl describe pod -n {pods[0].namespace} {pods[0].name} (volumes, claims); the log of"
             " the scheduler, or of the system that nominates",
             topic=f"nomination:{node}",
-            key=f"{why}:{since:%Y-%m-%dT%H}",
+            key=f"{reason}:{since:%Y-%m-%dT%H}",
         )

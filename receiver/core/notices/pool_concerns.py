@@ -143,8 +143,8 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
                 waits_for = f"{listed(instead)} can take the work" if instead else "no other pool can take the work"
                 doing = f"{doing}; meanwhile {waits_for}"
             level = seen.level("not_backing_off", pool=pool.id)
-            why = "" if scarce else reason
-            yield Concern(kind=kind, level=level, what=f"cannot grow: {short}", why=why, doing=doing)
+            detail = "" if scarce else reason
+            yield Concern(kind=kind, level=level, what=f"cannot grow: {short}", why=detail, doing=doing)
         elif wait.kind is WaitKind.BACKOFF:
             yield Concern(
                 kind=Cause.REMOVAL_STOPPED,
@@ -159,8 +159,8 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
         change = "growth" if action.kind is ActionKind.GROW else "removal"
         level = Level.BAD if action.kind is ActionKind.GROW and wanted.asking else Level.WARN
         reason = cut(wording.named(action.last_error, seen.policy), LONGEST_REASON)
-        what, again = f"{change} fails", "it is retried"
-        yield Concern(kind=f"{change}_fails", level=level, what=what, why=reason, doing=again)
+        symptom, again = f"{change} fails", "it is retried"
+        yield Concern(kind=f"{change}_fails", level=level, what=symptom, why=reason, doing=again)
 
 
 # The configuration limits growth here, and the work starts when GPUs are free: that wakes no person.
@@ -185,10 +185,10 @@ def _held(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[
     if not waiting:
         return
     asking = wording.asked_by([p for w in waiting for p in w.pods], seen.policy)
-    why, gang, met = reason.detail, reason.because, None
+    detail, gang, met = reason.detail, reason.because, None
     if isinstance(gang, HeldWorkload) and gang.met:  # the rule that leaves a gang too few nodes
         met = gang.met
-        why = without_names(gang.needs, met)
+        detail = without_names(gang.needs, met)
     remedies = decision.evidence.get("what_would_change", ())
     helps = [remedy["text"] for remedy in remedies if remedy["rule"] == reason.rule]
     ways = dict.fromkeys([*helps[:1], *helps[-1:]])  # what a person can do, and what happens by itself
@@ -203,7 +203,7 @@ def _held(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[
         severity=Severity.WARNING if (met or reason.rule) in AS_CONFIGURED else None,
         what=f"{how_far}: {plainly(reason.rule)}",
         title=f"GPU pool {pool.name} {how_far}: {plainly(reason.rule)}",
-        why=why,
+        why=detail,
         whose=wording.whose(asking),
         cost=wording.costs(pool, seen.assignment.budgets, decision.target, teams=wording.teams_asking(asking)),
         doing=doing,
@@ -256,15 +256,15 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
         )
     for override in wanted.bounds.overrides.all:
         size = f" of {some(override.nodes, 'node')}" if override.nodes is not None else ""
-        what = f"has a {override.kind}{size} until {override.until:%Y-%m-%d %H:%M} UTC"
+        symptom = f"has a {override.kind}{size} until {override.until:%Y-%m-%d %H:%M} UTC"
         level = Level.NOTE
         if override is wanted.bounds.overrides.pause:
             level = seen.level("not_paused", pool=pool.id, otherwise=level)
-        yield Concern(kind="override", level=level, what=what, why=f"{override.who}: {override.why}")
+        yield Concern(kind="override", level=level, what=symptom, why=f"{override.who}: {override.why}")
     if pool.price_usd_per_hour is None:
-        what, rule = "cannot grow: its price is unknown", "price_is_known"
+        symptom, rule = "cannot grow: its price is unknown", "price_is_known"
         level = seen.level(rule, pool=pool.id)
-        yield Concern(kind="no_price", level=level, what=what, todo=RULES[rule].advice, guide=guide(rule))
+        yield Concern(kind="no_price", level=level, what=symptom, todo=RULES[rule].advice, guide=guide(rule))
 
 
 def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
@@ -324,12 +324,12 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
                     min(seen.policy.unknown_after, pool.provision_timeout),
                 )
             )
-        for since, what, happened, doing, todo, patience in spells:
+        for since, symptom, happened, doing, todo, patience in spells:
             if since is None or seen.now - since < patience:
                 continue
             yield Concern(
                 kind=Cause.UNKNOWN,
-                what=what,
+                what=symptom,
                 why=happened.format(wording.moment(since, seen.now))
                 + (f"; {node.note}" if node.civo_status and node.busy else ""),
                 whose=wording.whose(wording.asked_by(node.pods, seen.policy)),

@@ -92,13 +92,13 @@ def _refused(pool: Pool, refusal: SchedulerRefusal, pods: Sequence[Pod], seen: S
 
 def _concern(pool: Pool, refusal: SchedulerRefusal, pods: Sequence[Pod], doing: str, seen: Seen) -> Concern:
     first, node = pods[0], refusal.node
-    who = f"{first.key} is" if len(pods) == 1 else f"{first.key} and {some(len(pods) - 1, 'more pod')} are"
+    subject = f"{first.key} is" if len(pods) == 1 else f"{first.key} and {some(len(pods) - 1, 'more pod')} are"
     fit = "should fit it" if len(pods) == 1 else "should fit them"
     words = cut(" ".join(refusal.says.split()).rstrip("."), LONGEST_WORDS)
     return Concern(
         kind=Cause.UNUSED,
-        what=f"{who} pending although {node} {fit}",
-        title=f"{who} pending although {node} of GPU pool {pool.name} {fit}",
+        what=f"{subject} pending although {node} {fit}",
+        title=f"{subject} pending although {node} of GPU pool {pool.name} {fit}",
         why=f"the scheduler says: {words}" if words else NO_WORDS,
         whose=wording.whose(wording.asked_by(pods, seen.policy)),
         cost=_sum(refusal.paid, refusal.usd),

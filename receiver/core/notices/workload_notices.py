@@ -145,18 +145,18 @@ def _event(grace: Grace, ends_at: datetime, pool: Pool) -> str:
 
 
 def _taken_back(topic: str, grace: Grace | None, stopped: str, case: Case) -> Notice:
-    why, after = "the window has closed, or an override replaces it", ""
+    reason, after = "the window has closed, or an override replaces it", ""
     if stopped:
-        why, after = stopped, "when that ends, a new announcement follows and the grace starts again"
+        reason, after = stopped, "when that ends, a new announcement follows and the grace starts again"
     elif grace is not None:
-        there = f"{len(case.state.living)} are there, and nothing is left that may be evicted"
-        why = f"window {grace.window} allows {some(grace.max_nodes, 'node')}, {there}"
+        nodes = f"{len(case.state.living)} are there, and nothing is left that may be evicted"
+        reason = f"window {grace.window} allows {some(grace.max_nodes, 'node')}, {nodes}"
     return Notice(
         cause=Cause.EVICTS_NO_MORE,
         topic=topic,
         key=f"calm:{case.now.isoformat()}",
         title=f"GPU pool {case.pool.name}: no work is evicted any more",
-        body=wording.worded(why=why, after=after),
+        body=wording.worded(why=reason, after=after),
         pool=case.pool.id,
         all_clear=True,
     )
@@ -188,40 +188,40 @@ def idle_notice(standing: IdleStanding, workload: Consenting, case: IdleCase, de
     cause, severity, happened, do = Cause.IDLE_WARNED, Severity.INFO, "", ""
     match standing:
         case IdleStanding.WARNED if case.mode == "observe":
-            title, why, after = f"would be scaled to zero at {when} (observing)", f"{idle}; {requested}", OBSERVED
+            title, reason, after = f"would be scaled to zero at {when} (observing)", f"{idle}; {requested}", OBSERVED
         case IdleStanding.WARNED:
             title, severity = f"will be scaled to zero at {when}", Severity.WARNING
-            why = f"{idle}: no GPU activity (engine, memory, power); {requested}"
+            reason = f"{idle}: no GPU activity (engine, memory, power); {requested}"
             after, do = (
                 f"at {when} it is scaled to zero, unless its GPUs are used before then",
                 _how_to_keep(workload, case),
             )
         case IdleStanding.KEPT:
-            title, why = f"is kept until {detail}", f"one of its pods has {KEEP_UNTIL}"
+            title, reason = f"is kept until {detail}", f"one of its pods has {KEEP_UNTIL}"
             cause, after = Cause.IDLE_KEPT, "if it is idle then, a new warning follows"
         case IdleStanding.CANNOT:
             cause, title, severity = Cause.IDLE_CANNOT, "cannot be scaled to zero", Severity.WARNING
             no = "this pod has no owner to scale" if workload.kind == "Pod" else f"a {workload.kind} has no scale"
-            why = f"{no}; {IDLE_SHUTDOWN} works on pods of Deployments, StatefulSets, ReplicaSets and Jobs"
+            reason = f"{no}; {IDLE_SHUTDOWN} works on pods of Deployments, StatefulSets, ReplicaSets and Jobs"
             after = "it stays as it is; this message comes once"
         case IdleStanding.DONE:
             cause, title, happened = Cause.IDLE_SHUT_DOWN, f"was scaled to zero: {idle}", detail
-            why, after = requested, "its nodes are removed when they are idle"
+            reason, after = requested, "its nodes are removed when they are idle"
             do, severity = f"To start it again: {_undo(workload)}", Severity.SUCCESS
         case IdleStanding.OBSERVED:
             title = "would be scaled to zero (observing, nothing was changed)"
-            why, after = f"{idle}: {detail}", OBSERVED
+            reason, after = f"{idle}: {detail}", OBSERVED
         case _:
             cause, severity = Cause.IDLE_FAILED, Severity.WARNING  # it is tried again by itself
-            title, why = "could not be scaled to zero", detail
+            title, reason = "could not be scaled to zero", detail
             after = f"it is tried again for a day while its GPUs are idle; to stop that, remove {IDLE_SHUTDOWN}"
-    whose = wording.whose(wording.asked_by(workload.pods, case.policy))
+    asker = wording.whose(wording.asked_by(workload.pods, case.policy))
     return Notice(
         cause=cause,
         topic=workload.topic,
         key=key_of(standing, case),
         title=f"GPU workload {_name_of(workload.key)} {title}",
-        body=wording.worded(happened, why=why, whose=whose, after=after, do=do),
+        body=wording.worded(happened, why=reason, whose=asker, after=after, do=do),
         severity=severity,
     )
 
@@ -229,19 +229,19 @@ def idle_notice(standing: IdleStanding, workload: Consenting, case: IdleCase, de
 def idle_cleared(topic: str, workload: Consenting | None, case: IdleCase, *, steady: bool = True) -> Notice:
     """The notice that a warning no longer applies: *workload* is used, or it is gone or does not take part any more, or
     the clock is not *steady*."""
-    why = f"it has no GPU pod with {IDLE_SHUTDOWN} any more"
+    reason = f"it has no GPU pod with {IDLE_SHUTDOWN} any more"
     if not steady:
-        why = "the clock changed, or the autoscaler paused; if the workload stays idle, a new warning follows"
+        reason = "the clock changed, or the autoscaler paused; if the workload stays idle, a new warning follows"
     elif workload is not None and workload.whole:
-        why = "its GPUs are in use, or its pods are new"
+        reason = "its GPUs are in use, or its pods are new"
     elif workload is not None:
-        why = f"not all of its GPU pods have {IDLE_SHUTDOWN} any more, or one is protected"
+        reason = f"not all of its GPU pods have {IDLE_SHUTDOWN} any more, or one is protected"
     return Notice(
         cause=Cause.IDLE_STAYS,
         topic=topic,
         key=key_of(IdleStanding.CALM, case),
         title=f"GPU workload {_name_of(topic.removeprefix(IDLE_TOPIC))} will not be scaled to zero any more",
-        body=wording.worded(why=why, after="it stays as it is"),
+        body=wording.worded(why=reason, after="it stays as it is"),
         all_clear=True,
     )
 
@@ -313,12 +313,12 @@ def unanswered(refused: str, workloads: Sequence[str]) -> Notice:
 
 def not_admitted(refused: str, pods: Sequence[Pod]) -> Notice:
     """Say that the scheduling gate of *pods* cannot be removed, and why Kubernetes *refused* it."""
-    whose = "its" if len(pods) == 1 else "their"
+    possessive = "its" if len(pods) == 1 else "their"
     return Notice(
         cause=Cause.NOT_ADMITTED,
         topic="admit",
         key=refused,
-        title=f"{some(len(pods), 'pod')} cannot start: {whose} scheduling gate cannot be removed",
+        title=f"{some(len(pods), 'pod')} cannot start: {possessive} scheduling gate cannot be removed",
         body=wording.worded(
             why=refused,
             whose=listed([pod.key for pod in pods]),

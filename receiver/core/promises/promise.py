@@ -85,9 +85,7 @@ class Promises:
     ) -> None:
         self.pool, self.state, self._learnt, self._now = pool, state, learnt, now
         self._rooms = {placement.workload.key: placement.rooms for placement in wanted.given}
-        self._ahead = {
-            placement.workload.key: number for number, placement in enumerate(g for g in wanted.given if _waits(g))
-        }
+        self._ahead = {p.workload.key: number for number, p in enumerate(g for g in wanted.given if _waits(g))}
         self._created = {n.instance: n.created_at for n in state.nodes}
         cools = (r.until for r in decision.reasons if r.rule == cooled_down.__name__ and r.verdict is Verdict.HOLDS)
         self._begins = next(cools, None)
@@ -108,8 +106,8 @@ class Promises:
             vacant = max(self._now, *(room.vacant_at for room in awaited if room.vacant_at is not None))
             return Promise(starts_p50=vacant, starts_p90=vacant + STUCK_AFTER, learnt=True)
         if not rooms:
-            there = workload.key in self._rooms
-            return Promise(starts_p50=self._now, starts_p90=self._now, learnt=True) if there else UNKNOWN
+            has_room = workload.key in self._rooms
+            return Promise(starts_p50=self._now, starts_p90=self._now, learnt=True) if has_room else UNKNOWN
         ahead = MOST_AHEAD if workload.gang else min(self._ahead[workload.key], MOST_AHEAD)
         alone = workload.pods[0] if ahead < MOST_AHEAD else None
         asks = tuple(alone.requests.items()) if alone else ()
@@ -193,12 +191,12 @@ class Promises:
     def _going_on(self) -> Mapping[str, Sequence[float]]:
         """The chances that each running workload goes on until each of the moments."""
         later = [self._horizon * n / MOMENTS for n in range(1, MOMENTS + 1)]
-        begun: dict[str, datetime] = {}
+        starts: dict[str, datetime] = {}
         for pod in (pod for node in self.state.of(Stage.USABLE) for pod in node.pods):
             name, at = pod.gang or pod.key, pod.bound_at or pod.running_since or pod.created_at
-            begun[name] = min(at, begun.get(name, at))
+            starts[name] = min(at, starts.get(name, at))
         chances = self._learnt.survival.chances
-        return {name: chances(max(ZERO, self._now - at).total_seconds(), later) for name, at in begun.items()}
+        return {name: chances(max(ZERO, self._now - at).total_seconds(), later) for name, at in starts.items()}
 
 
 def _waits(placement: Given) -> bool:

@@ -50,10 +50,10 @@ class Startup:
     def left(self, stage: str, passed: float) -> float | None:
         """Seconds that were left until the first pod ran, *passed* seconds after *stage* had begun; None if the stage
         was over by then."""
-        begun, ended = {"build": (0.0, self.built), "boot": (self.built, self.ready)}.get(
+        start, end = {"build": (0.0, self.built), "boot": (self.built, self.ready)}.get(
             stage, (self.ready, self.usable)
         )
-        return self.usable + self.start - begun - passed if ended - begun >= passed else None
+        return self.usable + self.start - start - passed if end - start >= passed else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

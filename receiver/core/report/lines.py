@@ -177,8 +177,8 @@ class Subtotal:
     @property
     def efficiency(self) -> float | None:
         """1 - idle / paid GPU-hours (ratio 0-1), None of nothing; hours whose use is unknown do not count."""
-        known = self.of(*KNOWN).gpu_hours
-        return min(max(1 - self.idle.gpu_hours / known, 0.0), 1.0) if known > 0 else None
+        gpu_hours = self.of(*KNOWN).gpu_hours
+        return min(max(1 - self.idle.gpu_hours / gpu_hours, 0.0), 1.0) if gpu_hours > 0 else None
 
 
 def add_up(lines: Iterable[CostLine], name: str = "") -> Subtotal:
@@ -286,9 +286,9 @@ def days(
         if not whole or life.instance not in parts:
             continue
         for number, (_, start, end) in enumerate(bounds):
-            begun = units_between(life, start, end, now, policy.billing)
-            for paid_for, usd in parts[life.instance].items() if begun else ():
-                exact[paid_for][number] += usd * begun / whole
+            units = units_between(life, start, end, now, policy.billing)
+            for paid_for, usd in parts[life.instance].items() if units else ():
+                exact[paid_for][number] += usd * units / whole
     of_month: defaultdict[PaidFor, Decimal] = defaultdict(Decimal)
     for line in lines:
         of_month[line.whose.paid_for] += line.usd

@@ -271,8 +271,8 @@ class _Schedule:
         """USD that *run* adds to the bill of *node*."""
         if run.end <= node.paid_until:
             return Decimal(0)
-        more = first_unit_from(node.begin, run.end, self._billing) - node.paid_until
-        return self._prices[node.gpus] * (more // timedelta(microseconds=1))
+        added_time = first_unit_from(node.begin, run.end, self._billing) - node.paid_until
+        return self._prices[node.gpus] * (added_time // timedelta(microseconds=1))
 
     def bill(self) -> Paid:
         """Return the bill of all nodes."""

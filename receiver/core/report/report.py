@@ -101,8 +101,8 @@ class BudgetLine:
     @property
     def ratio(self) -> Decimal | None:
         """Spent / allowed, None if the allowance is 0 or the spend unknown."""
-        known = self.monthly_usd and self.spent_usd is not None
-        return part_of(self.monthly_usd, self.spent_usd) if known and self.spent_usd is not None else None
+        has_amounts = self.monthly_usd and self.spent_usd is not None
+        return part_of(self.monthly_usd, self.spent_usd) if has_amounts and self.spent_usd is not None else None
 
     @property
     def left_usd(self) -> Decimal | None:
@@ -367,11 +367,9 @@ def budget_lines(lines: Sequence[CostLine], ledger: Found, policy: Policy, team:
     seeded = _sum(line for line in lines if line.whose.paid_for is PaidFor.SEEDED)
     rows: list[BudgetLine] = []
 
-    def add(
-        scope: Scope, name: str, configured: Decimal | None, spent: Decimal | None, before: Decimal, key: str
-    ) -> None:
+    def add(scope: Scope, name: str, amount: Decimal | None, spent: Decimal | None, before: Decimal, key: str) -> None:
         change = changes.get((scope, key))
-        monthly = change.monthly_usd if change is not None else configured
+        monthly = change.monthly_usd if change is not None else amount
         if monthly is None:
             return
         rows.append(
@@ -427,17 +425,15 @@ def _held(spoken: Iterable[Spoke], policy: Policy) -> Iterator[Standstill]:
         before = open_now.get(spoke.pool)
         if spoke.detail and before is None:
             pool = policy.pool(spoke.pool)
-            name, why = pool.name if pool else spoke.pool, spoke.detail
-            open_now[spoke.pool] = Standstill(kind=Stood.BUDGET, pool=name, since=spoke.at, until=None, why=why)
+            name, detail = pool.name if pool else spoke.pool, spoke.detail
+            open_now[spoke.pool] = Standstill(kind=Stood.BUDGET, pool=name, since=spoke.at, until=None, why=detail)
         elif not spoke.detail and before is not None:
             yield replace(open_now.pop(spoke.pool), until=spoke.at)
     yield from open_now.values()
 
 
-def _paused(
-    overrides: Iterable[tuple[Override, datetime | None]], policy: Policy, now: datetime
-) -> Iterator[Standstill]:
-    for override, ended_at in overrides:
+def _paused(pauses: Iterable[tuple[Override, datetime | None]], policy: Policy, now: datetime) -> Iterator[Standstill]:
+    for override, ended_at in pauses:
         if override.kind is OverrideKind.PAUSE:
             pool = policy.pool(override.pool) if override.pool is not None else None
             end = min(override.until, ended_at or override.until)

@@ -271,7 +271,7 @@ def peaks(
 def _peaks_of(
     rows: Sequence[Usage], kind: str, usd: Decimal, prices: Mapping[str, Decimal], used: InUse | None, widest: int
 ) -> Peaks:
-    seen = sum(row.measured for row in rows)
+    measured_seconds = sum(row.measured for row in rows)
     gpus = max(used.gpus if used else 0, widest, 1)  # an hour of all of them together is one hour
     priced = [(Decimal(row.held), prices[row.instance]) for row in rows if row.instance in prices and row.held > 0]
     held = sum((seconds for seconds, _ in priced), Decimal(0))
@@ -283,7 +283,7 @@ def _peaks_of(
         coverage=measured(rows).coverage or 0.0,
         peak_engine=max((r.peak_engine for r in rows if r.peak_engine is not None), default=None),
         peak_memory=max((r.peak_memory for r in rows if r.peak_memory is not None), default=None),
-        hours=seen / 3600 / gpus,
+        hours=measured_seconds / 3600 / gpus,
         gpus=used.gpus if used else None,
         gpus_used=used.used if used else None,
         gpus_hours=used.seconds / 3600 if used else 0.0,

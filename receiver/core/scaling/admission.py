@@ -116,8 +116,8 @@ def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance:
     if not short.is_finite():
         return said(CheckState.PENDING, "waiting: a pool that it fits has no price")
     closed_to = refusal.view.closed_to(passing=refusal.passing)
-    why = f"at its {refusal.view.stage} line" if closed_to else f"{dollars(short)} short"
-    return said(CheckState.RETRY, _held(refusal.view, why, policy))
+    shortfall = f"at its {refusal.view.stage} line" if closed_to else f"{dollars(short)} short"
+    return said(CheckState.RETRY, _held(refusal.view, shortfall, policy))
 
 
 def _unknown(candidate: Candidate, matching: Matching) -> str:
@@ -125,7 +125,7 @@ def _unknown(candidate: Candidate, matching: Matching) -> str:
     for pod in candidate.pods:
         if pod.claims and not matching.fitting(pod):
             whys = [
-                f"{name}: {why}" for name, why in matching.refusals(pod).items() if why.endswith((UNKNOWN, UNJUDGED))
+                f"{name}: {text}" for name, text in matching.refusals(pod).items() if text.endswith((UNKNOWN, UNJUDGED))
             ]
             if whys:
                 return "; ".join(whys)
@@ -218,11 +218,11 @@ def _closed(work: Workload, policy: Policy, allowance: Allowance) -> BudgetView 
     return None
 
 
-def _held(view: BudgetView, why: str, policy: Policy) -> str:
+def _held(view: BudgetView, shortfall: str, policy: Policy) -> str:
     """``held by the budget of team vision: $12.00 short, resumes 1 Dec``."""
     assert view.ends_at is not None  # the views of a step have it
     at = view.ends_at.astimezone(ZoneInfo(policy.timezone))
-    return f"held by the {view.title}: {why}, resumes {at.day} {at:%b}"
+    return f"held by the {view.title}: {shortfall}, resumes {at.day} {at:%b}"
 
 
 def _price(need: tuple[Tally, int]) -> Decimal:

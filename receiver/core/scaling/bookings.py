@@ -81,10 +81,7 @@ def _of_waiting(
     rooms = [room for _, placement in placements for room in placement.rooms]
     if len(rooms) < len(booking.pods):
         return BookingStage.ACCEPTED, "CapacityIsNotFound", "it has no room yet"
-    where = (
-        listed([f"{some(len(placement.rooms), 'pod')} in pool {pool.name}" for pool, placement in placements])
-        or "all of its pods"
-    )
+    where = listed([f"{some(len(g.rooms), 'pod')} in pool {p.name}" for p, g in placements]) or "all of its pods"
     if all(room.usable for room in rooms):
         return BookingStage.PROVISIONED, "CapacityIsProvisioned", f"booked for ten minutes: room for {where}"
     when = eta(booking.key)

@@ -189,24 +189,24 @@ def lacks_price(budgets: Budgets, pool: str) -> tuple[str, ...]:
     return tuple(sorted({size for view in budgets.touched(pool) for size in view.unpriced}))
 
 
-def takes_work(node: Node | None, why: str | None) -> bool:
+def takes_work(node: Node | None, closed: str | None) -> bool:
     """True when new work may begin on *node* (None: one that Civo does not list yet), by the result of `why_closed`."""
-    if why is None:
+    if closed is None:
         return node is None or node.closed_for is None
-    return not why or (node is not None and bool(node.hosts))
+    return not closed or (node is not None and bool(node.hosts))
 
 
-def to_close(nodes: Iterable[Node], why: str | None) -> tuple[Node, ...]:
-    """The nodes to close now, as *why* says; one that others cordoned is closed already."""
-    if not why:
+def to_close(nodes: Iterable[Node], closed: str | None) -> tuple[Node, ...]:
+    """The nodes to close now, as *closed* says; one that others cordoned is closed already."""
+    if not closed:
         return ()
-    there = [n for n in nodes if n.registered and n.stage is not Stage.DELETING and not n.hosts]
-    ours = [n for n in there if n.cordoned_by is not CordonedBy.SOMEONE]
-    return tuple(n for n in ours if n.closed_for != why or n.cordoned_by is not CordonedBy.US)
+    open_nodes = [n for n in nodes if n.registered and n.stage is not Stage.DELETING and not n.hosts]
+    ours = [n for n in open_nodes if n.cordoned_by is not CordonedBy.SOMEONE]
+    return tuple(n for n in ours if n.closed_for != closed or n.cordoned_by is not CordonedBy.US)
 
 
-def to_open(nodes: Iterable[Node], why: str | None) -> tuple[Node, ...]:
+def to_open(nodes: Iterable[Node], closed: str | None) -> tuple[Node, ...]:
     """The nodes that we closed and that are to be opened now: all when the stop is over, else those that host us."""
-    if why is None:
+    if closed is None:
         return ()
-    return tuple(n for n in nodes if n.closed_for is not None and takes_work(n, why))
+    return tuple(n for n in nodes if n.closed_for is not None and takes_work(n, closed))

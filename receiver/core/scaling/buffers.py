@@ -67,13 +67,11 @@ def keep_buffers(
     for tally in within:
         _add_spare_nodes(tally)
     matching, rooms = Matching(within, pairs), _Rooms(facts, allowance)
-    kept_buffers: list[KeptBuffer] = []
+    levels: list[KeptBuffer] = []
     for buffer in buffers:
-        kept_buffer = KeptBuffer(key=buffer.key, chunks=buffer.replicas, held=dropped)
-        kept_buffers.append(
-            kept_buffer if dropped else _keep(buffer, kept_buffer, matching, rooms, facts, allowance, out)
-        )
-    return tuple(kept_buffers)
+        level = KeptBuffer(key=buffer.key, chunks=buffer.replicas, held=dropped)
+        levels.append(level if dropped else _keep(buffer, level, matching, rooms, facts, allowance, out))
+    return tuple(levels)
 
 
 def _why_dropped(tallies: Collection[Tally], allowance: Allowance) -> str:
@@ -98,15 +96,15 @@ class _Rooms:
         self._busy: set[str | None] = set()  # the instances among them that run work
         self._reached: dict[tuple[str, int, Kind], int] = {}  # room only shrinks: a full one is passed over once
 
-    def fill(self, kept_buffer: KeptBuffer, pod: Pod, tally: Tally, shelf: int) -> KeptBuffer:
+    def fill(self, level: KeptBuffer, pod: Pod, tally: Tally, shelf: int) -> KeptBuffer:
         """Put as many chunks as fit into the rooms of *shelf*."""
         rooms, key = self._of(tally, shelf), (tally.pool.id, shelf, tally.kind(pod))
         place = self._reached.get(key, 0)
-        while place < len(rooms) and _left(kept_buffer):
-            kept_buffer = _fill(kept_buffer, pod, tally, rooms[place], busy=rooms[place].instance in self._busy)
-            place += bool(_left(kept_buffer))
+        while place < len(rooms) and _left(level):
+            level = _fill(level, pod, tally, rooms[place], busy=rooms[place].instance in self._busy)
+            place += bool(_left(level))
         self._reached[key] = place
-        return kept_buffer
+        return level
 
     def _of(self, tally: Tally, shelf: int) -> Sequence[Bin]:
         if shelf != USABLE:
@@ -132,7 +130,7 @@ def _add_spare_nodes(tally: Tally) -> None:
 
 def _keep(
     buffer: Buffer,
-    kept_buffer: KeptBuffer,
+    level: KeptBuffer,
     matching: Matching,
     rooms: _Rooms,
     facts: Facts,
@@ -145,12 +143,12 @@ def _keep(
     fitting = matching.fitting(pod)
     for shelf in (USABLE, OPENED, COMING):
         for tally in fitting:
-            kept_buffer = rooms.fill(kept_buffer, pod, tally, shelf)
+            level = rooms.fill(level, pod, tally, shelf)
     market = matching.market(pod)
-    for _ in range(unplaced := _left(kept_buffer)):
+    for _ in range(unplaced := _left(level)):
         market.enter(pod)
     held = ""
-    while _left(kept_buffer) and not held:
+    while _left(level) and not held:
         market.leave(pod)
         held, opened = _where(pod, work, matching, facts, allowance, out)
         market.enter(pod)
@@ -159,38 +157,34 @@ def _keep(
             opened.buffers.setdefault(buffer.key)
             room = replace(opened.empty_bin(), bought=True)
             opened.add(room)
-            before, kept_buffer = _left(kept_buffer), _fill(kept_buffer, pod, opened, room)
-            for _ in range(before - _left(kept_buffer)):
+            before, level = _left(level), _fill(level, pod, opened, room)
+            for _ in range(before - _left(level)):
                 market.leave(pod)
-            unplaced -= before - _left(kept_buffer)
+            unplaced -= before - _left(level)
     for _ in range(unplaced):
         market.leave(pod)
-    return replace(kept_buffer, held=held)
+    return replace(level, held=held)
 
 
-def _left(kept_buffer: KeptBuffer) -> int:
-    return kept_buffer.chunks - kept_buffer.ready - kept_buffer.coming
+def _left(level: KeptBuffer) -> int:
+    return level.chunks - level.ready - level.coming
 
 
-def _fill(kept_buffer: KeptBuffer, pod: Pod, tally: Tally, room: Bin, *, busy: bool = False) -> KeptBuffer:
+def _fill(level: KeptBuffer, pod: Pod, tally: Tally, room: Bin, *, busy: bool = False) -> KeptBuffer:
     """Put as many chunks as fit into *room*, that of a node which is *busy* anyway or kept for them alone."""
-    count, unplaced, asks = 0, _left(kept_buffer), pod.asks
+    count, unplaced, asks = 0, _left(level), pod.asks
     while count < unplaced and room.put(pod, asks):
         count += 1
     if not count:
-        return kept_buffer
+        return level
     if not room.used:
-        price, usd = tally.pool.price_usd_per_hour, kept_buffer.usd_per_hour
+        price, usd = tally.pool.price_usd_per_hour, level.usd_per_hour
         own = Decimal(0) if busy else price
-        kept_buffer = replace(kept_buffer, usd_per_hour=None if own is None or usd is None else usd + own)
+        level = replace(level, usd_per_hour=None if own is None or usd is None else usd + own)
         if room.instance is not None:
-            tally.warm[room.instance] = kept_buffer.key
+            tally.warm[room.instance] = level.key
     room.used = True
-    return (
-        replace(kept_buffer, ready=kept_buffer.ready + count)
-        if room.usable
-        else replace(kept_buffer, coming=kept_buffer.coming + count)
-    )
+    return replace(level, ready=level.ready + count) if room.usable else replace(level, coming=level.coming + count)
 
 
 def _where(
@@ -206,8 +200,8 @@ def _where(
     if not ordered:
         pools = [(p, facts.pool(p.id)) for p in allowance.policy.pools]
         others = {p.name: refusal(pod, p, state) or "beyond its maximum or set aside" for p, state in pools}
-        why = "; ".join(f"{name}: {reason}" for name, reason in (others | {**matching.refusals(pod)}).items())
-        return f"no GPU pool can hold a chunk ({why})", None
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in (others | {**matching.refusals(pod)}).items())
+        return f"no GPU pool can hold a chunk ({reasons})", None
     first = ordered[0]
     passed = allowance.passes(first, 1, work)
     return f"{NO_MORE[passed] if passed < len(RULES) else 'growth is held'} (pool {first.pool.name})", None

@@ -182,16 +182,16 @@ class Tally:
         """Why no further node of the pool is bought for *pods*, by those that were bought before."""
         if not self.spoilt:
             return None
-        return next((why for pod in pods if (why := why_spoilt(pod, self.spoilt)) is not None), None)
+        return next((reason for pod in pods if (reason := why_spoilt(pod, self.spoilt)) is not None), None)
 
     def begin(self, rooms: Sequence[Bin] | None = None) -> bool:
         """Begin to fill *rooms* that are on their way, or else the next one; False when there is none."""
-        begun = self.shelves[COMING][:1] if rooms is None else rooms
-        for room in begun:
+        started_rooms = self.shelves[COMING][:1] if rooms is None else rooms
+        for room in started_rooms:
             self.shelves[COMING].remove(room)
             self.shelves[OPENED].append(room)
             self.free += room.gpus
-        return bool(begun)
+        return bool(started_rooms)
 
     def give(self, placement: Given, *, asks: bool) -> None:
         """Record the room of a workload: in a new node that it *asks* for, or room that existed before."""
@@ -401,9 +401,9 @@ class Allowance:
             return 0
         if tally.state.required + tally.within[-1] + count > tally.bounds.max_nodes:
             return 1
-        more = self._more(tally, count)
-        gpus_fit = self.gpus is None or more * tally.pool.gpus_per_node <= self.gpus
-        rate_fits = self.nodes is None or more <= self.nodes
+        new_nodes = self._more(tally, count)
+        gpus_fit = self.gpus is None or new_nodes * tally.pool.gpus_per_node <= self.gpus
+        rate_fits = self.nodes is None or new_nodes <= self.nodes
         return 3 if gpus_fit and rate_fits else 2
 
     def mark(self) -> Left:
@@ -413,13 +413,13 @@ class Allowance:
         self.left, self.gpus, self.nodes, self._kept = mark
 
     def open(
-        self, tally: Tally, why: str, count: int = 1, workload: Workload | None = None, passed: int | None = None
+        self, tally: Tally, purpose: str, count: int = 1, workload: Workload | None = None, passed: int | None = None
     ) -> int:
         """Request *count* more nodes; return how many checks they passed (3: they may be requested). *passed* is what
         `passes` has just returned for them."""
         passed = self.passes(tally, count, workload) if passed is None else passed
         room = min(count, tally.room_left)
-        tally.counts[why] += count
+        tally.counts[purpose] += count
         for check in range(passed):
             tally.within[check] += count
         if passed == 0:
@@ -428,13 +428,13 @@ class Allowance:
             return passed
         count = int(room)  # nodes that a guardrail will hold must not use up the other pools' share
         self.charge(tally, count, workload)
-        more = self._more(tally, count)
+        new_nodes = self._more(tally, count)
         if self.gpus is not None:
-            self.gpus -= more * tally.pool.gpus_per_node
+            self.gpus -= new_nodes * tally.pool.gpus_per_node
         if self.nodes is not None:
-            self.nodes -= more
+            self.nodes -= new_nodes
         if tally.pool.id in self._kept:
-            self._kept[tally.pool.id] -= count - more
+            self._kept[tally.pool.id] -= count - new_nodes
         return passed
 
     def charge(self, tally: Tally, count: int, workload: Workload | None) -> None:
@@ -448,8 +448,8 @@ class Allowance:
         """Record which budget does not cover *count* more nodes of the tally's pool."""
         refusal = self.refusing(tally, count, workload)
         if refusal is not None and tally.pool.price_usd_per_hour is not None:  # a missing price has its own rule
-            known = tally.uncovered.get(refusal.view.key)
-            if known is None or known.passing:  # ordinary work needs more than passing work does
+            earlier = tally.uncovered.get(refusal.view.key)
+            if earlier is None or earlier.passing:  # ordinary work needs more than passing work does
                 tally.uncovered[refusal.view.key] = refusal
             if workload is not None:
                 tally.refused.setdefault(workload.key, refusal)

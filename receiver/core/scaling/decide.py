@@ -46,9 +46,9 @@ def decide(case: Case) -> tuple[Decision, Case]:
     case, going, sources = _sized(case)
     held_by = _growth_held_by(case, sources)
     if held_by is not None:
-        other, others, more = _sized(replace(case, growth_held=True, full=held_by in WITHOUT_END))
-        if apply(more[-1].target, other)[-1].target < case.present:
-            case, going, sources = other, others, more
+        other, others, other_sources = _sized(replace(case, growth_held=True, full=held_by in WITHOUT_END))
+        if apply(other_sources[-1].target, other)[-1].target < case.present:
+            case, going, sources = other, others, other_sources
     reasons = [*_notes(case), *sources]
     target = sources[-1].target if sources else case.present
     if not sources:
@@ -287,10 +287,10 @@ def plan(decision: Decision, state: PoolState, policy: Policy) -> Action | None:
     chosen = () if grows else decision.candidates[: decision.present - decision.target]
     new_nodes = decision.target - decision.present if grows else -len(chosen)
     to_count = decision.present + new_nodes
-    what = f"grow-{decision.present}-to-{to_count}" if grows else f"retire-{len(chosen)}"
+    change = f"grow-{decision.present}-to-{to_count}" if grows else f"retire-{len(chosen)}"
     price = pool.price_usd_per_hour if grows else None
     return Action(
-        id=f"{pool.name}-{decision.at:%Y%m%dT%H%M%S.%fZ}-{what}",
+        id=f"{pool.name}-{decision.at:%Y%m%dT%H%M%S.%fZ}-{change}",
         pool=pool.id,
         kind=ActionKind.GROW if grows else ActionKind.RETIRE,
         opened_at=decision.at,
@@ -312,8 +312,8 @@ def _victim(instance: str, decision: Decision, state: PoolState) -> Victim:
 def join(action: Action, decision: Decision, state: PoolState) -> Action:
     """Add to an open removal the nodes whose moment came meanwhile: a late count must not keep them another hour. Nodes
     that never became usable wait for an action of their own, with which their back-off is stored."""
-    known = {v.instance for v in action.victims}
+    chosen_instances = {v.instance for v in action.victims}
     let_go = decision.candidates[: max(0, decision.present - decision.target)]
-    new = (_victim(i, decision, state) for i in let_go if i not in known)
+    new = (_victim(i, decision, state) for i in let_go if i not in chosen_instances)
     more = tuple(v for v in new if v.because not in (Because.STUCK, Because.LOST))
     return replace(action, victims=(*action.victims, *more), to_count=action.to_count - len(more)) if more else action

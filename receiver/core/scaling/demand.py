@@ -148,8 +148,8 @@ def _unselected(pod: Pod, labels: NextLabels) -> str | None:
     if pod.affinity and not any(all(_may_meet(labels, r) for r in term) for term in pod.affinity):
         wanted = next(r for r in pod.affinity[0] if not _may_meet(labels, r))
         few = [cut(value, LONGEST_NAMED) for value in wanted.values[:MOST_NAMED]]  # a pod may list a megabyte of them
-        more = f" and {len(wanted.values) - MOST_NAMED} more" if len(wanted.values) > MOST_NAMED else ""
-        return f"its node affinity wants {wanted.key} {wanted.operator} {few}{more}"
+        omitted = f" and {len(wanted.values) - MOST_NAMED} more" if len(wanted.values) > MOST_NAMED else ""
+        return f"its node affinity wants {wanted.key} {wanted.operator} {few}{omitted}"
     return None
 
 

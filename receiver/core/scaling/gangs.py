@@ -59,8 +59,8 @@ def _leave_without_nodes(workload: Workload, tally: Tally, allowance: Allowance)
     opened, uncovered, met, needs = new_nodes(workload, tally, begun=True), False, "", ""
     if opened is None:
         detail = f"the pods of gang {workload.key} must share a node, and none has room for all of them"
-    elif (why := tally.why_spoilt(workload.pods)) is not None:
-        detail = f"no node is bought in pool {tally.pool.name} for gang {workload.key}: {why}"
+    elif (reason := tally.why_spoilt(workload.pods)) is not None:
+        detail = f"no node is bought in pool {tally.pool.name} for gang {workload.key}: {reason}"
     else:
         passed = allowance.passes(tally, opened, workload)
         met = RULES[min(passed, len(RULES) - 1)]
@@ -94,11 +94,11 @@ def new_nodes(workload: Workload, tally: Tally, *, empty: bool = False, begun: b
     beside what is begun already); all of its nodes if the pool were *empty*. None where no number of them helps."""
     coming = [] if begun else tally.shelves[COMING]
     trial = [] if empty else [b.copy() for b in (*tally.roomy(), *coming)]
-    there, mark = len(trial), tally.neighbours.mark() if tally.neighbours is not None else 0
+    room_count, mark = len(trial), tally.neighbours.mark() if tally.neighbours is not None else 0
     places = _fill(trial, workload.pods, tally)
     if tally.neighbours is not None:
         tally.neighbours.return_to(mark)
-    return None if places is None else len(trial) - there
+    return None if places is None else len(trial) - room_count
 
 
 def try_gang(

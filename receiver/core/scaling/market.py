@@ -319,10 +319,9 @@ def refused(
     for pool, tally in tallies.items():
         with blame(pool=pool):
             target = tally.state.required + tally.within[-1]
-            approved_size = grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at)
-            bought = [room for room in tally.bins if room.bought and room.allowed] if approved_size < target else []
-            # New nodes that wait for an approval.
-            unanswered = set(bought[max(0, approved_size - tally.state.required) :])
+            approved = grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at)
+            bought = [room for room in tally.bins if room.bought and room.allowed] if approved < target else []
+            unanswered = set(bought[max(0, approved - tally.state.required) :])  # new nodes that wait for an approval
             for placement in tally.given:
                 whole = placement.whole and not any(room in unanswered for room in placement.rooms)
                 (served if whole else short).add(placement.workload.key)

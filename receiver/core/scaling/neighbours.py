@@ -107,9 +107,9 @@ class Neighbours:
         apart = self._apart.get(host, NONE)
         if apart and any(number in apart for number in covering):
             return False
-        here = self._here.get(host, NONE)
+        counts = self._here.get(host, NONE)
         return all(
-            self._holds(rule, self._numbers[rule], host, here, pod, itself=self._numbers[rule] in covering)
+            self._holds(rule, self._numbers[rule], host, counts, pod, itself=self._numbers[rule] in covering)
             for rule in pod.host_rules
         )
 
@@ -135,9 +135,9 @@ class Neighbours:
                     counts.pop(host, None)
 
     def _holds(
-        self, rule: HostRule, number: int, host: Host, here: Mapping[int, int], pod: Pod, *, itself: bool
+        self, rule: HostRule, number: int, host: Host, counts: Mapping[int, int], pod: Pod, *, itself: bool
     ) -> bool:
-        count = here.get(number, 0)
+        count = counts.get(number, 0)
         match rule.together:
             case Together.NEVER:
                 return not count

@@ -20,10 +20,10 @@ HOLDS_FOR = timedelta(minutes=15)  # the scheduler waits 10 minutes for volumes 
 LAPSES_AFTER = timedelta(minutes=2)  # on a node that cannot take the pod: the scheduler finds that out in moments
 
 
-def lapsed(pod: Pod, why: str) -> Pod:
+def lapsed(pod: Pod, reason: str) -> Pod:
     """Return *pod* as demand again."""
     assert pod.nomination is not None
-    return replace(pod, phase=PodPhase.WAITING, node=None, nomination=replace(pod.nomination, lapsed=why))
+    return replace(pod, phase=PodPhase.WAITING, node=None, nomination=replace(pod.nomination, lapsed=reason))
 
 
 def believed(pod: Pod, nodes: Container[str], now: datetime) -> Pod:

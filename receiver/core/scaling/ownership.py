@@ -165,12 +165,12 @@ class Ownership:
     def _is_first(self) -> bool:
         return all(self._us.key < other.key for other in self._live)
 
-    def _of_kind(self, pod: Pod, known: dict[Kind, bool], judge: Callable[[Pod], bool]) -> bool:
+    def _of_kind(self, pod: Pod, verdicts: dict[Kind, bool], judge: Callable[[Pod], bool]) -> bool:
         kind = (*shape(pod), bool(pod.not_bought))
-        if kind not in known:
+        if kind not in verdicts:
             with blame(owner=owner_of(pod)):
-                known[kind] = judge(pod)
-        return known[kind]
+                verdicts[kind] = judge(pod)
+        return verdicts[kind]
 
     def _pod_fits(self, pod: Pod) -> bool:
         return not pod.not_bought and any(

@@ -37,9 +37,9 @@ class Survival:
     def of(cls, lasted: Iterable[timedelta]) -> "Survival":
         return cls(tuple(sorted(length.total_seconds() for length in lasted)))
 
-    def chance(self, age: timedelta, more: timedelta) -> float:
-        """The chance (0-1) that work that has run for *age* runs for *more*, which is positive."""
-        return self.chances(age.total_seconds(), (more.total_seconds(),))[0]
+    def chance(self, age: timedelta, span: timedelta) -> float:
+        """The chance (0-1) that work that has run for *age* runs for another *span*, which is positive."""
+        return self.chances(age.total_seconds(), (span.total_seconds(),))[0]
 
     def goes_on(self, pods: Iterable[Pod], now: datetime) -> float:
         """The chance (0-1) that at least one of *pods* still runs later, averaged over the moments `LATER`."""
@@ -51,10 +51,10 @@ class Survival:
     def chances(self, age: float, later: Sequence[float]) -> list[float]:
         """The chances (0-1) that work that has run for *age* seconds runs on for each of so many seconds *later*."""
         lengths, count, old = self.lengths, len(self.lengths), age + A_YOUNG_AGE.total_seconds()
-        seen = count - bisect_right(lengths, age) + WEIGHT_OF_THE_RULE  # those that got as old, and the prior
+        survivors = count - bisect_right(lengths, age) + WEIGHT_OF_THE_RULE  # those that got as old, and the prior
         return [
-            (count - bisect_right(lengths, age + more) + WEIGHT_OF_THE_RULE * old / (old + more)) / seen
-            for more in later
+            (count - bisect_right(lengths, age + span) + WEIGHT_OF_THE_RULE * old / (old + span)) / survivors
+            for span in later
         ]
 
 

@@ -83,7 +83,7 @@ class Deadlines:
         by = min(pod.created_at + may_wait(pod, self._policy) for pod in workload.pods)
         if by <= self._facts.at:
             return None
-        leads = [known for pod in workload.pods if (known := self._lead(pod)) is not None]
+        leads = [lead for pod in workload.pods if (lead := self._lead(pod)) is not None]
         if len(leads) < len(workload.pods) or by - max(leads) <= self._facts.at:
             return None
         return PatientWork(workload=workload, starts_by=by, buys_at=by - max(leads), gated=gated)
@@ -166,12 +166,12 @@ class Admissions:
         ready = [Workload(key=pod.key, pods=(pod,)) for pod in others]  # nothing that is bought would help them
         next_at: datetime | None = None
         full: set[tuple[Kind, ...]] = set()  # what did not fit does not fit again: room only shrinks
-        begun = {pod.gang for pod in facts.waiting if pod.gang is not None} | facts.bound_gangs.keys()
+        started_gangs = {pod.gang for pod in facts.waiting if pod.gang is not None} | facts.bound_gangs.keys()
         patient = {p.workload.key: p for p in Deadlines(facts, self._policy).patient(everything, gated=True)}
         placed = 0
         for workload in everything:
             waits = patient.get(workload.key)
-            if waits is None or (workload.gang and workload.key in begun):
+            if waits is None or (workload.gang and workload.key in started_gangs):
                 ready.append(workload)
                 continue
             kinds = tuple((*shape(pod), pod.host_rules, pod.namespace) for pod in workload.pods)

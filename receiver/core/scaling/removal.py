@@ -92,10 +92,10 @@ def _repaired(case: Case) -> Sequence[Node]:
     is not moved."""
     if _growth_goes_first(case):
         return ()
-    begun = {v.instance for v in _victims(case) if v.stage in ON_THE_WAY}
+    chosen = {v.instance for v in _victims(case) if v.stage in ON_THE_WAY}
     mine = [n for n in case.state.nodes if n.instance in case.wanted.repairs]
     able = [n for n in mine if may_end(n) and is_eligible(n, case) and not (n.busy and would_be_lost(n, case))]
-    return sorted(able, key=lambda n: (n.instance not in begun, n.busy, n.sick_since or case.now, n.name))[:1]
+    return sorted(able, key=lambda n: (n.instance not in chosen, n.busy, n.sick_since or case.now, n.name))[:1]
 
 
 def _growth_goes_first(case: Case) -> bool:
@@ -159,7 +159,7 @@ def could_be_emptied(node: Node, case: Case) -> bool:
     Where seconds are paid, low utilization must have lasted (`scale_down`). While GPUs are waited for in this pool,
     only a node that is being emptied already goes on.
     """
-    begun = any(v.instance == node.instance and v.because is Because.CONSOLIDATED for v in _victims(case))
+    is_chosen = any(v.instance == node.instance and v.because is Because.CONSOLIDATED for v in _victims(case))
     return (
         node.stage is Stage.USABLE
         and node.instance in case.wanted.movable
@@ -167,7 +167,7 @@ def could_be_emptied(node: Node, case: Case) -> bool:
         and not has_unknown_hours(node, case)
         and is_eligible(node, case)
         and (case.policy.billing.by_the_hour or case.firing(SignalAction.SCALE_DOWN) is not None)
-        and (begun or not case.wanted.waiting_gpus)
+        and (is_chosen or not case.wanted.waiting_gpus)
     )
 
 
@@ -277,16 +277,16 @@ def evicted(case: Case, dead: Collection[str], leaving: Collection[str]) -> tupl
         return (*begun, gpus, lost, unit, node.name)
 
     able.sort(key=loss)
-    gone = {*dead, *leaving} - {n.instance for n in able}
-    due = surplus_over(min(over), case, gone) if over else 0
+    removed = {*dead, *leaving} - {n.instance for n in able}
+    due = surplus_over(min(over), case, removed) if over else 0
     carried = sum(n.instance in emptying for n in able)
-    return tuple(able[: max(due, min(carried, surplus_over(min(g.max_nodes for g in graces), case, gone)))])
+    return tuple(able[: max(due, min(carried, surplus_over(min(g.max_nodes for g in graces), case, removed)))])
 
 
-def surplus_over(most: int, case: Case, gone: Collection[str] = ()) -> int:
-    """How many usable nodes are beyond *most* once the instances *gone* are."""
-    usable = sum(n.instance not in gone for n in case.state.of(Stage.USABLE))
-    return max(0, min(case.present - len(gone), usable) - most)
+def surplus_over(most: int, case: Case, removed: Collection[str] = ()) -> int:
+    """How many usable nodes are beyond *most* once the instances *removed* are gone."""
+    usable = sum(n.instance not in removed for n in case.state.of(Stage.USABLE))
+    return max(0, min(case.present - len(removed), usable) - most)
 
 
 def could_be_evicted(node: Node, case: Case) -> bool:

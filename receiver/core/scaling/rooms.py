@@ -164,5 +164,5 @@ def why_spoilt(pod: Pod, bins: Sequence[Bin]) -> str | None:
         return None
     names = ", ".join(site.name for site in closed[:MOST_SPOILT])
     taints = dict.fromkeys(f"{t.key}={t.value}:{t.effect}" for site in closed for t in site.taints)
-    why = f"got the taint {', '.join(taints)}" if taints else "were relabelled"
-    return f"its newest nodes ({names}) {why} before a pod ran there, and the next one probably would, too"
+    change = f"got the taint {', '.join(taints)}" if taints else "were relabelled"
+    return f"its newest nodes ({names}) {change} before a pod ran there, and the next one probably would, too"

@@ -107,14 +107,14 @@ def _with_template(
     if not new:
         return offer
     *others, newest = (_shown_by(node, offer, pool, passing, usable) for node in sorted(new, key=_age))
-    known = offer.others
+    odd_nodes = offer.others
     if offer.since is not None and (offer.node, offer.since) != (newest.node, newest.since):
-        known = (_bare(offer),)
-    elif not known:  # a node that was old when it was first seen refuses no pod, but may speak for one
+        odd_nodes = (_bare(offer),)
+    elif not odd_nodes:  # a node that was old when it was first seen refuses no pod, but may speak for one
         settled = (n for n in beside if n.name != newest.node and not n.startup_taint)
         old = [n for n in settled if _is_as_configured(n, pool, passing)]
-        known = tuple(_bare(_shown_by(n, offer, pool, passing, usable)) for n in old[:1])
-    return replace(newest, others=tuple(map(_bare, others[-1:])) or known)
+        odd_nodes = tuple(_bare(_shown_by(n, offer, pool, passing, usable)) for n in old[:1])
+    return replace(newest, others=tuple(map(_bare, others[-1:])) or odd_nodes)
 
 
 def _is_as_configured(node: Node, pool: Pool, passing: tuple[str, ...]) -> bool:

@@ -173,8 +173,8 @@ def provisioning_failed(action: Action, state: PoolState) -> Backoff | None:
     at once.
     """
     bad = {v.instance for v in action.victims if v.because is Because.STUCK}
-    known = state.provisioning.instances if state.provisioning else ()
-    never = [n for n in state.nodes if n.instance in bad and not n.was_usable and n.instance not in known]
+    instances = state.provisioning.instances if state.provisioning else ()
+    never = [n for n in state.nodes if n.instance in bad and not n.was_usable and n.instance not in instances]
     if not never:
         return None  # or each was counted at the first try of its removal
     failures = (state.provisioning.failures if state.provisioning else 0) + 1
@@ -187,7 +187,7 @@ def provisioning_failed(action: Action, state: PoolState) -> Backoff | None:
         failures=failures,
         until=action.opened_at + base * (1 + spread),
         reason=f"{', '.join(n.name for n in never)} never became usable",
-        instances=(*known, *(n.instance for n in never)),
+        instances=(*instances, *(n.instance for n in never)),
     )
 
 
@@ -228,8 +228,8 @@ def removals_stop(late: LateCount | None, civo_count: int, living: Sequence[Node
 def _came_after(node: Node, removal: datetime) -> bool:
     """True for an instance that did not exist at a *removal*. A person's node that was kept, and one of our own growth
     that Civo lists late, are older."""
-    seen = node.seen_since is not None and node.seen_since >= removal
-    return seen and node.created_at >= removal - CLOCKS_DIFFER
+    is_new = node.seen_since is not None and node.seen_since >= removal
+    return is_new and node.created_at >= removal - CLOCKS_DIFFER
 
 
 def late_after(action: Action, state: PoolState, now: datetime) -> LateCount | None:
@@ -256,8 +256,8 @@ def after_growth(late: LateCount | None, action: Action) -> LateCount | None:
     beside the new nodes; a growth that did not show is covered by this one."""
     if late is None or late.expected > late.shown:
         return None
-    more = action.to_count - action.from_count
-    return LateCount(expected=late.expected + more, shown=late.shown + more, since=late.since)
+    growth = action.to_count - action.from_count
+    return LateCount(expected=late.expected + growth, shown=late.shown + growth, since=late.since)
 
 
 def drift(past: PoolMemory | None, civo_count: int, now: datetime, unanswered: int = 0) -> Drift | None:

@@ -60,16 +60,16 @@ class Barred:
 
 def barred(facts: Facts, waiting: Iterable[Workload]) -> Barred:
     """Return which of *waiting*, which is in the order of service, the scheduler refuses."""
-    known = {each.request: each for each in refused_only(facts.refusals)}
-    if not known:
+    refusals = {each.request: each for each in refused_only(facts.refusals)}
+    if not refusals:
         return Barred()
-    askers = {request.rpartition("#")[0] for request in known}
+    askers = {request.rpartition("#")[0] for request in refusals}
     refused: dict[str, SchedulerRefusal] = {}
     trials: dict[str, str] = {}  # the workload that is tried, by request
     for workload in waiting:
         if _asker(workload) not in askers:
             continue
-        refusal = known.get(request_of(workload))
+        refusal = refusals.get(request_of(workload))
         if refusal is None or _is_let_through(workload, refusal, facts.at):
             continue
         if refusal.holds(facts.at) or refusal.request in trials:
@@ -163,40 +163,40 @@ def _is_of_the_past(refusal: SchedulerRefusal, now: datetime) -> bool:
 
 
 def _after(
-    past: SchedulerRefusal, here: _Beside | None, bound: Collection[Pod], policy: Policy, now: datetime
+    past: SchedulerRefusal, evidence: _Beside | None, bound: Collection[Pod], policy: Policy, now: datetime
 ) -> SchedulerRefusal | None:
-    """*past* with what this step saw: what stands beside room (*here*) and which of its pods are *bound*. None: it is
-    over."""
+    """*past* with what this step saw: what stands beside room (*evidence*) and which of its pods are *bound*. None: it
+    is over."""
     newest = max((pod.bound_at for pod in bound if pod.bound_at is not None), default=None)
     if past.refused_at is not None and newest is not None and newest >= past.refused_at:
         if any(pod.key in past.pods or pod.gang in past.pods for pod in bound if _since(pod, past.refused_at)):
             return None  # what was refused has started: the obstacle is gone
         past = replace(past, others_start=True)
-    if here is None:
+    if evidence is None:
         past = replace(past, beside_since=None)
         forgotten = past.refused_at is None or now - past.seen_at > FORGOTTEN_AFTER
         return None if forgotten else past
     since = max(past.beside_since or now, min(newest or past.beside_since or now, now))
     past = replace(past, beside_since=since)
-    return _refused(past, here, policy, now) if now - since >= REFUSED_AFTER else past
+    return _refused(past, evidence, policy, now) if now - since >= REFUSED_AFTER else past
 
 
 def _since(pod: Pod, moment: datetime) -> bool:
     return pod.bound_at is not None and pod.bound_at >= moment
 
 
-def _refused(past: SchedulerRefusal, here: _Beside, policy: Policy, now: datetime) -> SchedulerRefusal:
+def _refused(past: SchedulerRefusal, evidence: _Beside, policy: Policy, now: datetime) -> SchedulerRefusal:
     """The refusal after the scheduler has left pods beside room for long enough.
 
     Where all the nodes run other GPU pods, these may be the obstacle (a port, a volume): an empty node is tried at
     once. Otherwise each refusal in a row doubles the time.
     """
-    pods = [pod for workload in here.workloads for pod in workload.pods]
+    pods = [pod for workload in evidence.workloads for pod in workload.pods]
     named = [obstacles(pod.scheduler_says) for pod in pods]
-    empty = any(not node.busy for _, node in here.nodes.values()) or any(w.gang for w in here.workloads)
+    empty = any(not node.busy for _, node in evidence.nodes.values()) or any(w.gang for w in evidence.workloads)
     tries = past.tries + empty
     wait = wait_after(tries, pods) if empty else timedelta(0)
-    paid, usd = spent(here.nodes.values(), policy, now)
+    paid, usd = spent(evidence.nodes.values(), policy, now)
     return replace(
         past,
         beside_since=None,
@@ -205,11 +205,11 @@ def _refused(past: SchedulerRefusal, here: _Beside, policy: Policy, now: datetim
         tries=tries,
         reworded=past.reworded + 1 if past.holds(now) else 0,
         empty=empty,
-        pods=tuple(sorted(workload.key for workload in here.workloads)[:MOST_PODS]),
+        pods=tuple(sorted(workload.key for workload in evidence.workloads)[:MOST_PODS]),
         others_start=False,
         obstacles=tuple(sorted(frozenset().union(*named))[:MOST_OBSTACLES]) if all(named) else (),
         says=cut(" ".join(next((p.scheduler_says for p in pods if p.scheduler_says), "").split()), LONGEST_WORDS),
-        node=min(node.name for _, node in here.nodes.values()),
+        node=min(node.name for _, node in evidence.nodes.values()),
         paid=past.paid + paid,
         usd=None if past.usd is None or usd is None else past.usd + usd,
     )
