@@ -53,14 +53,14 @@ bench: venv binaries ## measure: reaction from pending pod to Civo call, webhook
 	@$(VENV)/python -m benchmarks
 
 faults: venv ## ten thousand random worlds with faults against the invariants (N=100 SEED=1 for fewer), or PROCESSES=200 schedules of the real process, or ENUMERATED=1 every fault at every write, or PLANTED=1 bugs (hours)
-	@$(VENV)/python -m tests.faults --seed $(SEED) $(if $(PLANTED),--planted,$(if $(ENUMERATED),--enumerated,$(if $(PROCESSES),--processes $(PROCESSES),--worlds $(N))))
+	@$(VENV)/python -m campaigns.faults --seed $(SEED) $(if $(PLANTED),--planted,$(if $(ENUMERATED),--enumerated,$(if $(PROCESSES),--processes $(PROCESSES),--worlds $(N))))
 
 soak: venv ## a burn-in: the real server for HOURS=2 under random work and faults, a day of them an hour; fails if a figure grows (SEED=1)
-	@$(VENV)/python -m tests.soak --hours $(HOURS) --seed $(SEED) --out .build/soak.csv
+	@$(VENV)/python -m campaigns.soak --hours $(HOURS) --seed $(SEED) --out .build/soak.csv
 
 replicas: N = 20
 replicas: venv ## rounds with three replicas on PostgreSQL whose leader dies, freezes or is stopped (N=20 SEED=1; half a minute each)
-	@$(VENV)/python -m tests.faults.replicas --rounds $(N) --seed $(SEED)
+	@$(VENV)/python -m campaigns.replicas --rounds $(N) --seed $(SEED)
 
 laws: venv ## every law of the tests with fifty times the examples
 	@$(VENV)/python -m pytest -q -n 2 --dist worksteal -m hypothesis --hypothesis-profile=long
@@ -75,7 +75,7 @@ site: venv ## write the documentation as a static site with search into .build/s
 	@$(VENV)/python -m tools.documentation_site
 
 contract: venv ## ask the running server everything that its OpenAPI document allows, and what it does not (some minutes)
-	@$(VENV)/python -m tests.fuzz.contract --seed $(SEED)
+	@$(VENV)/python -m campaigns.contract --seed $(SEED)
 
 steady: N = 10
 steady: venv binaries browser kubectl ## the whole suite N=10 times, three at once, and what failed in any of them (an hour or two)
@@ -88,7 +88,7 @@ image: python ## build the image with docker, podman or buildah (TAG=name:tag BA
 	@$(PYTHON) -m tools.image $(if $(TAG),--tag $(TAG)) $(if $(BASE),--base $(BASE))
 
 image-check: venv ## build and run the image without an engine, install without one, start the systemd unit; prove what they claim (root; minutes)
-	@$(VENV)/python -m tests.image
+	@$(VENV)/python -m campaigns.image
 
 release-check: venv kubectl ## all of a release that needs no registry: versions, changelog, wheel, chart (TAG=v0.2.0)
 	@$(VENV)/python -m tools.release_check --tag "$(TAG)"
@@ -118,7 +118,7 @@ readme-pictures: venv binaries browser ## regenerate the pictures of README.md i
 	@$(VENV)/python -m tests.browser.pictures
 
 alerts: venv binaries ## trigger the fault behind every alert, and write docs/alerts.md (about 8 minutes)
-	@$(VENV)/python -m tests.rules.faults --write
+	@$(VENV)/python -m campaigns.alerts --write
 
 victoria: venv binaries ## compare rules, dashboards and queries on VictoriaMetrics with Prometheus, and play the demo on it (half an hour; ONLY=word)
 	@$(PYTHON) -m tools.fetch_binaries --victoria-metrics

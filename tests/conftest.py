@@ -13,27 +13,11 @@ from hypothesis import settings
 
 from demo.postgres import postgres_programs
 from tests import lazy_routes
+from tests.quiet import silence
 
 FIGURE = "figure"
-LONGEST = ("step/failures", "faults", "rules", "step/stories", "step")  # folders whose files compute longest
-WAITING = ("e2e", "browser", "server")
-
-
-def silence() -> None:
-    """One canonical line per step is right for production and drowns a failing test's report.
-
-    Lines are made as in production all the same: structlog's own choice draws each exception with rich, for seconds.
-    """
-    structlog.reset_defaults()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.ReturnLoggerFactory(),
-    )
-
+LONGEST = ("campaigns", "campaigns/faults", "rules", "step/stories", "step")  # folders whose files compute longest
+WAITING = ("e2e", "browser", "server", "campaigns/replicas")
 
 silence()
 lazy_routes.install()

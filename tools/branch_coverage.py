@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / ".build" / "coverage"
 LEAST = 12  # modules that the table names
 # The random worlds trace lines themselves, and coverage sees little of a worker after them: they get one of their own.
-PARTS = (("--ignore", "tests/faults"), ("tests/faults",))
+PARTS = (("--ignore", "tests/campaigns/faults"), ("tests/campaigns/faults",))
 
 
 def coverage(data: Path, *arguments: str) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ("tests/step", "tests/adapters/store")
+TESTS = ("tests/step", "tests/campaigns/test_step_failures.py", "tests/adapters/store")
 ASKS = "import sys; print(*sys.version_info[:2], sys.version_info.releaselevel)"
 
 

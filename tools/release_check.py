@@ -21,7 +21,7 @@ from tools.install_manifests import CHART, EXAMPLE, HELM, NAME, helm
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / ".build" / "release"
 WHEEL_HAS = ("receiver/config/civo_prices.yaml", "receiver/doctor/shipped_rules.json", "receiver/web/templates/")
-WHEEL_LACKS = ("simulator/", "tests/", "tools/")
+WHEEL_LACKS = ("simulator/", "campaigns/", "tests/", "tools/")
 
 
 def version() -> str:

@@ -24,7 +24,7 @@ from tests.step.harness import START
 from tools.install_manifests import helm
 
 ADRS = [name for name in every_page() if name.startswith("docs/decisions/")]
-OF_OURS = r"`((?:receiver|simulator|rules|tests|tools|demo|docs|k8s|requirements)/[\w./*-]*\w)`"
+OF_OURS = r"`((?:receiver|simulator|campaigns|rules|tests|tools|demo|docs|k8s|requirements)/[\w./*-]*\w)`"
 
 
 @cache

@@ -20,12 +20,12 @@ from simulator import kubernetes_rights
 from simulator.clocks import ManualClock
 from simulator.server import Simulator
 from tests.core.builders import HOURLY
-from tests.faults.stores import a_store
 from tests.lint import none_of
 from tests.manifests.built import installed, read
 from tests.manifests.uses import EVERYBODYS, USES, Right, Stage, Use
 from tests.simulator.builders import GPU_POOL, START, config
 from tests.step.harness import PRICE, SIZE, Life, a_job
+from tests.stores import a_store
 from tools.install_manifests import EXAMPLE, helm
 
 Rules = list[dict[str, Any]]

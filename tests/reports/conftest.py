@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from receiver.adapters.store import SqlStore
-from tests.faults.stores import a_store, empty, rebuilt
+from tests.stores import a_store, empty, rebuilt
 
 
 @pytest.fixture(scope="session")

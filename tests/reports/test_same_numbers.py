@@ -25,9 +25,9 @@ from receiver.core.notices.digest import Week, WeekFound, digest
 from receiver.metrics.collector import StoreCollector
 from receiver.replay.world.objects import WorldPool
 from receiver.reports.formats import as_csv, as_text
-from tests.faults.stores import a_store
 from tests.step.harness import GPU, HOUR, MINUTE, PRICE, START, Life, a_policy, a_world
 from tests.step.stories.bench import BIG_SIZE, bound, waiting
+from tests.stores import a_store
 from tests.web.builders import Bench
 from tests.web.fakes import FakeClock
 from tests.web.seen import words

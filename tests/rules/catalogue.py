@@ -1,4 +1,4 @@
-"""Faults with the alerts that they must raise: what the catalogues of this folder are written in.
+"""Faults with the alerts that they must raise: what the catalogues of `campaigns/alerts` are written in.
 
 Everything begins with two nodes of a pool that may have three, and with a pool of eight GPUs a node that has none yet
 (WITH_LARGE: that has one).

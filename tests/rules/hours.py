@@ -30,10 +30,10 @@ from receiver.replay.world.objects import POOL_LABEL
 from simulator.clocks import ManualClock
 from simulator.metrics import metrics_face
 from simulator.server import Simulator
-from tests.faults.stores import a_store, silent_log
 from tests.rules.files import EVERY_RULE, RECORDINGS, RULE_FILES, run
 from tests.rules.scraped import Labels, Notebook, honored, stored
 from tests.step.harness import Life
+from tests.stores import a_store, silent_log
 from tools.metric_names import metrics_in
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # promtool's tests begin there, so ages and times of creation fit

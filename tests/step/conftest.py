@@ -7,7 +7,7 @@ import pytest
 from receiver.adapters.store import SqlStore
 from receiver.ports import Store
 from simulator.store import MemoryStore
-from tests.faults.stores import a_store, empty
+from tests.stores import a_store, empty
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from campaigns.faults.grouped import FORMS, LEADER_READY, Leaders, formed, object_of
 from receiver.core.model.policy import Objective
 from receiver.ports import Store
-from tests.faults.grouped import FORMS, LEADER_READY, Leaders, formed, object_of
 from tests.step.harness import HOUR, Life, a_job, a_policy, a_world
 
 EVERY_FORM = ["annotation", *dict.fromkeys(FORMS)]

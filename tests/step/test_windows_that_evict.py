@@ -17,9 +17,9 @@ from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Store, 
 from receiver.replay.world.objects import WorldPool
 from receiver.step.reconcile import step
 from simulator.world import Pdb, World
-from tests.faults.stores import a_store
 from tests.step.harness import FAST, GPU, SIZE, START, Life, a_job, a_policy, a_world
 from tests.step.stories.bench import HOUR, MINUTE, SECOND, alert, living, titles
+from tests.stores import a_store
 
 # Short, so that few steps tell it: it opens at 12:06 and evicts from 12:16 on.
 NIGHT = Window(name="night", times=((12 * 60 + 6, 12 * 60 + 40),), max_nodes=1, evict_after=10 * MINUTE)

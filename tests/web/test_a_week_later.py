@@ -21,8 +21,8 @@ from receiver.ports import Delivery
 from receiver.web.api import documents
 from tests.cli.asked import ask, serving
 from tests.core.builders import EVERY_SECOND
-from tests.faults.stores import a_store
 from tests.step.harness import PRICE, Life, a_job, a_policy, a_world
+from tests.stores import a_store
 from tests.web.builders import Bench
 from tests.web.fakes import FakeClock
 

@@ -21,9 +21,9 @@ from receiver.web import create_app
 from receiver.web.auth.tokens import MOST_FAILURES
 from receiver.web.openapi import document
 from tests.core.builders import a_question
-from tests.faults.stores import a_store
 from tests.reports.test_formats import document as everything_happened
 from tests.step.harness import Life, a_job, a_policy, a_world
+from tests.stores import a_store
 from tests.web.builders import L40S, NOW, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
 from tests.web.builders import a_policy as a_web_policy
 from tests.web.fakes import FakeClock, FakeHealth

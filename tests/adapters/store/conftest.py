@@ -11,7 +11,7 @@ import pytest
 from receiver.adapters.store import SqlStore, open_store
 from simulator.store import MemoryStore
 from tests.adapters.store.builders import PostgresServer, migrated, postgres_programs, postgres_server
-from tests.faults.stores import empty
+from tests.stores import empty
 
 ENGINES = ("sqlite", "postgresql")
 IN_MEMORY = "memory"

@@ -14,7 +14,7 @@ from receiver.adapters.store.database import Database, parse
 from receiver.adapters.store.lease_table import LeaseTable
 from receiver.ports import TryLater
 from tests.adapters.store.builders import PostgresServer
-from tests.faults.wires import Wire
+from tests.wires import Wire
 
 WITHIN = 1.5  # seconds; less, and a busy machine looks silent
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from receiver.adapters.store import SqlStore
-from tests.faults.stores import empty, rebuilt
+from tests.stores import empty, rebuilt
 
 
 @pytest.fixture

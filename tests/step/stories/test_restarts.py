@@ -12,7 +12,6 @@ from receiver.core.model.policy import Policy
 from receiver.ports import CORDON_ANNOTATION, Store
 from simulator.world import World
 from tests.adapters.store.builders import migrated
-from tests.faults.stores import rebuilt
 from tests.step.harness import START, TICK, Life, a_job, a_policy, a_world
 from tests.step.stories.bench import (
     HOUR,
@@ -29,6 +28,7 @@ from tests.step.stories.bench import (
     living,
     watch,
 )
+from tests.stores import rebuilt
 
 
 class CrashError(BaseException):

@@ -1,0 +1,1 @@
+"""Which fault raises which alert: the catalogue behind docs/alerts.md."""
