@@ -17,8 +17,8 @@ def with_changes(text: str, changes: str) -> str:
     """Return the file *text* with *changes* over it, both YAML; ``a.b: 1`` means ``a: {b: 1}``, and an item of a list
     goes by its name. Raises ConfigError for a change of what is not there, and for text that is not YAML."""
     document, _ = read(text)
-    said, mistakes = read(changes)
-    for key, value in said.items():
+    edits, mistakes = read(changes)
+    for key, value in edits.items():
         if len(mistakes) >= MOST_MISTAKES:  # each takes a search for what may be meant
             raise ConfigError([*mistakes, AND_MORE])
         path = key.split(".")
@@ -42,23 +42,23 @@ def _at_the_longest_name(into: Any, path: Sequence[str]) -> Sequence[str]:
 
 def _put(into: Any, path: Sequence[str], value: Any, at: str) -> Iterator[Mistake]:
     """Put *value* at *path* of the mapping or list *into*; yield a mistake where there is no such place."""
-    name, *rest = _at_the_longest_name(into, path)
+    name, *subpath = _at_the_longest_name(into, path)
     if isinstance(into, list):
         items = [item for item in into if isinstance(item, dict)]
-        found: Any = next((item for item in items if name in (item.get(key) for key in NAMES)), None)
-        if found is None:
-            known = [str(item[NAMES[0]]) for item in items if NAMES[0] in item]
-            remedy = did_you_mean(name, known) if known else "change the whole list"
+        target: Any = next((item for item in items if name in (item.get(key) for key in NAMES)), None)
+        if target is None:
+            item_names = [str(item[NAMES[0]]) for item in items if NAMES[0] in item]
+            remedy = did_you_mean(name, item_names) if item_names else "change the whole list"
             yield Mistake(path=at, problem=f"nothing here is named {name}", remedy=remedy)
             return
     else:
-        found = into.setdefault(name, {}) if rest else into.get(name)
-    if rest and isinstance(found, dict | list):
-        yield from _put(found, rest, value, at)
-    elif not rest and isinstance(value, dict) and isinstance(found, dict | list):
+        target = into.setdefault(name, {}) if subpath else into.get(name)
+    if subpath and isinstance(target, dict | list):
+        yield from _put(target, subpath, value, at)
+    elif not subpath and isinstance(value, dict) and isinstance(target, dict | list):
         for key, each in value.items():
-            yield from _put(found, [key], each, f"{at}.{key}")
-    elif rest or isinstance(into, list):
+            yield from _put(target, [key], each, f"{at}.{key}")
+    elif subpath or isinstance(into, list):
         yield Mistake(path=at, problem="names no key", remedy=NAME_A_KEY)
     else:
         into[name] = value

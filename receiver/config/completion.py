@@ -39,8 +39,8 @@ def completed(document: Document, facts: PoolFacts | None) -> Completion:
     if not isinstance(pools, list):
         return Completion(document=document)
     filling = _Filling(pools, facts)
-    made = [filling.pool(index, raw) if isinstance(raw, dict) else raw for index, raw in enumerate(pools)]
-    whole = {**document, "pools": made}
+    whole_pools = [filling.pool(index, raw) if isinstance(raw, dict) else raw for index, raw in enumerate(pools)]
+    whole = {**document, "pools": whole_pools}
     return Completion(
         document=_without_pool_filters(whole) if filling.pending else whole,
         mistakes=tuple(filling.mistakes),
@@ -55,15 +55,15 @@ def named(document: Document, whole: Document) -> str | None:
     pools = document.get("pools")
     if not isinstance(pools, list) or all("name" in pool for pool in pools if isinstance(pool, dict)):
         return None
-    both = [{"name": done["name"], **raw} for raw, done in zip(pools, whole["pools"], strict=True)]
-    return str(yaml.dump({**document, "pools": both}, Dumper=_DUMPER, sort_keys=False, allow_unicode=True))
+    named_pools = [{"name": whole_pool["name"], **raw} for raw, whole_pool in zip(pools, whole["pools"], strict=True)]
+    return str(yaml.dump({**document, "pools": named_pools}, Dumper=_DUMPER, sort_keys=False, allow_unicode=True))
 
 
 def short_name(size: str) -> str:
     """Return what people call a node of *size*: ``l40s``, ``h100-x8``; the size itself where that is unknown."""
-    known, parsed = shipped().sizes.get(size), _SIZE.fullmatch(size)
-    if known is not None and known.kind:
-        kind, gpus = known.kind.lower(), known.gpus or 1
+    size_price, parsed = shipped().sizes.get(size), _SIZE.fullmatch(size)
+    if size_price is not None and size_price.kind:
+        kind, gpus = size_price.kind.lower(), size_price.gpus or 1
     elif parsed is not None:
         kind, gpus = parsed["kind"].lower(), int(parsed["gpus"])
     else:
@@ -77,11 +77,11 @@ def _without_pool_filters(document: Document) -> Document:
     filters = notify.get("destinations") if isinstance(notify, dict) else None
     if not isinstance(notify, dict) or not isinstance(filters, dict):
         return document
-    kept = {
-        name: {key: value for key, value in said.items() if key != "pools"} if isinstance(said, dict) else said
-        for name, said in filters.items()
+    destinations = {
+        name: {key: value for key, value in entry.items() if key != "pools"} if isinstance(entry, dict) else entry
+        for name, entry in filters.items()
     }
-    return {**document, "notify": {**notify, "destinations": kept}}
+    return {**document, "notify": {**notify, "destinations": destinations}}
 
 
 class _Filling:
@@ -94,26 +94,26 @@ class _Filling:
         self.pending: set[int] = set()
 
     def pool(self, index: int, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        left = tuple(key for key in FROM_CIVO if key not in raw)
-        if not left:
+        civo_keys = tuple(key for key in FROM_CIVO if key not in raw)
+        if not civo_keys:
             return raw
-        self.left[index] = left
+        self.left[index] = civo_keys
         at = self._facts.pools.get(str(raw.get("civo_pool_id"))) if self._facts is not None else None
-        found = dict(self._said(at))
+        defaults = dict(self._said(at))
         written = raw.get("size", "")
-        size = (written or found.get("size", "")) if isinstance(written, str) else ""
+        size = (written or defaults.get("size", "")) if isinstance(written, str) else ""
         wrong = list(self._wrong(index, raw, at, size)) if self._facts is not None else []
         self.mistakes += wrong
-        if self._facts is not None and size and "resources" in left:
-            found["resources"] = {GPU: str(self._facts.gpus.get(size) or 0)}
-        if size and "name" in left:
-            found["name"] = self._name(raw, size)
-        filled = {key: found[key] for key in left if key in found}
-        if missing := [key for key in NEEDED if key in left and key not in filled]:
+        if self._facts is not None and size and "resources" in civo_keys:
+            defaults["resources"] = {GPU: str(self._facts.gpus.get(size) or 0)}
+        if size and "name" in civo_keys:
+            defaults["name"] = self._name(raw, size)
+        filled = {key: defaults[key] for key in civo_keys if key in defaults}
+        if missing := [key for key in NEEDED if key in civo_keys and key not in filled]:
             self.pending.add(index)
             filled |= {key: UNKNOWN.get(key, f"pool-{index}") for key in missing}
         elif wrong:
-            filled |= UNKNOWN if "resources" in left else {}
+            filled |= UNKNOWN if "resources" in civo_keys else {}
         return {**filled, **raw}
 
     @staticmethod
@@ -142,9 +142,9 @@ class _Filling:
         if not isinstance(pool, str) or not isinstance(raw.get("size", ""), str):
             return  # a mistake of its own
         if not size:
-            there = ", ".join(f"{name} ({found.size or 'size unknown'})" for name, found in self._facts.pools.items())
+            choices = ", ".join(f"{name} ({p.size or 'size unknown'})" for name, p in self._facts.pools.items())
             problem = f"the cluster has no pool {pool}" if at is None else f"Civo does not say the size of pool {pool}"
-            choose = f"use one of: {there}" if there else "create the pool, or check CIVO_CLUSTER_ID"
+            choose = f"use one of: {choices}" if choices else "create the pool, or check CIVO_CLUSTER_ID"
             remedy = choose if at is None else "write size and resources of the pool"
             yield Mistake(path=spell(("pools", index, "civo_pool_id")), problem=problem, remedy=remedy)
         elif "resources" not in raw:

@@ -46,8 +46,8 @@ def devices_text(specs: Sequence[DeviceSpec], counters: dict[str, int]) -> str:
         Device(
             driver=spec.driver,
             name=f"{number}-{copy}",
-            attributes={_full(name, spec.driver): _attribute(said) for name, said in spec.attributes.items()},
-            capacity={_full(name, spec.driver): said for name, said in spec.capacity.items()},
+            attributes={_full(name, spec.driver): _attribute(text) for name, text in spec.attributes.items()},
+            capacity={_full(name, spec.driver): text for name, text in spec.capacity.items()},
             uses=dict(spec.uses),
         )
         for number, spec in enumerate(specs)
@@ -60,9 +60,9 @@ def _full(name: str, driver: str) -> str:
     return name if "/" in name else f"{driver}/{name}"
 
 
-def _attribute(said: str) -> Attribute:
-    if said in ("true", "false"):
-        return "bool", said == "true"
-    if re.fullmatch(r"-?\d{1,18}", said, re.ASCII):
-        return "int", int(said)
-    return ("version" if _VERSION.fullmatch(said) else "string"), said
+def _attribute(text: str) -> Attribute:
+    if text in ("true", "false"):
+        return "bool", text == "true"
+    if re.fullmatch(r"-?\d{1,18}", text, re.ASCII):
+        return "int", int(text)
+    return ("version" if _VERSION.fullmatch(text) else "string"), text

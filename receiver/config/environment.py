@@ -119,10 +119,10 @@ class EnvironmentReading:
             return ""
 
     def required(self, name: str) -> str:
-        said = self.value(name)
-        if not said and not any(m.path.removesuffix("_FILE") == name for m in self.mistakes):
+        value = self.value(name)
+        if not value and not any(m.path.removesuffix("_FILE") == name for m in self.mistakes):
             self.wrong(name, "is not set", _HELP[name])
-        return said
+        return value
 
     def address(self, name: str, default: str) -> str:
         try:
@@ -131,13 +131,13 @@ class EnvironmentReading:
             self.wrong(name, wrong.problem, wrong.remedy)
             return default
 
-    def token(self, whose: str) -> str:
+    def token(self, role: str) -> str:
         """Return a token that commands send, empty without one; note a mistake if a header cannot carry it."""
-        name = f"GPU_AUTOSCALER_{whose}_TOKEN"
-        found = self.value(name)
-        if len(found.split()) > 1 or not found.isascii():
+        name = f"GPU_AUTOSCALER_{role}_TOKEN"
+        token = self.value(name)
+        if len(token.split()) > 1 or not token.isascii():
             self.wrong(name, "contains spaces or non-ASCII characters", "set it to the server's token")
-        return found
+        return token
 
     def checked(self, value: str) -> str:
         if self.mistakes:
@@ -166,10 +166,10 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, li
         "url": reading.address("GPU_AUTOSCALER_URL", SERVER),
         "kubeconfig": reading.value("KUBECONFIG") or None,
     }
-    known = {*VARIABLES, *(f"{name}_FILE" for name in SECRET)}
+    variables = {*VARIABLES, *(f"{name}_FILE" for name in SECRET)}
     for name in sorted(environ):  # Kubernetes sets GPU_AUTOSCALER_PORT and _SERVICE_* for a Service
-        if name.startswith(("GPU_AUTOSCALER_", "CIVO_")) and name not in known:
-            meant = nearest(name, known, cutoff=0.9)
+        if name.startswith(("GPU_AUTOSCALER_", "CIVO_")) and name not in variables:
+            meant = nearest(name, variables, cutoff=0.9)
             reading.warnings += [f"{name}: unknown variable; did you mean {meant}?"] if meant else []
     if reading.mistakes:
         return None, reading.mistakes, reading.warnings
@@ -178,20 +178,20 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, li
 
 def _civo(reading: EnvironmentReading) -> dict[str, str]:
     """Return the fields of `CivoAccess`."""
-    found = {f"civo_{name.lower()}": reading.required(f"CIVO_{name}") for name in ("API_KEY", "REGION", "CLUSTER_ID")}
+    access = {f"civo_{name.lower()}": reading.required(f"CIVO_{name}") for name in ("API_KEY", "REGION", "CLUSTER_ID")}
     url = reading.address("CIVO_API_URL", CIVO_API)
     if url.startswith("http:") and urlsplit(url).hostname not in LOOPBACK:
         reading.warnings.append("CIVO_API_URL: is http, so the API key is sent unencrypted; use https")
-    return {**found, "civo_api_url": url}
+    return {**access, "civo_api_url": url}
 
 
 def civo_access(environ: Mapping[str, str]) -> CivoAccess:
     """Return the account and cluster for commands that ask Civo; raise ConfigError for what is not set."""
     reading = EnvironmentReading(environ)
-    found = _civo(reading)
+    access = _civo(reading)
     if reading.mistakes:
         raise ConfigError(reading.mistakes)
-    return CivoAccess.model_validate(found)
+    return CivoAccess.model_validate(access)
 
 
 def server_url(environ: Mapping[str, str]) -> str:
@@ -203,10 +203,10 @@ def server_url(environ: Mapping[str, str]) -> str:
 def operator_token(environ: Mapping[str, str]) -> str:
     """Return the token for commands that change something; raise ConfigError without one, or if it is not one word."""
     reading = EnvironmentReading(environ)
-    found = reading.token("OPERATOR")
-    if not found and not reading.mistakes:
+    token = reading.token("OPERATOR")
+    if not token and not reading.mistakes:
         reading.wrong("GPU_AUTOSCALER_OPERATOR_TOKEN", "is not set", "set it to the server's token")
-    return reading.checked(found)
+    return reading.checked(token)
 
 
 def reading_token(environ: Mapping[str, str]) -> str | None:
@@ -218,10 +218,10 @@ def reading_token(environ: Mapping[str, str]) -> str | None:
 
 def _tokens(reading: EnvironmentReading) -> tuple[list[str], str, str]:
     webhook = reading.required("GPU_AUTOSCALER_WEBHOOK_TOKEN").split()
-    operator, reader = (reading.value(f"GPU_AUTOSCALER_{whose}_TOKEN") for whose in ("OPERATOR", "READER"))
-    for whose, token in (("OPERATOR", operator), ("READER", reader)):
+    operator, reader = (reading.value(f"GPU_AUTOSCALER_{role}_TOKEN") for role in ("OPERATOR", "READER"))
+    for role, token in (("OPERATOR", operator), ("READER", reader)):
         if len(token.split()) > 1:
-            reading.wrong(f"GPU_AUTOSCALER_{whose}_TOKEN", "contains white space", "set one long random word")
+            reading.wrong(f"GPU_AUTOSCALER_{role}_TOKEN", "contains white space", "set one long random word")
     for name, token, others, harm in (
         ("OPERATOR", operator, webhook, "is the webhook's token too, so senders of alerts could override decisions"),
         ("READER", reader, webhook, "is the webhook's token too, so readers could send alerts"),
@@ -243,18 +243,18 @@ def short_token(name: str) -> str:
 def _database(reading: EnvironmentReading) -> str:
     """Return the store's URL. PostgreSQL's own schemes get the shipped driver."""
     name = "GPU_AUTOSCALER_DATABASE_URL"
-    said = reading.value(name) or DATABASE
-    scheme, separator, rest = said.partition("://")
+    url = reading.value(name) or DATABASE
+    scheme, separator, location = url.partition("://")
     if scheme in ("postgres", "postgresql"):
-        return f"postgresql+psycopg://{rest}"
+        return f"postgresql+psycopg://{location}"
     if not separator or scheme not in ("sqlite", "postgresql+psycopg"):
         remedy = "write sqlite:////PATH or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
         reading.wrong(name, "is neither a SQLite nor a PostgreSQL URL", remedy)
-    elif scheme == "sqlite" and rest in ("", "/", "/:memory:"):
+    elif scheme == "sqlite" and location in ("", "/", "/:memory:"):
         reading.warnings.append(f"{name}: is in memory, so a restart forgets deliveries, decisions and spend")
-    elif scheme == "sqlite" and not rest.startswith("//"):
+    elif scheme == "sqlite" and not location.startswith("//"):
         reading.warnings.append(f"{name}: is relative to the working directory; four slashes make it absolute")
-    return said
+    return url
 
 
 def _destinations(reading: EnvironmentReading) -> list[str]:
@@ -283,19 +283,19 @@ def split_name(entry: str) -> tuple[str, str]:
 def _team_destinations(reading: EnvironmentReading) -> dict[str, list[str]]:
     """Return the URLs of each team, from entries ``team=URL`` separated by white space."""
     name = "GPU_AUTOSCALER_TEAM_NOTIFY_URLS"
-    found: dict[str, list[str]] = {}
+    urls_by_team: dict[str, list[str]] = {}
     for number, entry in enumerate(reading.value(name).split(), start=1):
         team, _, url = entry.partition("=")
         if not re.fullmatch(_LABEL_VALUE, team) or not re.match(_URL, url):
             remedy = "write the value of the team label, an equals sign and an Apprise URL, such as vision=slack://..."
             reading.wrong(name, f"entry {number} is not a team with a URL", remedy)
-        found.setdefault(team, []).append(url)
-    return found
+        urls_by_team.setdefault(team, []).append(url)
+    return urls_by_team
 
 
 def _listen(reading: EnvironmentReading) -> str:
-    said = reading.value("GPU_AUTOSCALER_LISTEN") or LISTEN
-    host, colon, port = said.rpartition(":")
+    listen_address = reading.value("GPU_AUTOSCALER_LISTEN") or LISTEN
+    host, colon, port = listen_address.rpartition(":")
     if not colon or not re.fullmatch(r"\d{1,5}", port) or int(port) > 65535 or (":" in host and host[0] != "["):
         remedy = "write address:port, such as 0.0.0.0:8080 or [::]:8080"
         reading.wrong("GPU_AUTOSCALER_LISTEN", "is not an address with a port", remedy)

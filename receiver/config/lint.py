@@ -22,8 +22,8 @@ def price_of(pool: PoolSpec, prices: Prices) -> Decimal | None:
     """Return USD per node-hour of *pool*: its own, else the price file's, else None."""
     if pool.price_usd_per_hour is not None:
         return pool.price_usd_per_hour
-    known = prices.sizes.get(pool.size)
-    return known.usd_per_hour if known else None
+    size_price = prices.sizes.get(pool.size)
+    return size_price.usd_per_hour if size_price else None
 
 
 def warnings_of(configuration: Configuration, prices: Prices) -> Iterator[str]:
@@ -159,7 +159,7 @@ def _windows(pool: PoolSpec, path: str) -> Iterator[str]:
 
 def _price(pool: PoolSpec, prices: Prices, path: str) -> Iterator[str]:
     price = price_of(pool, prices)
-    known = prices.sizes.get(pool.size)
+    size_price = prices.sizes.get(pool.size)
     if price is None:
         close = nearest(pool.size, prices.sizes, cutoff=0.8)
         meant = f", or did you mean {close}?" if close else ""
@@ -167,20 +167,20 @@ def _price(pool: PoolSpec, prices: Prices, path: str) -> Iterator[str]:
             f"{path}.size: no price is known for {pool.size}, so this pool cannot grow; "
             f"set price_usd_per_hour or a prices_file{meant}"
         )
-    if known is None or known.gpus is None:
+    if size_price is None or size_price.gpus is None:
         return
-    kind = prices.kinds.get(known.kind or "")
+    kind = prices.kinds.get(size_price.kind or "")
     if price is not None and kind is not None:
-        per_gpu = price / known.gpus
+        per_gpu = price / size_price.gpus
         if not kind.from_usd_per_gpu_hour <= per_gpu <= kind.to_usd_per_gpu_hour:
             yield (
-                f"{path}.price_usd_per_hour: {dollars(per_gpu)} per {known.kind} and hour is unusual "
+                f"{path}.price_usd_per_hour: {dollars(per_gpu)} per {size_price.kind} and hour is unusual "
                 f"({dollars(kind.from_usd_per_gpu_hour)} to {dollars(kind.to_usd_per_gpu_hour)}); "
                 "is it per month, in cents or in another currency?"
             )
-    if set(pool.resources) == {"nvidia.com/gpu"} and pool.gpus_per_node < known.gpus:
+    if set(pool.resources) == {"nvidia.com/gpu"} and pool.gpus_per_node < size_price.gpus:
         yield (
-            f"{path}.resources: {pool.size} has {known.gpus} GPUs and resources lists {pool.gpus_per_node}; "
+            f"{path}.resources: {pool.size} has {size_price.gpus} GPUs and resources lists {pool.gpus_per_node}; "
             "more nodes would be bought than the demand needs"
         )
 

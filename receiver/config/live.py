@@ -85,17 +85,17 @@ class LiveConfiguration:
         whether other settings are in force now. What changed since the look before is read at the next one: the first
         half of a file may be a valid file without a budget."""
         with self._lock:
-            found, facts = {file: _content(file) for file in self._read or (self._path,)}, self._facts()
-            if found == self._read and facts == self._known:
+            contents, facts = {file: _content(file) for file in self._read or (self._path,)}, self._facts()
+            if contents == self._read and facts == self._known:
                 return False
-            if self._read and found not in (self._read, self._changing):
-                self._changing = found
+            if self._read and contents not in (self._read, self._changing):
+                self._changing = contents
                 self.asks_civo = True  # until the new file is read: a refused one does not say what it leaves out
                 self._needs_facts()
                 return False
             news = self._known is None and facts is not None
             started_with = self.settings.text.encode()
-            same = self._read == found or (not self._read and found.get(self._path) == started_with)
+            same = self._read == contents or (not self._read and contents.get(self._path) == started_with)
             first, self._known, self._read = news and same, facts, {}
             try:
                 settings = load_file(self._path, self._noted, self._region, facts)
@@ -118,10 +118,10 @@ class LiveConfiguration:
         """Return the settings in *text* (YAML) without applying them; with *changes* it holds only the keys that differ
         from those in force. Raises ConfigError. Of the disk, only the ``prices_file`` in force is read."""
         in_force = self.settings
-        known = in_force.configuration.prices_file
+        prices_file = in_force.configuration.prices_file
 
         def read(file: File) -> bytes:
-            if known is None or file != self._path.parent / known:
+            if prices_file is None or file != self._path.parent / prices_file:
                 raise OSError(errno.EACCES, "only the prices_file in force is read here")
             return file.read_bytes()
 
@@ -144,18 +144,18 @@ class LiveConfiguration:
         stays = "nothing is decided meanwhile" if self.settings.pending else "the previous one stays in force"
         log.error("configuration refused", detail=stays, mistakes=list(mistakes))
 
-    def _accept(self, found: FileSettings, *, quietly: bool) -> bool:
-        """Put *found* into force; *quietly* where it is the file of the start, completed by Civo's first answer."""
+    def _accept(self, settings: FileSettings, *, quietly: bool) -> bool:
+        """Put *settings* into force; *quietly* where it is the file of the start, completed by Civo's first answer."""
         before, now = self.settings, self._now()
-        restart = tuple(path for path, _ in changes(self._started, found) if needs_restart(path))
-        if quietly and found != before:
-            self.settings = found
+        restart = tuple(path for path, _ in changes(self._started, settings) if needs_restart(path))
+        if quietly and settings != before:
+            self.settings = settings
             self.file = replace(self.file, at=None, mistakes=(), restart=restart)
-            log.info("pools read from Civo", pools={pool: list(keys) for pool, keys in found.from_civo.items()})
+            log.info("pools read from Civo", pools={pool: list(keys) for pool, keys in settings.from_civo.items()})
             return True
-        changed = tuple(self._told(path, how, restart) for path, how in changes(before, found))
+        changed = tuple(self._told(path, how, restart) for path, how in changes(before, settings))
         was_refused = self.refused and self.file.at is not None and now - self.file.at >= SETTLED
-        differs = (found.configuration, found.prices) != (before.configuration, before.prices)
+        differs = (settings.configuration, settings.prices) != (before.configuration, before.prices)
         if differs or was_refused:
             changed = changed or (("prices_file read again",) if differs else ())
             self.file = ConfigurationFile(at=now, changes=changed, restart=restart, digest=self._digest())
@@ -163,11 +163,11 @@ class LiveConfiguration:
             self.file = replace(self.file, at=None, mistakes=())
         if not differs:
             return False
-        for warning in found.warnings:
+        for warning in settings.warnings:
             if warning not in before.warnings:
                 log.warning("configuration", detail=warning)
         log.info("configuration changed", changes=list(changed), needs_restart=list(restart))
-        self.settings = found
+        self.settings = settings
         return True
 
     @staticmethod
@@ -215,8 +215,8 @@ def _between(was: Any, now: Any, at: Path) -> Iterator[tuple[Path, str]]:
         yield at, _how(was, now)
         return
     for key in dict.fromkeys((*old, *new)):
-        name, one, other = (new.get(key) or old[key])[0], old.get(key, ("", None))[1], new.get(key, ("", None))[1]
-        yield from _between(one, other, (*at, name))
+        name, before, after = (new.get(key) or old[key])[0], old.get(key, ("", None))[1], new.get(key, ("", None))[1]
+        yield from _between(before, after, (*at, name))
     if old.keys() == new.keys() and list(old) != list(new):
         yield at, "in another order"
 
@@ -235,8 +235,8 @@ def _how(was: Any, now: Any) -> str:
         return "added" if _said(now) is None else f"set to {_said(now)}"
     if now in _EMPTY:
         return "removed"
-    said = _said(was), _said(now)
-    return "changed" if None in said else f"{said[0]} -> {said[1]}"
+    texts = _said(was), _said(now)
+    return "changed" if None in texts else f"{texts[0]} -> {texts[1]}"
 
 
 def _said(value: Any) -> str | None:

@@ -266,8 +266,8 @@ class LeaderSpec(Section):
 
 def monthly_query(value: Any) -> str:
     """Return a query that counts a month; raise Wrong for a fixed range that reaches into the month before."""
-    said = text(value)
-    for fixed in _FIXED_RANGE.findall(_QUOTED.sub("", said)):
+    query = text(value)
+    for fixed in _FIXED_RANGE.findall(_QUOTED.sub("", query)):
         try:
             is_long = duration(fixed) > _A_DAY
         except Wrong:  # more than a year, or something that Prometheus refuses
@@ -275,7 +275,7 @@ def monthly_query(value: Any) -> str:
         if is_long:
             problem = f"its range [{fixed}] reaches into the month before while the month is young, and counts that too"
             raise Wrong(problem, "write [$range], the time since the month began")
-    return said
+    return query
 
 
 class UnitScope(Section):
@@ -416,14 +416,14 @@ class Configuration(Section):
 
     def _same_names(self) -> Iterator[Wrong]:
         """Names and ids share one space: alerts, people and overrides may use either."""
-        seen: dict[str, tuple[str | int, ...]] = {}
+        paths: dict[str, tuple[str | int, ...]] = {}
         for index, pool in enumerate(self.pools):
             for key, word in (("name", pool.name), ("civo_pool_id", pool.civo_pool_id)):
-                here = ("pools", index, key)
-                first = seen.setdefault(word, here)
+                path = ("pools", index, key)
+                first = paths.setdefault(word, path)
                 if first[1] != index:
                     remedy = "give each pool its own name" if key == "name" else "list each pool once"
-                    yield Wrong(f'"{word}" is taken by {spell(first)}', remedy, here)
+                    yield Wrong(f'"{word}" is taken by {spell(first)}', remedy, path)
 
     def _of_a_pool(self, pool: PoolSpec, at: tuple[str | int, ...]) -> Iterator[Wrong]:
         usd = pool.budget_usd
@@ -434,11 +434,11 @@ class Configuration(Section):
             problem = f"must not be above budget.monthly_usd ({self.budget.monthly_usd})"
             yield Wrong(problem, "lower it or raise monthly_usd", (*at, "budget_usd"))
         # Idle nodes are removed shortly before a paid unit ends, so the question must fit into that unit.
-        asked, billing = pool.approval, self.billing
+        approval, billing = pool.approval, self.billing
         longest = billing.granularity - billing.removal_margin
-        if asked and asked.removals and billing.granularity > timedelta(seconds=1) and asked.wait >= longest:
+        if approval and approval.removals and billing.granularity > timedelta(seconds=1) and approval.wait >= longest:
             yield Wrong(
-                f"{lasting(asked.wait)} leaves no time to ask in a paid unit of {lasting(billing.granularity)}: "
+                f"{lasting(approval.wait)} leaves no time to ask in a paid unit of {lasting(billing.granularity)}: "
                 f"idle nodes are removed {lasting(billing.removal_margin)} before its end",
                 f"write less than {lasting(longest)}",
                 (*at, "approval", "wait"),

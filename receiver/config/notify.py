@@ -20,10 +20,10 @@ from receiver.core.notices.routing import Format, Route
 
 def notice_kind(value: Any) -> str:
     """Return a word of `Cause`; raise Wrong."""
-    said = text(value)
-    if said not in set(Cause):
-        raise Wrong(f'"{said}" is no kind of message', lambda: did_you_mean(said, Cause))
-    return said
+    cause = text(value)
+    if cause not in set(Cause):
+        raise Wrong(f'"{cause}" is no kind of message', lambda: did_you_mean(cause, Cause))
+    return cause
 
 
 URLS = "GPU_AUTOSCALER_NOTIFY_URLS"

@@ -38,10 +38,10 @@ _CALENDARS = (2000, 2000 + _CYCLE - 1)
 
 def minute(value: Any) -> int:
     """Return the minute of the day of a wall-clock time, 24:00 being 1440; raise Wrong."""
-    said = text(value)
-    if not _CLOCK.fullmatch(said):
-        raise Wrong(f'"{said}" is not a time of day', "write hours and minutes from 00:00 to 24:00, such as 20:00")
-    hours, minutes = said.split(":")
+    entry = text(value)
+    if not _CLOCK.fullmatch(entry):
+        raise Wrong(f'"{entry}" is not a time of day', "write hours and minutes from 00:00 to 24:00, such as 20:00")
+    hours, minutes = entry.split(":")
     return int(hours) * 60 + int(minutes)
 
 
@@ -51,53 +51,53 @@ def clock(at: int) -> str:
 
 def weekdays_range(value: Any) -> Range:
     """Return a range of weekdays, Sunday being 0; raise Wrong."""
-    first, last, said = _ends(value)
+    first, last, entry = _ends(value)
     start, end = _index(first, WEEKDAYS, "weekday"), _index(last, WEEKDAYS, "weekday")
     if start > end:
-        raise _over_the_end(f'"{said}" crosses the end of the week (weeks begin on sunday)', start, end, WEEKDAYS)
+        raise _over_the_end(f'"{entry}" crosses the end of the week (weeks begin on sunday)', start, end, WEEKDAYS)
     return start, end
 
 
 def months_range(value: Any) -> Range:
     """Return a range of months, January being 1; names and numbers may be mixed; raise Wrong."""
-    first, last, said = _ends(value)
+    first, last, entry = _ends(value)
     start, end = _month(first), _month(last)
     if start > end:
-        raise _over_the_end(f'"{said}" crosses the end of the year', start - 1, end - 1, MONTHS)
+        raise _over_the_end(f'"{entry}" crosses the end of the year', start - 1, end - 1, MONTHS)
     return start, end
 
 
 def days_of_month_range(value: Any) -> Range:
     """Return a range of days; negative ones count from the month's end (-1 is the last day); raise Wrong."""
-    first, last, said = _ends(value)
+    first, last, entry = _ends(value)
     for day in (first, last):
         if not re.fullmatch(r"-?\d{1,2}", day) or not 1 <= abs(int(day)) <= 31:
             raise Wrong(f'"{day}" is not a day of the month', "write 1 to 31, or -1 to -31 from the month's end")
     start, end = int(first), int(last)
     if start < 0 < end:
-        raise Wrong(f'"{said}" starts from the end of the month and ends from its beginning', "write two entries")
+        raise Wrong(f'"{entry}" starts from the end of the month and ends from its beginning', "write two entries")
     # Whether a range is inverted depends on the month's length; one that is even in the longest month is a mistake.
     if start % 32 > end % 32:
         remedy = "write the earlier day first, or two entries for a range over the month's end"
-        raise Wrong(f'"{said}" is inverted', remedy)
+        raise Wrong(f'"{entry}" is inverted', remedy)
     return start, end
 
 
 def years_range(value: Any) -> Range:
     """Return a range of years; raise Wrong."""
-    first, last, said = _ends(value)
+    first, last, entry = _ends(value)
     for year in (first, last):
         if not re.fullmatch(r"[12]\d{3}", year):
             raise Wrong(f'"{year}" is not a year', "write four digits, such as 2026")
     if first > last:
-        raise Wrong(f'"{said}" is inverted', "write the earlier year first")
+        raise Wrong(f'"{entry}" is inverted', "write the earlier year first")
     return int(first), int(last)
 
 
 def _ends(value: Any) -> tuple[str, str, str]:
-    said = text(value).lower()
-    first, colon, last = said.partition(":")
-    return first.strip(), (last if colon else first).strip(), said
+    entry = text(value).lower()
+    first, colon, last = entry.partition(":")
+    return first.strip(), (last if colon else first).strip(), entry
 
 
 def _over_the_end(problem: str, start: int, end: int, names: Sequence[str]) -> Wrong:
@@ -208,13 +208,13 @@ def contradict(window: WindowSpec, other: WindowSpec) -> bool:
     return window.min_nodes is not None and other.max_nodes is not None and window.min_nodes > other.max_nodes
 
 
-def may_overlap(one: WindowSpec, other: WindowSpec) -> bool:
+def may_overlap(first: WindowSpec, second: WindowSpec) -> bool:
     """Return whether some moment may lie in both windows; windows of two zones are not compared. Weekday and date can
     always meet in some year, so the fields are compared one by one."""
-    times = ([(t.start_time, t.end_time - 1) for t in window.times] for window in (one, other))
-    days = ([_placed(window.days_of_month, length) for window in (one, other)] for length in _MONTH_LENGTHS)
-    pairs = (times, (one.weekdays, other.weekdays), (one.months, other.months), (one.years, other.years))
-    return one.location == other.location and all(_meet(*pair) for pair in pairs) and any(_meet(*d) for d in days)
+    times = ([(t.start_time, t.end_time - 1) for t in window.times] for window in (first, second))
+    days = ([_placed(window.days_of_month, length) for window in (first, second)] for length in _MONTH_LENGTHS)
+    pairs = (times, (first.weekdays, second.weekdays), (first.months, second.months), (first.years, second.years))
+    return first.location == second.location and all(_meet(*pair) for pair in pairs) and any(_meet(*d) for d in days)
 
 
 def never_opens(window: WindowSpec) -> bool:
@@ -373,12 +373,12 @@ class PoolSpec(Section):
             yield from self._window(window, ("windows", number))
 
     def _taints(self) -> Iterator[Wrong]:
-        seen: set[tuple[str, str]] = set()
+        identities: set[tuple[str, str]] = set()
         for number, taint in enumerate(self.taints):
-            if (taint.key, taint.effect) in seen:
+            if (taint.key, taint.effect) in identities:
                 problem = f"is a second taint {taint.key} with the effect {taint.effect}"
                 yield Wrong(problem, "keep one: Kubernetes allows one value per key and effect", ("taints", number))
-            seen.add((taint.key, taint.effect))
+            identities.add((taint.key, taint.effect))
             if self.apply_to_nodes and taint.effect == "NoExecute":
                 problem = "NoExecute would evict the pods that run on the node when the taint is added"
                 remedy = "use NoSchedule, or remove apply_to_nodes"

@@ -90,8 +90,8 @@ class Prices:
         """Return these prices over *below*; a size without kind or gpus takes those of *below*."""
         sizes = dict(below.sizes)
         for name, price in self.sizes.items():
-            known = sizes.get(name, price)
-            sizes[name] = price.model_copy(update={"kind": price.kind or known.kind, "gpus": price.gpus or known.gpus})
+            base = sizes.get(name, price)
+            sizes[name] = price.model_copy(update={"kind": price.kind or base.kind, "gpus": price.gpus or base.gpus})
         return Prices(
             sizes=sizes,
             kinds={**below.kinds, **self.kinds},
@@ -101,12 +101,12 @@ class Prices:
 
     def per_gpu_hour(self) -> Mapping[str, Decimal]:
         """Return the lowest USD per GPU-hour of each kind of GPU."""
-        found: dict[str, Decimal] = {}
+        usd_by_kind: dict[str, Decimal] = {}
         for price in self.sizes.values():
             if price.kind and price.gpus:
                 each = price.usd_per_hour / price.gpus
-                found[price.kind] = min(each, found.get(price.kind, each))
-        return found
+                usd_by_kind[price.kind] = min(each, usd_by_kind.get(price.kind, each))
+        return usd_by_kind
 
     def charges(self) -> Mapping[str, ChargePrice]:
         """Return the prices of charges by code: nodes of every priced size, and the other codes."""
@@ -116,10 +116,10 @@ class Prices:
 
 @cache
 def shipped() -> Prices:
-    found, mistakes = parse_prices((files("receiver.config") / "civo_prices.yaml").read_text(encoding="utf-8"))
+    prices, mistakes = parse_prices((files("receiver.config") / "civo_prices.yaml").read_text(encoding="utf-8"))
     if mistakes:
         raise ConfigError(mistakes)
-    return found
+    return prices
 
 
 def parse_prices(content: str) -> tuple[Prices, list[Mistake]]:
@@ -165,10 +165,10 @@ def insane(usd_per_hour: Decimal, gpus: int, at: Path) -> Iterator[Wrong]:
 def far_from_list(usd_per_hour: Decimal, size: str, at: Path) -> Iterator[Wrong]:
     """Yield a mistake for a price that is more than 20 times Civo's list price of *size*, or less than a twentieth:
     negotiated prices stay well within."""
-    known = shipped().sizes.get(size)
-    if known is None:
+    list_price = shipped().sizes.get(size)
+    if list_price is None:
         return
-    listed = known.usd_per_hour
+    listed = list_price.usd_per_hour
     if usd_per_hour > FAR * listed:
         yield Wrong(
             f"{dollars(usd_per_hour)} per hour is more than {FAR} times the list price of {size} ({dollars(listed)})",

@@ -135,8 +135,8 @@ def load(environ: Mapping[str, str], facts: PoolFacts | None = None) -> Settings
     if environment.reader_token and settings.configuration.web.reading is ReadAccess.OPEN:
         odd.append("GPU_AUTOSCALER_READER_TOKEN: is unused while web.reading is open; write web: {reading: token}")
     odd += oddities(notify, entries)
-    kept = {each.name: getattr(settings, each.name) for each in fields(FileSettings)}
-    return Settings(**{**kept, "warnings": (*settings.warnings, *odd)}, environment=environment)
+    file_settings = {each.name: getattr(settings, each.name) for each in fields(FileSettings)}
+    return Settings(**{**file_settings, "warnings": (*settings.warnings, *odd)}, environment=environment)
 
 
 def locked_out(configuration: Configuration, environment: Environment) -> Iterable[Mistake]:
@@ -201,23 +201,23 @@ def load_text(
     )
 
 
-def to_core(found: Any, **given: Any) -> Any:
-    """Return the core's value of *found*: a section, a list or mapping of them, or a plain value. *given* are fields of
-    the core's class that do not come from the section."""
-    if isinstance(found, tuple):
-        return tuple(to_core(each) for each in found)
-    if isinstance(found, dict):
-        return dict(found)
-    kind = CORE.get(type(found))
+def to_core(section: Any, **other_fields: Any) -> Any:
+    """Return the core's value of *section*: a section, a list or mapping of them, or a plain value. *other_fields* are
+    fields of the core's class that do not come from the section."""
+    if isinstance(section, tuple):
+        return tuple(to_core(each) for each in section)
+    if isinstance(section, dict):
+        return dict(section)
+    kind = CORE.get(type(section))
     if kind is None:
-        return found
+        return section
     read = READ.get(kind, {})
     values = {
-        name: read[name](found) if name in read else to_core(getattr(found, name))
+        name: read[name](section) if name in read else to_core(getattr(section, name))
         for name in (field.name for field in fields(kind))
-        if name not in given
+        if name not in other_fields
     }
-    return kind(**values, **given)
+    return kind(**values, **other_fields)
 
 
 FilesState = tuple[object, ...]  # changes when a file does
@@ -335,11 +335,11 @@ def _lost(before: Tokens, environment: Environment) -> Iterable[Mistake]:
 
 def _state_of(files: Sequence[File]) -> FilesState:
     """Return a value that changes when one of *files* does, also behind the symlinks that Kubernetes switches."""
-    found: list[object] = []
+    stats: list[object] = []
     for file in files:
         try:
             stat = file.stat()
-            found.append((stat.st_mtime_ns, stat.st_ino, stat.st_size))
+            stats.append((stat.st_mtime_ns, stat.st_ino, stat.st_size))
         except OSError:
-            found.append(None)
-    return tuple(found)
+            stats.append(None)
+    return tuple(stats)

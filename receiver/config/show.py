@@ -35,9 +35,9 @@ def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
     if configuration.queue_wait != QUEUE_WAIT:
         waits = ", ".join(f"{name} {spell_duration(wait)}" for name, wait in configuration.queue_wait.items())
         yield f"alerts when a GPU pod waits longer than {waits or 'the default of the rules'}"
-    for what, address in (("pages", configuration.public_url), ("documents", configuration.documents_url)):
+    for target, address in (("pages", configuration.public_url), ("documents", configuration.documents_url)):
         if address is not None:
-            yield f"messages link to {what} at {address}"
+            yield f"messages link to {target} at {address}"
     yield from _reports(configuration.reports)
     yield "prices " + ", then ".join(settings.prices.origins)
     yield from (f"{name} {value}" for name, value in _others(configuration, DESCRIBED))
@@ -46,10 +46,10 @@ def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
         yield from _of_civo(pool, settings.left(pool.id))
         yield from _as_written(spec)
     for spec in settings.pending:
-        left = settings.left(spec.civo_pool_id)
+        civo_keys = settings.left(spec.civo_pool_id)
         yield ""
-        yield f"pool {spec.civo_pool_id if 'name' in left else f'{spec.name} ({spec.civo_pool_id})'}"
-        yield f"  Civo     will say {', '.join(left)}" if left else f"  size     {spec.size}"
+        yield f"pool {spec.civo_pool_id if 'name' in civo_keys else f'{spec.name} ({spec.civo_pool_id})'}"
+        yield f"  Civo     will say {', '.join(civo_keys)}" if civo_keys else f"  size     {spec.size}"
         yield from _as_written(spec)
     warnings = (*settings.warnings, *odd)
     if warnings:
@@ -81,16 +81,16 @@ def _reports(reports: ReportsSpec) -> Iterator[str]:
     counted = [f"{unit.per} {unit.name}" if unit.per != 1 else unit.name for unit in reports.units]
     offers = [f"{o.size} {o.term_months} months {dollars(o.usd_per_hour)}/h" for o in reports.commitments]
     sent = [*(["all teams"] if reports.monthly.everybody else []), *reports.monthly.teams]
-    for words, found in (("cost per", counted), ("commitments", offers), ("sent monthly to", sent)):
-        if found:
-            yield f"reports {words} {', '.join(found)}"
+    for words, entries in (("cost per", counted), ("commitments", offers), ("sent monthly to", sent)):
+        if entries:
+            yield f"reports {words} {', '.join(entries)}"
 
 
-def _of_civo(pool: Pool, left: Sequence[str]) -> Iterator[str]:
+def _of_civo(pool: Pool, civo_keys: Sequence[str]) -> Iterator[str]:
     """Yield what Civo has said of *pool* where the configuration leaves it out, and what follows from that."""
     yield f"pool {pool.name} ({pool.id})"
-    if left:
-        yield f"  Civo     says {', '.join(left)}"
+    if civo_keys:
+        yield f"  Civo     says {', '.join(civo_keys)}"
     price = pool.price_usd_per_hour
     costs = f"{dollars(price)} per node-hour" if price is not None else "price unknown, so it cannot grow"
     yield f"  size     {pool.size}, {costs}"
@@ -104,17 +104,17 @@ def _as_written(spec: PoolSpec) -> Iterator[str]:
     yield f"  nodes    {spec.min_nodes} to {spec.max_nodes}, standby {spec.standby_nodes}"
     yield from (f"  {name:8} {value}" for name, value in _others(spec, DESCRIBED_OF_A_POOL))
     if (approval := spec.approval) is not None:
-        asked = ["removals"] if approval.removals else []
+        changes = ["removals"] if approval.removals else []
         if approval.growth_above_usd_per_hour is not None:
-            asked.append(f"growth above {dollars(approval.growth_above_usd_per_hour)} an hour")
+            changes.append(f"growth above {dollars(approval.growth_above_usd_per_hour)} an hour")
         then = "the change is made" if approval.unanswered is Unanswered.PROCEED else "it is not made"
         wait = spell_duration(approval.wait)
-        yield f"  asks     before {' and '.join(asked)}; after {wait} without an answer {then}"
+        yield f"  asks     before {' and '.join(changes)}; after {wait} without an answer {then}"
     for window in spec.windows:
         bounds = (("at least", window.min_nodes), ("at most", window.max_nodes), ("standby", window.standby_nodes))
-        said = [f"{words} {number}" for words, number in bounds if number is not None]
-        said += [f"evicts after {lasting(window.evict_after)}"] if window.evict_after is not None else []
-        yield f"  window   {window.name}: {_when(window)}: {', '.join(said)}"
+        effects = [f"{words} {number}" for words, number in bounds if number is not None]
+        effects += [f"evicts after {lasting(window.evict_after)}"] if window.evict_after is not None else []
+        yield f"  window   {window.name}: {_when(window)}: {', '.join(effects)}"
 
 
 def _others(section: Section, described: frozenset[str]) -> Iterator[tuple[str, str]]:
@@ -133,7 +133,7 @@ def _spelled(value: Any) -> str:
         case TaintSpec():
             return f"{value.key}={value.value}:{value.effect}"
         case Section():
-            return "; ".join(f"{name} {said}" for name, said in _others(value, frozenset()))
+            return "; ".join(f"{name} {text}" for name, text in _others(value, frozenset()))
         case Mapping():
             return ", ".join(f"{key}{_within(inner)}" for key, inner in value.items())
         case tuple():
@@ -146,8 +146,8 @@ def _spelled(value: Any) -> str:
 
 def _within(value: Any) -> str:
     """Return an entry of a list or mapping: a section in brackets."""
-    said = _spelled(value)
-    return f" ({said})" if isinstance(value, Section) and not isinstance(value, TaintSpec) else f"={said}"
+    text = _spelled(value)
+    return f" ({text})" if isinstance(value, Section) and not isinstance(value, TaintSpec) else f"={text}"
 
 
 def _when(window: WindowSpec) -> str:

@@ -39,8 +39,8 @@ def chart_values(cluster: ClusterAtCivo, prices: Prices, today: date) -> str:
     gpus = cluster.facts.gpus
     listed = {pool: at for pool, at in cluster.facts.pools.items() if (gpus.get(at.size) or 0) > 0}
     if not listed:
-        there = ", ".join(_counted(pool, at, gpus) for pool, at in cluster.facts.pools.items()) or "no pool"
-        raise NoGpuPoolError(f"the cluster {cluster.id} in region {cluster.region} has no GPU pool, only {there}")
+        pools = ", ".join(_counted(pool, at, gpus) for pool, at in cluster.facts.pools.items()) or "no pool"
+        raise NoGpuPoolError(f"the cluster {cluster.id} in region {cluster.region} has no GPU pool, only {pools}")
     lines = [
         f"# Helm values of the chart k8s/chart, written by `gpu-autoscaler init` on {today}.",
         f"# Civo's cluster {cluster.id}, region {cluster.region}. Only you know what is marked `{DECIDE}`.",
@@ -83,16 +83,16 @@ def _pool(pool: str, at: PoolAtCivo, cluster: ClusterAtCivo, prices: Prices) -> 
 
 def _others(facts: PoolFacts, listed: Mapping[str, PoolAtCivo]) -> Iterator[str]:
     """Yield the pools that are left out, and why."""
-    rest = {pool: at for pool, at in facts.pools.items() if pool not in listed}
-    without = [_called(pool, at) for pool, at in rest.items() if facts.gpus.get(at.size) is not None]
+    other_pools = {pool: at for pool, at in facts.pools.items() if pool not in listed}
+    without = [_called(pool, at) for pool, at in other_pools.items() if facts.gpus.get(at.size) is not None]
     if without:
         yield _comment(f"without GPUs, so left out: {', '.join(without)}")
-    for pool, at in rest.items():
+    for pool, at in other_pools.items():
         if facts.gpus.get(at.size) is None:
             unsaid = f"GPUs of {at.size}" if at.size else "size"
-            more = "" if at.size else "size: SIZE, "
+            fields = "" if at.size else "size: SIZE, "
             yield _comment(f"Civo does not say the {unsaid} of pool {pool}. If it has GPUs:")
-            yield f"  # - {{civo_pool_id: {_scalar(pool)}, max_nodes: 1, {more}resources: {{{GPU}: GPUS_OF_A_NODE}}}}"
+            yield f"  # - {{civo_pool_id: {_scalar(pool)}, max_nodes: 1, {fields}resources: {{{GPU}: GPUS_OF_A_NODE}}}}"
 
 
 def _budget(listed: Mapping[str, PoolAtCivo], cluster: ClusterAtCivo, prices: Prices) -> Iterator[str]:

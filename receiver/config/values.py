@@ -43,9 +43,9 @@ class Wrong(ValueError):
 class Contradictory(ValueError):
     """Fields of one section that are each valid and contradict each other."""
 
-    def __init__(self, found: Sequence[Wrong]) -> None:
-        super().__init__("; ".join(wrong.problem for wrong in found))
-        self.found = found
+    def __init__(self, contradictions: Sequence[Wrong]) -> None:
+        super().__init__("; ".join(wrong.problem for wrong in contradictions))
+        self.found = contradictions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,8 @@ class Mistake:
     remedy: str = ""
 
     def __str__(self) -> str:
-        said = f"{self.path}: {self.problem}" if self.path else self.problem
-        return f"{said}; {self.remedy}" if self.remedy else said
+        sentence = f"{self.path}: {self.problem}" if self.path else self.problem
+        return f"{sentence}; {self.remedy}" if self.remedy else sentence
 
 
 class ConfigError(ValueError):
@@ -80,16 +80,16 @@ def spell(path: Path) -> str:
     return text
 
 
-def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the most similar word of *known*, or None if none is similar."""
-    by_lower = {name.lower(): name for name in known}
+def nearest(word: str, candidates: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the most similar word of *candidates*, or None if none is similar."""
+    by_lower = {name.lower(): name for name in candidates}
     close = get_close_matches(word.lower(), list(by_lower), n=1, cutoff=cutoff)
     return by_lower[close[0]] if close else None
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """Return the remedy for an unknown *word*: the most similar known one, or all of them."""
-    names = list(known)
+    names = list(candidates)
     close = nearest(word, names)
     return f"did you mean {close}?" if close else f"use one of: {', '.join(names)}"
 
@@ -121,8 +121,8 @@ class Section(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if found := tuple(islice(self.contradictions(), MOST_MISTAKES)):
-            raise Contradictory(found)
+        if contradictions := tuple(islice(self.contradictions(), MOST_MISTAKES)):
+            raise Contradictory(contradictions)
         return self
 
 
@@ -141,28 +141,28 @@ def not_one_value(value: Any) -> Wrong:
 
 def duration(value: Any) -> timedelta:
     """Return a duration in Prometheus syntax, which may be negative; raise Wrong."""
-    said = text(value)
-    if re.fullmatch(r"[1-9]\d*", said):
-        raise Wrong(f'"{said}" has no unit', f"write {said}s for seconds or {said}m for minutes")
-    if said == "0":
+    literal = text(value)
+    if re.fullmatch(r"[1-9]\d*", literal):
+        raise Wrong(f'"{literal}" has no unit', f"write {literal}s for seconds or {literal}m for minutes")
+    if literal == "0":
         return timedelta(0)
-    if not _DURATION.fullmatch(said) or said == "-":
+    if not _DURATION.fullmatch(literal) or literal == "-":
         remedy = "write whole numbers with units, largest first, such as 30s, 5m, 1h30m or 1d"
-        raise Wrong(f'"{said}" is not a duration', remedy)
+        raise Wrong(f'"{literal}" is not a duration', remedy)
     try:
-        length: timedelta = durationpy.from_str(said)
+        length: timedelta = durationpy.from_str(literal)
     except (OverflowError, durationpy.DurationError):
         length = timedelta.max
     if abs(length) > _LONGEST:
-        raise Wrong(f'"{said}" is longer than a year', "write a shorter duration")
+        raise Wrong(f'"{literal}" is longer than a year', "write a shorter duration")
     return length
 
 
 def spell_duration(length: timedelta) -> str:
     """Return *length* (not negative) as `duration` reads it: ``1s500ms``, where durationpy alone writes ``1.5s``."""
-    seconds, rest = divmod(length, timedelta(seconds=1))
+    seconds, fraction = divmod(length, timedelta(seconds=1))
     whole = str(durationpy.to_str(timedelta(seconds=seconds))) if seconds else ""
-    return whole + (f"{rest // timedelta(milliseconds=1)}ms" if rest else "") or "0s"
+    return whole + (f"{fraction // timedelta(milliseconds=1)}ms" if fraction else "") or "0s"
 
 
 def _lasting(least: timedelta, most: timedelta = _LONGEST) -> BeforeValidator:
@@ -179,86 +179,86 @@ def _lasting(least: timedelta, most: timedelta = _LONGEST) -> BeforeValidator:
 
 
 def _decimal(value: Any) -> Decimal:
-    said = text(value)
-    if not _NUMBER.fullmatch(said):
-        raise Wrong(f'"{said}" is not a number', "write digits and a point, such as 0.70 or 1250.50")
-    return Decimal(f"{Decimal(said):f}")  # 1000000, not 1E+6: amounts are shown as they are here
+    literal = text(value)
+    if not _NUMBER.fullmatch(literal):
+        raise Wrong(f'"{literal}" is not a number', "write digits and a point, such as 0.70 or 1250.50")
+    return Decimal(f"{Decimal(literal):f}")  # 1000000, not 1E+6: amounts are shown as they are here
 
 
 def _ratio(value: Any) -> Decimal:
-    said = text(value)
-    percent, number = said.endswith("%"), _decimal(said.removesuffix("%").strip() or "%")
+    literal = text(value)
+    percent, number = literal.endswith("%"), _decimal(literal.removesuffix("%").strip() or "%")
     if 1 < number <= 100 or (percent and 0 < number <= 100):
-        raise Wrong(f'"{said}" is a percentage and this is a ratio', f"write {number / 100:.2f}")
+        raise Wrong(f'"{literal}" is a percentage and this is a ratio', f"write {number / 100:.2f}")
     if not 0 < number <= 1:
-        raise Wrong(f'"{said}" is out of range', "write a ratio above 0 and up to 1, such as 0.70")
+        raise Wrong(f'"{literal}" is out of range', "write a ratio above 0 and up to 1, such as 0.70")
     return number
 
 
 def _day(value: Any) -> date:
-    said = text(value)
+    literal = text(value)
     try:
-        return date.fromisoformat(said)
+        return date.fromisoformat(literal)
     except ValueError as error:
-        raise Wrong(f'"{said}" is not a day', "write it as 2026-08-22") from error
+        raise Wrong(f'"{literal}" is not a day', "write it as 2026-08-22") from error
 
 
 _zones = cache(available_timezones)  # it searches the disk
 
 
 def _zone(value: Any) -> str:
-    said, zones = text(value), _zones()
-    if said not in zones:
-        raise Wrong(f'"{said}" is not a time zone', lambda: _other_zone(said))
-    return said
+    zone, zones = text(value), _zones()
+    if zone not in zones:
+        raise Wrong(f'"{zone}" is not a time zone', lambda: _other_zone(zone))
+    return zone
 
 
-def _other_zone(said: str) -> str:
-    best = did_you_mean(said, sorted(_zones())) if len(said) > 3 else ""
+def _other_zone(zone: str) -> str:
+    best = did_you_mean(zone, sorted(_zones())) if len(zone) > 3 else ""
     return best if best.startswith("did") else "write a name of the IANA database such as UTC or Europe/London"
 
 
 def address(value: Any, example: str = "http://prometheus.monitoring:9090") -> str:
     """Return an http or https URL without a final slash; raise Wrong without it: it may hold a password."""
-    said = text(value)
+    url = text(value)
     try:
-        parts = urlsplit(said)
+        parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         fits = False
-    if not fits or re.search(r"\s", said):
+    if not fits or re.search(r"\s", url):
         raise Wrong("is not an http or https URL", f"write it whole, such as {example}")
-    return said.rstrip("/")
+    return url.rstrip("/")
 
 
 def public_address(value: Any) -> str:
     """Return a URL that messages show and to which a path can be added; raise Wrong."""
-    said, remedy = address(value, "https://gpu.example.com"), "write it whole, such as https://gpu.example.com"
-    parts = urlsplit(said)
+    url, remedy = address(value, "https://gpu.example.com"), "write it whole, such as https://gpu.example.com"
+    parts = urlsplit(url)
     if parts.username is not None or parts.password is not None:
         raise Wrong("contains a user or password, and messages show this URL to everyone", remedy)
-    if "?" in said or "#" in said:
+    if "?" in url or "#" in url:
         raise Wrong("has a query or a fragment, and paths are added to this URL", remedy)
-    return said
+    return url
 
 
 def _pool_name(value: Any) -> str:
-    said = text(value)
-    if said == UNASSIGNED:
-        raise Wrong(f'"{said}" is reserved: alerts use it for demand without a pool', "choose another name")
-    if said == EVERY_POOL:
-        raise Wrong(f'"{said}" is reserved: overrides use it for all pools', "choose another name")
-    return said
+    name = text(value)
+    if name == UNASSIGNED:
+        raise Wrong(f'"{name}" is reserved: alerts use it for demand without a pool', "choose another name")
+    if name == EVERY_POOL:
+        raise Wrong(f'"{name}" is reserved: overrides use it for all pools', "choose another name")
+    return name
 
 
 def matching(pattern: str, kind: str, remedy: str, empty: bool = False) -> BeforeValidator:
     whole = re.compile(pattern)
 
     def check(value: Any) -> str:
-        said = "" if empty and value == "" else text(value)
-        if not whole.fullmatch(said):
-            raise Wrong(f'"{said}" is not {kind}', remedy)
-        return said
+        literal = "" if empty and value == "" else text(value)
+        if not whole.fullmatch(literal):
+            raise Wrong(f'"{literal}" is not {kind}', remedy)
+        return literal
 
     return BeforeValidator(check)
 
@@ -348,8 +348,8 @@ def validated(kind: type[Model], document: Document, mistakes: list[Mistake]) ->
         return kind.model_validate(document), mistakes
     except ValidationError as error:
         noted = {mistake.path for mistake in mistakes}  # a key without a value is not reported as missing too
-        found = ((detail, wrong) for detail in error.errors(include_url=False) for wrong in _words(detail, kind))
-        for detail, wrong in found:
+        errors = ((detail, wrong) for detail in error.errors(include_url=False) for wrong in _words(detail, kind))
+        for detail, wrong in errors:
             where = spell((*_path(detail), *wrong.at))
             if where not in noted:
                 if len(mistakes) >= MOST_MISTAKES:
@@ -382,9 +382,9 @@ def read(text: str) -> tuple[Document, list[Mistake]]:
         node = yaml.compose(text, Loader=_LOADER)
         problem, remedy = "is empty", "list at least one pool under pools"
     except yaml.YAMLError as error:
-        node, said, mark = None, getattr(error, "problem", None) or str(error), getattr(error, "problem_mark", None)
+        node, reason, mark = None, getattr(error, "problem", None) or str(error), getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem, remedy = f"is not YAML: {said}{where}", "check indentation, colons and quotes there"
+        problem, remedy = f"is not YAML: {reason}{where}", "check indentation, colons and quotes there"
         if mark and "".join(text.split("\n")[mark.line : mark.line + 1])[mark.column : mark.column + 1] == "\t":
             remedy = "indent with spaces, not tabs"
     if isinstance(node, yaml.MappingNode):
@@ -494,7 +494,7 @@ def _path(detail: ErrorDetails) -> Path:
 
 def _words(detail: ErrorDetails, kind: type[BaseModel] | None = None) -> Iterator[Wrong]:
     """Yield *detail*, an error of pydantic, in plain words; *kind* is the model of the whole document."""
-    said, context, sort = detail["input"], detail.get("ctx", {}), detail["type"]
+    value, context, sort = detail["input"], detail.get("ctx", {}), detail["type"]
     reason, path = context.get("error"), _path(detail)
     if isinstance(reason, Contradictory):
         yield from reason.found
@@ -509,21 +509,21 @@ def _words(detail: ErrorDetails, kind: type[BaseModel] | None = None) -> Iterato
         yield Wrong("unknown key", did_you_mean(str(path[-1]), model.model_fields if model else ()))
     elif sort in _CONTAINERS:
         yield Wrong(*_CONTAINERS[sort])
-    elif isinstance(said, dict | list):
-        yield not_one_value(said)
-    elif said == "":
+    elif isinstance(value, dict | list):
+        yield not_one_value(value)
+    elif value == "":
         yield Wrong("is empty", "give it a value or remove the key")
     elif sort in ("enum", "literal_error"):
         words = re.findall(r"'([^']+)'", context["expected"])
-        close = nearest(said, words)
+        close = nearest(value, words)
         remedy = f"did you mean {close}?" if close else "write one of them"
-        yield Wrong(f'must be {" or ".join(words)}, not "{said}"', remedy)
+        yield Wrong(f'must be {" or ".join(words)}, not "{value}"', remedy)
     elif sort in _BOUNDS:
         bound, size, remedy = _BOUNDS[sort]
-        yield Wrong(f'"{said}" is too {size}', remedy.format(context[bound]))
+        yield Wrong(f'"{value}" is too {size}', remedy.format(context[bound]))
     else:
         problem, remedy = _SCALAR_WORDS.get(sort, (detail["msg"].lower(), "correct it"))
-        yield Wrong(problem.format(said=said), remedy)
+        yield Wrong(problem.format(said=value), remedy)
 
 
 def _model_at(kind: type[BaseModel] | None, path: Iterable[str | int]) -> type[BaseModel] | None:
@@ -537,5 +537,5 @@ def model_in(annotation: Any) -> type[BaseModel] | None:
     """Return the model that *annotation* holds, possibly inside a tuple, a mapping or an optional; else None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    found = (model_in(part) for part in get_args(annotation))
-    return next((model for model in found if model is not None), None)
+    models = (model_in(part) for part in get_args(annotation))
+    return next((model for model in models if model is not None), None)

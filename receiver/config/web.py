@@ -19,19 +19,19 @@ Network = IPv4Network | IPv6Network
 
 def network(value: Any) -> Network:
     """Return an address or a range of addresses in CIDR notation; raise Wrong."""
-    said = text(value)
+    cidr = text(value)
     try:
-        found = ip_network(said, strict=False)
+        ip_range = ip_network(cidr, strict=False)
     except ValueError as error:
-        raise Wrong(f'"{said}" is not a range of addresses', "write it as 10.0.0.0/8 or fd00::/8") from error
-    if found.network_address != ip_interface(said).ip:
-        raise Wrong(f'"{said}" has host bits set', f"write {found}")
-    if found.prefixlen == 0:
-        raise Wrong(f'"{said}" trusts every client to name itself', "write the addresses of the proxy alone")
-    mapped = getattr(found.network_address, "ipv4_mapped", None)
+        raise Wrong(f'"{cidr}" is not a range of addresses', "write it as 10.0.0.0/8 or fd00::/8") from error
+    if ip_range.network_address != ip_interface(cidr).ip:
+        raise Wrong(f'"{cidr}" has host bits set', f"write {ip_range}")
+    if ip_range.prefixlen == 0:
+        raise Wrong(f'"{cidr}" trusts every client to name itself', "write the addresses of the proxy alone")
+    mapped = getattr(ip_range.network_address, "ipv4_mapped", None)
     if mapped is not None:  # a peer's address is compared as IPv4
-        raise Wrong(f'"{said}" is a range of IPv4 in IPv6', f"write {mapped}/{found.prefixlen - 96}")
-    return found
+        raise Wrong(f'"{cidr}" is a range of IPv4 in IPv6', f"write {mapped}/{ip_range.prefixlen - 96}")
+    return ip_range
 
 
 class ReadAccess(StrEnum):
@@ -43,10 +43,10 @@ class ReadAccess(StrEnum):
 
 def header_name(value: Any) -> str:
     """Return the name of a request header that may hold a person's name; raise Wrong."""
-    said = text(value)
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,63}", said) or said.lower() in NOT_NAMES:
-        raise Wrong(f'"{said}" is not a header that can hold a name', "write one such as X-Forwarded-User")
-    return said
+    header = text(value)
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,63}", header) or header.lower() in NOT_NAMES:
+        raise Wrong(f'"{header}" is not a header that can hold a name', "write one such as X-Forwarded-User")
+    return header
 
 
 NOT_NAMES = ("authorization", "connection", "content-length", "content-type", "cookie", "host", "origin")
