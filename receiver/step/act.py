@@ -152,8 +152,8 @@ def serve_pools(work: StepContext) -> list[datetime]:
             continue
         decision = work.decisions[pool]
         with work.parts.part("act", pool, sets_aside=True):
-            known = work.facts.up(Source.CIVO) and not work.facts.pool(pool).unreadable
-            progress = _act(decision, work.numbers[pool], work) if known else None
+            readable = work.facts.up(Source.CIVO) and not work.facts.pool(pool).unreadable
+            progress = _act(decision, work.numbers[pool], work) if readable else None
             if progress is not None:
                 hung = progress.hung  # also where what follows fails
                 _close(progress, decision, work)
@@ -170,8 +170,8 @@ def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
     if action is not None and action.kind is ActionKind.GROW and decision.target != action.to_count:
         if decision.change is Change.GROW and decision.target < action.to_count and _is_recent(action, now):
             return None  # its PUT may have taken effect unseen: a lower count now could delete nodes
-        more = decision.change is Change.GROW and decision.target > action.to_count
-        if not more or not is_unanswered(action, now):
+        grows_further = decision.change is Change.GROW and decision.target > action.to_count
+        if not grows_further or not is_unanswered(action, now):
             if not action.attempts:  # a crash came between its request and the answer
                 action = replace(action, unanswered_at=now)
             outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail=f"the decision is now {decision.target} nodes")
@@ -192,17 +192,17 @@ def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
         if not store.opened(action, provisioning_failed(action, state)):
             return None
     removed = decision.candidates[: decision.present - decision.target] if decision.change is Change.SHRINK else ()
-    kept: Mapping[str, str] = {}
+    stay_reasons: Mapping[str, str] = {}
     unsure: tuple[str, ...] = ()
     if action.kind is ActionKind.RETIRE:
         action = join(action, decision, state)
         with work.parts.part("why_kept", decision.pool):  # for messages only
             case = case_of(state, work.assignment.pools[decision.pool], work.facts, work.policy)
-            kept = why_kept(action, decision, case)
+            stay_reasons = why_kept(action, decision, case)
         if any(r.rule == "sources_answer" and r.verdict is Verdict.HOLDS for r in decision.reasons):
             unsure = decision.candidates
     hands = replace(work.hands, repairs=work.assignment.pools[decision.pool].repairs, record=store.progressed)
-    return carry_out(action, state, removed, hands, now, kept=kept, unsure=unsure)
+    return carry_out(action, state, removed, hands, now, stay_reasons=stay_reasons, unsure=unsure)
 
 
 def _is_recent(action: Action, now: datetime) -> bool:
@@ -250,8 +250,8 @@ def _close(progress: Progress, decision: Decision, work: StepContext) -> None:
 
     # A smaller request that is refused too is not news: the first refusal was reported.
     failed = grows and outcome.kind is OutcomeKind.FAILED
-    known = failed and is_smaller_request(work.facts.pool(decision.pool), work.now)
-    notice = None if known else told_of_end(action, outcome, around, work.parts)
+    reported_before = failed and is_smaller_request(work.facts.pool(decision.pool), work.now)
+    notice = None if reported_before else told_of_end(action, outcome, around, work.parts)
     store.closed(action, outcome, progress.backoff, notice, late=progress.late)
     if outcome.kind is OutcomeKind.CONFIRMED and grows:
         work.unsaid.append(partial(record_pod_events, decision, work))

@@ -111,9 +111,9 @@ def is_smaller_request(state: PoolState, now: datetime) -> bool:
     return state.backoff is not None and state.backoff.holds(now, LONGEST_GROWTH_BACKOFF)
 
 
-def removals_stopped(why: str, instances: Sequence[str], now: datetime) -> Backoff:
+def removals_stopped(reason: str, instances: Sequence[str], now: datetime) -> Backoff:
     """Return the backoff of *instances* that Civo does not delete although it accepted that; it ends when they go."""
-    return Backoff(failures=1, until=now + STOPS_FOR, reason=why, instances=tuple(sorted(instances)))
+    return Backoff(failures=1, until=now + STOPS_FOR, reason=reason, instances=tuple(sorted(instances)))
 
 
 def is_unanswered(action: Action, now: datetime) -> bool:
@@ -139,8 +139,8 @@ def may_still_vanish(victim: Victim, now: datetime) -> bool:
 def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
     """Return how an open action ended, as Civo and Kubernetes show it, or None while it is under way."""
     if action.kind is ActionKind.GROW:
-        done = Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=f"Civo is asked for {state.required} nodes")
-        return done if state.required >= action.to_count else None
+        outcome = Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=f"Civo is asked for {state.required} nodes")
+        return outcome if state.required >= action.to_count else None
     if any(v.stage not in (*FINISHED, VictimStage.DELETED) for v in action.victims):
         return None
     deleted = {v.instance for v in action.victims if v.stage is not VictimStage.SPARED}
@@ -149,9 +149,9 @@ def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
     if deleted & {n.instance for n in state.nodes if not n.leaving}:
         return None
     late = late_after(action, state, now)
-    left = f"{late.expected} left, Civo still counts {late.shown}" if late else f"{state.required} left"
+    remainder = f"{late.expected} left, Civo still counts {late.shown}" if late else f"{state.required} left"
     stay = why_spared(action.victims)
-    detail = f"{some(len(deleted), 'node')} removed, {left}" + (f"; {stay}" if stay else "")
+    detail = f"{some(len(deleted), 'node')} removed, {remainder}" + (f"; {stay}" if stay else "")
     return Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=detail)
 
 
@@ -162,18 +162,18 @@ def carry_out(
     hands: Hands,
     now: datetime,
     *,
-    kept: Mapping[str, str] | None = None,
+    stay_reasons: Mapping[str, str] | None = None,
     unsure: Collection[str] = (),
 ) -> Progress:
     """Do the next sub-step of *action*.
 
-    *wanted* are the instance ids that the current decision still removes, *kept* says why it keeps the others, *unsure*
-    are those that it would remove if every source answered.
+    *wanted* are the instance ids that the current decision still removes, *stay_reasons* say why it keeps the others,
+    *unsure* are those that it would remove if every source answered.
     """
     try:
         if action.kind is ActionKind.GROW:
             return _grow(action, state, hands, now)
-        return _retire(action, state, wanted, kept or {}, unsure, hands, now)
+        return _retire(action, state, wanted, stay_reasons or {}, unsure, hands, now)
     except TryLater as error:
         return _later(action, state, error, now)
     except WontWork as error:
@@ -206,8 +206,8 @@ def _grow(action: Action, state: PoolState, hands: Hands, now: datetime) -> Prog
     hands.ready()
     if action == state.open_action and not action.attempts:  # a crash came between its request and the answer
         action = replace(action, unanswered_at=now)
-    shown = state.required + state.uncounted if state.uncounted else None
-    receipt = hands.cloud.resize(action.pool, decided_on=action.from_count, target=action.to_count, shown=shown)
+    civo_count = state.required + state.uncounted if state.uncounted else None
+    receipt = hands.cloud.resize(action.pool, decided_on=action.from_count, target=action.to_count, shown=civo_count)
     kind = {
         Did.DONE: OutcomeKind.CONFIRMED,
         Did.ALREADY: OutcomeKind.CONFIRMED,
@@ -230,7 +230,7 @@ def _retire(
     action: Action,
     state: PoolState,
     wanted: Collection[str],
-    kept: Mapping[str, str],
+    stay_reasons: Mapping[str, str],
     unsure: Collection[str],
     hands: Hands,
     now: datetime,
@@ -251,11 +251,11 @@ def _retire(
     trouble: TryLater | None = None
     for number, victim in enumerate(action.victims):
         try:
-            node, stays = nodes.get(victim.instance), kept.get(victim.instance, UNKNOWN)
+            node, stays = nodes.get(victim.instance), stay_reasons.get(victim.instance, UNKNOWN)
             stays = "" if victim.instance in wanted else stays
             waits = bool(stays) and _waits(victim, node, victim.instance in unsure, now)
             waits = waits or _is_unlisted(victim, node, state, now)
-            after, why = (victim, None) if waits else _taken_further(victim, node, stays, early, action, hands, now)
+            after, failure = (victim, None) if waits else _taken_further(victim, node, stays, early, action, hands, now)
         except WontWork as error:
             so_far = replace(action, victims=(*victims, *action.victims[number:]))
             return _give_up(so_far, state, coded(error.code, str(error)), now)
@@ -264,7 +264,7 @@ def _retire(
             outcome = Outcome(kind=OutcomeKind.OBSERVED, at=now, detail=f"would remove {names}")
             return Progress(action=action, outcome=outcome)
         victims.append(after)
-        trouble = why if isinstance(why, TryLater) else trouble
+        trouble = failure if isinstance(failure, TryLater) else trouble
         if trouble is not None and trouble.code == NO_ANSWER:
             victims += action.victims[number + 1 :]
             break
@@ -276,11 +276,11 @@ def _retire(
         return _later(moved, state, trouble, now)
     listed = {n.instance for n in state.nodes if not n.leaving}
     deleted = [v for v in victims if v.stage is VictimStage.DELETED and v.instance in listed]
-    if there := [v for v in deleted if now - (v.since or now) > MUST_GO_WITHIN]:
-        names = ", ".join(v.node for v in there)
+    if overdue := [v for v in deleted if now - (v.since or now) > MUST_GO_WITHIN]:
+        names = ", ".join(v.node for v in overdue)
         detail = f"Civo accepted the DELETE of {names} and still lists it after {lasting(MUST_GO_WITHIN)}"
         stopped = _give_up(moved, state, detail, now)
-        return replace(stopped, backoff=removals_stopped(detail, [v.instance for v in there], now))
+        return replace(stopped, backoff=removals_stopped(detail, [v.instance for v in overdue], now))
     again = _look_again_at(moved, now)
     return Progress(action=moved, again_at=max(again, action.retry_at) if early and action.retry_at else again)
 
@@ -306,8 +306,8 @@ def _ended(action: Action, outcome: Outcome, state: PoolState, now: datetime) ->
     if refused:
         stay = why_spared(v for v in action.victims if not v.refused)
         detail = "; ".join([*(v.why for v in refused), *([stay] if stay else [])])
-        known = backoff.instances if backoff is not None else ()
-        instances = tuple(sorted({*known, *(v.instance for v in refused)}))
+        instances_before = backoff.instances if backoff is not None else ()
+        instances = tuple(sorted({*instances_before, *(v.instance for v in refused)}))
         backoff = replace(next_backoff(action, state, detail, now), instances=instances)
         if outcome.kind is OutcomeKind.WITHDRAWN:
             outcome = Outcome(kind=OutcomeKind.FAILED, at=now, detail=detail)
@@ -338,9 +338,9 @@ class _ObservedError(Exception):
 class _NotDeletedError(Exception):
     """Civo did not confirm the DELETE."""
 
-    def __init__(self, why: TryLater) -> None:
-        super().__init__(str(why))
-        self.why = why
+    def __init__(self, cause: TryLater) -> None:
+        super().__init__(str(cause))
+        self.why = cause
 
 
 class _RefusedError(Exception):
@@ -387,13 +387,13 @@ def _retire_one(
     return _delete(victim, node, action, hands, now)
 
 
-def _give_back(victim: Victim, node: Node, why: str, action: Action, hands: Hands, now: datetime) -> Victim:
+def _give_back(victim: Victim, node: Node, reason: str, action: Action, hands: Hands, now: datetime) -> Victim:
     """Spare a node that is wanted. The pods that were evicted from it return, so it backs off: otherwise they would be
     evicted again and again."""
-    kept = _spare(victim, node, why, action, hands, now)
-    if kept.stage is VictimStage.SPARED and victim.emptied and not node.busy:
-        raise _RefusedError(kept.why)
-    return kept
+    spared_victim = _spare(victim, node, reason, action, hands, now)
+    if spared_victim.stage is VictimStage.SPARED and victim.emptied and not node.busy:
+        raise _RefusedError(spared_victim.why)
+    return spared_victim
 
 
 def _without_our_cordon(victim: Victim, node: Node, now: datetime) -> Victim:
@@ -463,8 +463,10 @@ def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datet
         raise _RefusedError(refused)
     if pods := working(node, hands.cluster.gpu_pods_on(node.name), now):
         return _spare(victim, node, _started(pods), action, hands, now)
-    asked = replace(victim, asked_at=now)
-    hands.record(replace(action, victims=tuple(asked if v.instance == victim.instance else v for v in action.victims)))
+    pending_victim = replace(victim, asked_at=now)
+    hands.record(
+        replace(action, victims=tuple(pending_victim if v.instance == victim.instance else v for v in action.victims))
+    )
     hands.ready()
     try:
         _made(hands.cloud.retire(action.pool, victim.instance))
@@ -486,8 +488,8 @@ def _started(pods: Sequence[Pod]) -> str:
     return f"{', '.join(sorted(pod.key for pod in pods))} started there"
 
 
-def _spare(victim: Victim, node: Node, why: str, action: Action, hands: Hands, now: datetime) -> Victim:
-    """Uncordon the node and keep it, adding *why* to what it waited for before.
+def _spare(victim: Victim, node: Node, reason: str, action: Action, hands: Hands, now: datetime) -> Victim:
+    """Uncordon the node and keep it, adding *reason* to what it waited for before.
 
     Not while an unanswered DELETE may still take effect: new work would start on the node. One under repair stays
     cordoned for that, and so does one that others maintain, until they are done.
@@ -501,5 +503,5 @@ def _spare(victim: Victim, node: Node, why: str, action: Action, hands: Hands, n
             _made(hands.cluster.cordon(node.name, REPAIR))
         elif not node.maintained:
             _made(hands.cluster.uncordon(node.name))
-    waited_for, stays = victim.why, spared_after(victim.why, why)
+    waited_for, stays = victim.why, spared_after(victim.why, reason)
     return replace(victim, stage=VictimStage.SPARED, since=now, why=stays, waited_for=waited_for)

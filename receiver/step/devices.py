@@ -70,22 +70,22 @@ class DeviceJoin:
         claiming = [pod for pod in (*cluster.pods, *announced) if pod.claimed]
         questions = {a.selectors for p in claiming for c in p.claimed for ways in c.requests for a in ways}
         attributes = {c.attribute for p in claiming for claim in p.claimed for c in claim.constraints}
-        asked = Questions(
+        question_set = Questions(
             questions=tuple(sorted(questions)),
             served=dict(cluster.dra_resources or {}),
             attributes=tuple(sorted(attributes)),
         )
-        self._asked = self._asked if asked == self._asked else asked
+        self._asked = self._asked if question_set == self._asked else question_set
         if not claiming and not any(pod.not_bought for pod in cluster.pods):
             return cluster
-        known = [*(n.devices for n in cluster.nodes if n.devices is not None), *templates]
-        of_gpus = {q for q in asked.questions if not known or any(self._answers_gpu(node, q) for node in known)}
+        nodes = [*(n.devices for n in cluster.nodes if n.devices is not None), *templates]
+        of_gpus = {q for q in question_set.questions if not nodes or any(self._answers_gpu(node, q) for node in nodes)}
         pods = _joined(cluster.pods, of_gpus)
         by_key = {pod.key: pod for pod in pods}
         return replace(
             cluster,
             pods=pods,
-            buffers=tuple(found for b in cluster.buffers if (found := _of_buffer(b, of_gpus)) is not None),
+            buffers=tuple(joined for b in cluster.buffers if (joined := _of_buffer(b, of_gpus)) is not None),
             candidates=tuple(_of_candidate(candidate, of_gpus) for candidate in cluster.candidates),
             bookings=tuple(_of_booking(booking, by_key) for booking in cluster.bookings),
         )
@@ -93,68 +93,68 @@ class DeviceJoin:
     def free(self, node: NodeDevices, taken: frozenset[DeviceId] = frozenset()) -> Mapping[str, int]:
         """Return what of *node* is free beside the devices that are *taken*: extended resources, and if any pod claims
         devices, those by kind and their counters."""
-        kept = self._kept.get(node)
-        if kept is not None and kept[0] is self._asked and kept[1] == taken:
-            return kept[2]
+        cache_entry = self._kept.get(node)
+        if cache_entry is not None and cache_entry[0] is self._asked and cache_entry[1] == taken:
+            return cache_entry[2]
         questions = {*self._asked.questions, *self._asked.served.values()}
-        found, known = self._free(node, taken), self._answers.get(node, {})
-        if questions <= known.keys():  # everything could be judged
-            self._kept[node] = self._asked, taken, found
-            self._answers[node] = {question: known[question] for question in questions}  # forget those of pods past
-        return found
+        amounts, answers = self._free(node, taken), self._answers.get(node, {})
+        if questions <= answers.keys():  # everything could be judged
+            self._kept[node] = self._asked, taken, amounts
+            self._answers[node] = {question: answers[question] for question in questions}  # forget those of pods past
+        return amounts
 
     def _free(self, node: NodeDevices, taken: frozenset[DeviceId]) -> dict[str, int]:
-        asked = self._asked
-        left = Counter({COUNTER + name: amount for name, amount in node.counters.items()})
+        question_set = self._asked
+        counters = Counter({COUNTER + name: amount for name, amount in node.counters.items()})
         for device in node.devices:
             if device.id in taken:
-                left.subtract({COUNTER + name: amount for name, amount in device.uses.items()})
-        found = dict.fromkeys(asked.served, 0)
+                counters.subtract({COUNTER + name: amount for name, amount in device.uses.items()})
+        amounts = dict.fromkeys(question_set.served, 0)
         kinds: dict[Kind, list[bool]] = {}
-        said = {q: self._said(node, q) for q in (*asked.questions, *asked.served.values())}
+        answers = {q: self._said(node, q) for q in (*question_set.questions, *question_set.served.values())}
         for place, device in enumerate(node.devices):
             free, uses = device.id not in taken, {COUNTER + name: n for name, n in device.uses.items()}
-            fits = free and all(left[name] >= n for name, n in uses.items())
-            serves = [r for r, q in asked.served.items() if said[q][place] and not device.taints]
+            fits = free and all(counters[name] >= n for name, n in uses.items())
+            serves = [r for r, q in question_set.served.items() if answers[q][place] and not device.taints]
             for resource in serves:
-                found[resource] += fits
+                amounts[resource] += fits
             if not serves and device.driver == GPU_DRIVER and not device.taints:  # room also while no pod claims
                 serves = [CLAIMS]
-                found[CLAIMS] = found.get(CLAIMS, 0) + free
-            if asked.questions:
+                amounts[CLAIMS] = amounts.get(CLAIMS, 0) + free
+            if question_set.questions:
                 uses |= dict.fromkeys(serves, 1)
                 key: Kind = (
-                    tuple(question_id(q) for q in asked.questions if said[q][place]),
-                    tuple(question_id(q) for q in asked.questions if said[q][place] is None),
-                    tuple((a, device.attributes[a]) for a in asked.attributes if _compares(device, a)),
+                    tuple(question_id(q) for q in question_set.questions if answers[q][place]),
+                    tuple(question_id(q) for q in question_set.questions if answers[q][place] is None),
+                    tuple((a, device.attributes[a]) for a in question_set.attributes if _compares(device, a)),
                     device.taints,
                     tuple(sorted(uses.items())),
                 )
                 kinds.setdefault(key, []).append(free)
-        found |= left if asked.questions else {}
+        amounts |= counters if question_set.questions else {}
         for (yes, unknown, values, taints, used), each in kinds.items():
-            found[kind_name(yes, unknown, dict(values), taints, dict(used), len(each))] = sum(each)
-        return found
+            amounts[kind_name(yes, unknown, dict(values), taints, dict(used), len(each))] = sum(each)
+        return amounts
 
     def _said(self, node: NodeDevices, question: Question) -> Answers:
-        known = self._answers.setdefault(node, {})
-        if question in known:
-            return known[question]
-        said = tuple(self._meets(question, device) for device in node.devices)
-        if None not in said:  # else it may be judged later: judging takes a limited time
-            known[question] = said
-        return said
+        answers_of_node = self._answers.setdefault(node, {})
+        if question in answers_of_node:
+            return answers_of_node[question]
+        answers = tuple(self._meets(question, device) for device in node.devices)
+        if None not in answers:  # else it may be judged later: judging takes a limited time
+            answers_of_node[question] = answers
+        return answers
 
     def _meets(self, question: Question, device: Device) -> bool | None:
         """Judge the expressions of *question* in order: the first that does not hold ends it, as upstream."""
         for expression in question:
-            if not (said := self._judge(expression, device)):
-                return said
+            if not (verdict := self._judge(expression, device)):
+                return verdict
         return True
 
     def _answers_gpu(self, node: NodeDevices, question: Question) -> bool:
-        said = self._said(node, question)
-        return any(said[place] is not False and d.driver == GPU_DRIVER for place, d in enumerate(node.devices))
+        answers = self._said(node, question)
+        return any(answers[place] is not False and d.driver == GPU_DRIVER for place, d in enumerate(node.devices))
 
 
 def _compares(device: Device, attribute: str) -> bool:
@@ -165,9 +165,9 @@ def _compares(device: Device, attribute: str) -> bool:
 def _joined(pods: Sequence[Pod], of_gpus: set[Question]) -> tuple[Pod, ...]:
     """Return *pods* with what they claim as requests, and gangs that need no room for those of them that ask for none.
     A gang of all its pods starts without none of them: one that no node is bought for holds up the others."""
-    found = {pod.key: replace(pod, claimed=()) for pod in _demand([pod for pod in pods if pod.claimed], of_gpus)}
+    demand = {pod.key: replace(pod, claimed=()) for pod in _demand([pod for pod in pods if pod.claimed], of_gpus)}
     stuck = {pod.gang for pod in pods if _problem(pod)}
-    joined = [found.get(pod.key, pod) for pod in pods]
+    joined = [demand.get(pod.key, pod) for pod in pods]
     size = Counter(pod.gang for pod in joined)
     fewer = Counter(new.gang for old, new in zip(pods, joined, strict=True) if _asks_nothing(new) and not _problem(old))
 
@@ -233,12 +233,12 @@ def _demand(pods: Sequence[Pod], of_gpus: set[Question]) -> Iterator[Pod]:
             for pod in group
             for number, claim in enumerate(pod.claimed)
         }
-        asked = {way.selectors for claim in claims.values() for ways in claim.requests for way in ways}
-        if not any(pod.requests for pod in group) and not of_gpus & asked:
+        selectors = {way.selectors for claim in claims.values() for ways in claim.requests for way in ways}
+        if not any(pod.requests for pod in group) and not of_gpus & selectors:
             of_class = any(w.device_class == GPU_DRIVER for c in claims.values() for ways in c.requests for w in ways)
             yield from (replace(pod, not_bought=NO_SUCH_GPU if of_class else NO_GPU) for pod in group)
             continue
-        claim = {claim_name(claims.values()): fewest_gpus(claims.values(), of_gpus)} if asked else {}
+        claim = {claim_name(claims.values()): fewest_gpus(claims.values(), of_gpus)} if selectors else {}
         requests = {**_sum(pod.requests for pod in group), **claim}
         yield replace(group[0], requests=requests, compute=_sum(pod.compute for pod in group))
         yield from (replace(pod, requests={}, not_bought=TOGETHER + group[0].key) for pod in group[1:])
@@ -246,8 +246,8 @@ def _demand(pods: Sequence[Pod], of_gpus: set[Question]) -> Iterator[Pod]:
 
 def learnt(nodes: Iterable[ClusterNode]) -> str:
     """Return the devices of the one of *nodes* with the most devices without a taint as text; empty without any."""
-    shown = [node.devices for node in nodes if node.devices is not None]
-    return as_text(max(shown, key=lambda found: sum(not d.taints for d in found.devices))) if shown else ""
+    inventories = [node.devices for node in nodes if node.devices is not None]
+    return as_text(max(inventories, key=lambda n: sum(not d.taints for d in n.devices))) if inventories else ""
 
 
 def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -128,33 +128,33 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     """
     store, month = sources.store, month_of(now, policy.timezone)
     memory = store.memory(now, min(month.start, now - A_WEEK))
-    said = _without_older(_ask_all(sources, policy, memory, now, parts), memory)
+    answers = _without_older(_ask_all(sources, policy, memory, now, parts), memory)
     before = store.control()
     steady = is_steady(before.at if before is not None else None, now)
-    lives = lives_of(said, memory, policy, parts, steady=steady)
+    lives = lives_of(answers, memory, policy, parts, steady=steady)
     by_instance = {life.instance: life for life in lives}
-    joined = [_joined(pool, said, memory, by_instance, store, policy, parts) for pool in policy.pools]
+    joined = [_joined(pool, answers, memory, by_instance, store, policy, parts) for pool in policy.pools]
     states, again = with_nominations([state for state, _, _ in joined], now, parts)
     pools = _with_slow_starts(states, lives, parts)
     drifts = {state.pool: drifted for state, drifted, _ in joined if drifted is not None}
-    answering = _judged(said, pools, memory, policy, before)
+    answering = _judged(answers, pools, memory, policy, before)
     sources.goes_on()
     spend = _spend(sources, memory, lives, month, policy, now, parts, forecasts=chores)
-    nodes_seen = said.cloud is not None and not any(found.unreadable for found in said.cloud.values())
+    nodes_seen = answers.cloud is not None and not any(civo_pool.unreadable for civo_pool in answers.cloud.values())
     books = reconcile_charges(sources.accounts, memory, lives, spend, policy, month, now, nodes_seen=nodes_seen)
-    _keep(store, said, memory, lives, pools, drifts, books)
+    _keep(store, answers, memory, lives, pools, drifts, books)
     ids = {pool.id for pool in policy.pools}
-    left = [past.open_action for pool, past in memory.pools.items() if pool not in ids]
-    orphans = tuple(action for action in left if action is not None)
+    open_actions = [past.open_action for pool, past in memory.pools.items() if pool not in ids]
+    orphans = tuple(action for action in open_actions if action is not None)
     resumed = memory.ran_out_early if steady else ()
     lapsed = {pod.uid: pod for pod in again}
-    pods = tuple(lapsed.get(pod.uid, pod) for pod in said.cluster.pods) if said.cluster else ()
+    pods = tuple(lapsed.get(pod.uid, pod) for pod in answers.cluster.pods) if answers.cluster else ()
     facts = Facts(
         at=now,
         pools=pools,
-        waiting=(*_waiting(said, answering[Source.KUBERNETES], sources.waited), *again),
+        waiting=(*_waiting(answers, answering[Source.KUBERNETES], sources.waited), *again),
         deferred=tuple(p for p in pods if p.phase is PodPhase.DEFERRED),
-        signals=signals_from(_firing(said.alarms, memory, sources, now), policy),
+        signals=signals_from(_firing(answers.alarms, memory, sources, now), policy),
         sources=answering,
         spend=books.spend,
         budget_changes=memory.budget_changes,
@@ -166,12 +166,12 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         charges=books.compared,
         unanswered=(*memory.unanswered, *(a for a in orphans if a.kind is ActionKind.GROW)),
         overrides=(*memory.overrides, *resumed),
-        buffers=said.cluster.buffers if said.cluster else (),
-        candidates=said.cluster.candidates if said.cluster else (),
-        bookings=said.cluster.bookings if said.cluster else (),
+        buffers=answers.cluster.buffers if answers.cluster else (),
+        candidates=answers.cluster.candidates if answers.cluster else (),
+        bookings=answers.cluster.bookings if answers.cluster else (),
         refusals=before.refusals if before is not None else (),
     )
-    others = said.cluster.others if said.cluster is not None else ALONE
+    others = answers.cluster.others if answers.cluster is not None else ALONE
     return Looked(
         facts=_own(facts, policy, others, parts),
         lives=lives,
@@ -181,7 +181,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         resumed=resumed,
         before=before,
         steady=steady,
-        strays=strays(pools, said.cluster, ids) if nodes_seen else (),
+        strays=strays(pools, answers.cluster, ids) if nodes_seen else (),
         pods=pods,
         others=others,
     )
@@ -200,11 +200,11 @@ def _firing(alarms: AlarmFacts | None, memory: Memory, sources: Sources, now: da
     started_at = alarms.started_at if alarms is not None else None
     restarted = started_at is not None and abs(now - started_at) < KNOWS_AGAIN_AFTER
     remembered = alarms is None or memory.deliveries or restarted
-    kept = sources.store.remembered_alerts(now - sources.payload_life) if remembered else ()
+    remembered_alerts = sources.store.remembered_alerts(now - sources.payload_life) if remembered else ()
     if alarms is None:
-        return kept
-    fires = numbered(alarms.alerts, kept)
-    return [*fires, *forgotten(kept, fires, alarms.silences)] if restarted else fires
+        return remembered_alerts
+    fires = numbered(alarms.alerts, remembered_alerts)
+    return [*fires, *forgotten(remembered_alerts, fires, alarms.silences)] if restarted else fires
 
 
 def _with_slow_starts(states: Sequence[PoolState], lives: Sequence[NodeLife], parts: Parts) -> tuple[PoolState, ...]:
@@ -215,20 +215,22 @@ def _with_slow_starts(states: Sequence[PoolState], lives: Sequence[NodeLife], pa
     return tuple(replace(state, ready_within=slow.get(state.pool)) for state in states)
 
 
-def _without_older(said: Answers, memory: Memory) -> Answers:
+def _without_older(answers: Answers, memory: Memory) -> Answers:
     """Mark what Civo says of a pool as not readable where it lists a node that was gone a moment ago, by our removal:
     the answer is older than the one before, and so is its count, on which nothing may be bought."""
-    if said.cloud is None:
-        return said
-    lately = {name for name, past in memory.pools.items() if is_recent(past.last_shrink_at, said.at)}
-    gone = {life.instance: life for life in memory.lives if life.pool in lately and is_recent(life.gone_at, said.at)}
-    cloud = dict(said.cloud)
-    for pool, found in said.cloud.items():
-        again = [gone[instance.id].name for instance in found.instances if instance.id in gone]
-        if again and not found.unreadable:
-            why = f"it lists {', '.join(again)}, which was gone in an earlier answer"
-            cloud[pool] = replace(found, unreadable=why)
-    return replace(said, cloud=cloud)
+    if answers.cloud is None:
+        return answers
+    lately = {name for name, past in memory.pools.items() if is_recent(past.last_shrink_at, answers.at)}
+    removed_lives = {
+        life.instance: life for life in memory.lives if life.pool in lately and is_recent(life.gone_at, answers.at)
+    }
+    cloud = dict(answers.cloud)
+    for pool, civo_pool in answers.cloud.items():
+        again = [removed_lives[instance.id].name for instance in civo_pool.instances if instance.id in removed_lives]
+        if again and not civo_pool.unreadable:
+            reason = f"it lists {', '.join(again)}, which was gone in an earlier answer"
+            cloud[pool] = replace(civo_pool, unreadable=reason)
+    return replace(answers, cloud=cloud)
 
 
 def _with_deleted(state: PoolState, store: StepStore) -> PoolState:
@@ -239,27 +241,27 @@ def _with_deleted(state: PoolState, store: StepStore) -> PoolState:
     removals = [state.open_action] if state.open_action is not None else []
     if any(n.cordoned_for not in {r.id for r in removals} for n in cordoned):
         removals += [stored.action for stored in store.actions(pool=state.pool, limit=RECENT_ACTIONS)]
-    gone = {(r.id, v.instance) for r in removals for v in r.victims if v.stage is VictimStage.DELETED}
-    nodes = (replace(n, deleted=True) if (n.cordoned_for, n.instance) in gone else n for n in state.nodes)
+    deletions = {(r.id, v.instance) for r in removals for v in r.victims if v.stage is VictimStage.DELETED}
+    nodes = (replace(n, deleted=True) if (n.cordoned_for, n.instance) in deletions else n for n in state.nodes)
     return replace(state, nodes=tuple(nodes))
 
 
 def _keep(
     store: StepStore,
-    said: Answers,
+    answers: Answers,
     memory: Memory,
     lives: Sequence[NodeLife],
     pools: Sequence[PoolState],
     drifts: Mapping[str, Drift],
     books: ReconciledCharges,
 ) -> None:
-    cloud = said.cloud or {}
+    cloud = answers.cloud or {}
     counted = [state.pool for state in pools if state.pool in cloud and not cloud[state.pool].unreadable]
     required = {pool: cloud[pool].required for pool in counted}
     worked = {life.instance for life in memory.lives if life.usable_at is not None}
     works = {life.pool for life in lives if life.usable_at is not None and life.instance not in worked}
     offers = {state.pool: state.offer for state in pools if state.offer is not None}
-    store.saw(lives, required, said.at, works=works, drifts=drifts, offers=offers)
+    store.saw(lives, required, answers.at, works=works, drifts=drifts, offers=offers)
     if books.charged is not None:
         store.keep_charged(books.charged)
     if books.seed is not None:
@@ -275,7 +277,7 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
             states[source] = SourceState(source=source, up=False, detail="not configured", configured=False)
             return None
         try:
-            said = question()
+            response = question()
         except (TryLater, WontWork) as error:
             states[source] = SourceState(source=source, up=False, at=now, detail=str(error))
             return None
@@ -285,7 +287,7 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
             states[source] = SourceState(source=source, up=False, at=now, detail=detail)
             return None
         states[source] = SourceState(source=source, up=True, at=now)
-        return said
+        return response
 
     cloud = answer(Source.CIVO, sources.cloud.look)
     cluster = answer(Source.KUBERNETES, sources.cluster.look if sources.cluster else None)
@@ -305,17 +307,17 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
         sources.goes_on()
         with parts.part("sizes"):
             machines = sources.sizes.machines()
-    gone: Collection[str] = ()
+    deleted_instances: Collection[str] = ()
     if sources.cluster is not None and cloud is not None and cluster is not None:
         sources.goes_on()
         with parts.part("node_objects"):
             listed = {n.instance for n in cluster.nodes}
-            gone = deleted_node_objects(sources.cluster, memory, cloud, listed, now)
+            deleted_instances = deleted_node_objects(sources.cluster, memory, cloud, listed, now)
     pods: dict[str, list[Pod]] = {}
     for pod in cluster.pods if cluster else ():
         if pod.node:
             pods.setdefault(pod.node, []).append(pod)
-    listed = {i.id for found in (cloud or {}).values() for i in found.instances}
+    listed = {i.id for p in (cloud or {}).values() for i in p.instances}
     nodes = cluster.nodes if cluster else ()
     return Answers(
         at=now,
@@ -326,7 +328,7 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
         states=states,
         nodes={n.instance: n for n in nodes},
         pods=pods,
-        deleted=gone,
+        deleted=deleted_instances,
         unjoined=[n for n in nodes if n.ready and n.instance not in listed] if cloud is not None else (),
         foreign=all(n.instance not in listed for n in nodes),
         silenced=silenced_pools(alarms.silences if alarms else (), policy),
@@ -337,7 +339,7 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
 
 def _joined(
     pool: Pool,
-    said: Answers,
+    answers: Answers,
     memory: Memory,
     lives: Mapping[str, NodeLife],
     store: StepStore,
@@ -348,29 +350,29 @@ def _joined(
 
     Of a pool that cannot be worked out, the state has only the number of nodes.
     """
-    past, found = memory.pools.get(pool.id, PoolMemory()), (said.cloud or {}).get(pool.id)
-    found = found if found is not None and not found.unreadable else None
-    shown = past.required if found is None else found.required
+    past, civo_pool = memory.pools.get(pool.id, PoolMemory()), (answers.cloud or {}).get(pool.id)
+    civo_pool = civo_pool if civo_pool is not None and not civo_pool.unreadable else None
+    civo_count = past.required if civo_pool is None else civo_pool.required
     drifted, stop = None, None
-    state = PoolState(pool=pool.id, required=shown or 0, nodes=(), open_action=past.open_action)
+    state = PoolState(pool=pool.id, required=civo_count or 0, nodes=(), open_action=past.open_action)
     with parts.part("drift", pool.id, sets_aside=True):
-        if found is not None:
-            drifted = drift(past, shown, said.at, highest(memory.unanswered, pool.id))
+        if civo_pool is not None:
+            drifted = drift(past, civo_count, answers.at, highest(memory.unanswered, pool.id))
     with parts.part("pool_state", pool.id, sets_aside=True):
-        state = _with_deleted(pool_state(pool, said, memory, lives, policy, drifted), store)
+        state = _with_deleted(pool_state(pool, answers, memory, lives, policy, drifted), store)
     with parts.part("removals", pool.id, sets_aside=True):
-        if found is not None:
+        if civo_pool is not None:
             open_action = state.open_action  # of its nodes some may be gone while others cannot be emptied
-            late = past.late or (late_after(open_action, state, said.at) if open_action is not None else None)
-            stop = removals_stop(late, shown, state.living, said.at)
+            late = past.late or (late_after(open_action, state, answers.at) if open_action is not None else None)
+            stop = removals_stop(late, civo_count, state.living, answers.at)
     return state, drifted, stop
 
 
 def _judged(
-    said: Answers, pools: Sequence[PoolState], memory: Memory, policy: Policy, before: Control | None
+    answers: Answers, pools: Sequence[PoolState], memory: Memory, policy: Policy, before: Control | None
 ) -> Mapping[Source, SourceState]:
     """Return the state of every source, with the time since which it is up or down as the step *before* saw it."""
-    states, now, telemetry = dict(said.states), said.at, said.telemetry
+    states, now, telemetry = dict(answers.states), answers.at, answers.telemetry
     # An answer of Prometheus without our rules is silence, not calm.
     if telemetry is not None and not telemetry.rules_alive:
         detail = "it answers, but GpuAutoscalerHeartbeat does not fire there: are the rules loaded?"
@@ -380,8 +382,10 @@ def _judged(
     detail = "" if not late else ("none heard yet" if heard is None else f"the last one came at {heard:%H:%M:%S} UTC")
     states[Source.HEARTBEAT] = SourceState(source=Source.HEARTBEAT, up=not late, at=heard, detail=detail)
     reported = telemetry.coverage if telemetry is not None else {}
-    seen = {state.pool: state for state in pools}
-    blind = [p.name for p in policy.pools if p.id in seen and _is_blind(p, seen[p.id], reported.get(p.id, 0.0), now)]
+    state_of = {state.pool: state for state in pools}
+    blind = [
+        p.name for p in policy.pools if p.id in state_of and _is_blind(p, state_of[p.id], reported.get(p.id, 0.0), now)
+    ]
     detail = f"no activity reported for {'pool' if len(blind) == 1 else 'pools'} {', '.join(blind)}" if blind else ""
     lacks = {c: tuple(n) for c, n in telemetry.missing.items()} if telemetry is not None and not blind else {}
     states[Source.DCGM] = SourceState(source=Source.DCGM, up=not blind, at=now, detail=detail, lacks=lacks)
@@ -414,12 +418,12 @@ def _spend(
 ) -> Spend:
     """Return what the ledger says of *month*."""
     pools, unpriced = spend_by_pool(lives, month.start, now, policy.billing, memory.ended)
-    seen: Mapping[str, Decimal] = {}
+    watched_usd: Mapping[str, Decimal] = {}
     since: datetime | None = None
     if forecasts:
         with parts.part("forecast"):
             began = max(month.start, min(memory.watched_since or now, now))
-            seen, since = spend_by_pool(lives, began, now, policy.billing)[0], began
+            watched_usd, since = spend_by_pool(lives, began, now, policy.billing)[0], began
     teams: Mapping[str, Decimal] | None = None
     with parts.part("teams"):  # a budget of a team whose spend is not known holds the team's growth
         # Sharing out a month of thousands of nodes takes a while: only where a team has a budget.
@@ -435,25 +439,25 @@ def _spend(
         teams=teams,
         elsewhere_per_hour=elsewhere_per_hour(lives, {pool.id for pool in policy.pools}),
         dearer_per_hour=dearer_per_hour(lives, policy.pools),
-        seen=seen,
+        seen=watched_usd,
         seen_since=since,
     )
 
 
-def _waiting(said: Answers, kubernetes: SourceState, waited: dict[tuple[str, str], Pod]) -> tuple[Pod, ...]:
+def _waiting(answers: Answers, kubernetes: SourceState, waited: dict[tuple[str, str], Pod]) -> tuple[Pod, ...]:
     """Return the pods that may be demand: from Kubernetes, or as kube-state-metrics knows them when it cannot be asked.
 
     That is older by a scrape and an evaluation, so it is not used before Kubernetes has been silent for a while. It
     shows neither node selectors nor gangs: of a pod that *waited* when Kubernetes last answered, those are remembered.
     """
-    if said.cluster is not None:
-        waiting = tuple(p for p in said.cluster.pods if p.phase is PodPhase.WAITING)
+    if answers.cluster is not None:
+        waiting = tuple(p for p in answers.cluster.pods if p.phase is PodPhase.WAITING)
         waited.clear()
         waited.update(((p.namespace, p.name), p) for p in waiting)
         return waiting
-    if kubernetes.configured and (kubernetes.since is None or said.at - kubernetes.since < SILENT_BEFORE_FALLBACK):
+    if kubernetes.configured and (kubernetes.since is None or answers.at - kubernetes.since < SILENT_BEFORE_FALLBACK):
         return ()
-    return tuple(waited.get((p.namespace, p.name), p) for p in said.telemetry.waiting) if said.telemetry else ()
+    return tuple(waited.get((p.namespace, p.name), p) for p in answers.telemetry.waiting) if answers.telemetry else ()
 
 
 def reconcile_charges(
@@ -472,7 +476,7 @@ def reconcile_charges(
     *nodes_seen* is True when Civo listed the nodes in this step, which a seed requires.
     """
     held, seed = memory.charged, memory.seed
-    asked: Charged | None = None
+    new_charges: Charged | None = None
     awaited = seed is None and policy.budget is not None
     set_now = any(
         c.scope is Scope.ACCOUNT and c.month == month.name and c.monthly_usd is not None for c in memory.budget_changes
@@ -481,22 +485,22 @@ def reconcile_charges(
     limits_account = policy.budget is not None and (set_now or policy.budget.account_usd is not None)
     urgent = awaited or (limits_account and not (held is not None and _is_fresh(held, now)))
     if accounts is not None and is_due(held, month.name, now, urgent=urgent):
-        held = asked = _ask_charges(accounts, held, month, now)
+        held = new_charges = _ask_charges(accounts, held, month, now)
     compared: Comparison | None = None
-    told: Decimal | None = None
+    account_usd: Decimal | None = None
     if held is not None and held.month == month.name:
         compared = compare(held, lives, policy, month.start, seed.at if seed else None)
-        told = account(compared, spend.usd, month.start, policy, seed)
-        compared = replace(compared, account_usd=told if _is_fresh(held, now) else None)
-    made = new_seed(seed, compared, spend.usd, policy, month.name, now) if nodes_seen else None
-    seed = made or seed
+        account_usd = account(compared, spend.usd, month.start, policy, seed)
+        compared = replace(compared, account_usd=account_usd if _is_fresh(held, now) else None)
+    fresh_seed = new_seed(seed, compared, spend.usd, policy, month.name, now) if nodes_seen else None
+    seed = fresh_seed or seed
     counted = beside(seed, ((life.instance, life.name) for life in lives))
     seeded, unpriced = seeded_usd(counted, policy, month.name)
     usd, unpriced = spend.usd + seeded, tuple(sorted({*spend.unpriced, *unpriced}))
     pools = dict(spend.pools)
-    for pool, more in seeded_by_pool(counted, policy, month.name):
-        pools[pool] = pools.get(pool, Decimal(0)) + more
-    found = compared.account_usd if compared is not None else None
+    for pool, seed_usd in seeded_by_pool(counted, policy, month.name):
+        pools[pool] = pools.get(pool, Decimal(0)) + seed_usd
+    fresh_usd = compared.account_usd if compared is not None else None
     completed = replace(
         spend,
         usd=usd,
@@ -504,22 +508,24 @@ def reconcile_charges(
         pools=pools,
         seeded=seeded,
         unknown=_why_unknown(held, nodes_seen=nodes_seen) if awaited and seed is None and accounts is not None else "",
-        account=None if found is None else max(found, usd),
-        account_at_least=max(told or Decimal(0), usd),
+        account=None if fresh_usd is None else max(fresh_usd, usd),
+        account_at_least=max(account_usd or Decimal(0), usd),
         account_unpriced=_without_price(compared, unpriced),
     )
-    return ReconciledCharges(spend=completed, compared=compared, charged=asked, seed=made)
+    return ReconciledCharges(spend=completed, compared=compared, charged=new_charges, seed=fresh_seed)
 
 
 def _ask_charges(accounts: Accounts, held: Charged | None, month: Month, now: datetime) -> Charged:
     """Ask Civo for the month up to *now*; after a failure the last answer of the month remains."""
     last = held if held is not None and held.month == month.name else None
     try:
-        found = accounts.charges(month.start, now)
+        charges = accounts.charges(month.start, now)
     except (TryLater, WontWork) as error:
         before = last or Charged(month=month.name, asked_at=now)
         return replace(before, asked_at=now, failure=str(error), failing_since=before.failing_since or now)
-    return Charged(month=month.name, asked_at=now, answered_at=now, records=found.records, unreadable=found.unreadable)
+    return Charged(
+        month=month.name, asked_at=now, answered_at=now, records=charges.records, unreadable=charges.unreadable
+    )
 
 
 def _is_fresh(charged: Charged, now: datetime) -> bool:

@@ -18,10 +18,10 @@ def beside_other_nodes(cluster: ClusterFacts, policy: Policy) -> ClusterFacts:
         return cluster
     ours = {pool.id for pool in policy.pools}
     others = [node.labels for node in cluster.nodes if node.labels.get(POOL_LABEL) not in ours]
-    known: dict[Selection, bool] = {}
+    choices: dict[Selection, bool] = {}
 
     def marked(pods: Sequence[Pod]) -> tuple[Pod, ...]:
-        return tuple(_marked(pod, others, known) if pod.host_rules else pod for pod in pods)
+        return tuple(_marked(pod, others, choices) if pod.host_rules else pod for pod in pods)
 
     return replace(
         cluster,
@@ -31,13 +31,13 @@ def beside_other_nodes(cluster: ClusterFacts, policy: Policy) -> ClusterFacts:
     )
 
 
-def _marked(pod: Pod, others: Sequence[Mapping[str, str]], known: dict[Selection, bool]) -> Pod:
+def _marked(pod: Pod, others: Sequence[Mapping[str, str]], choices: dict[Selection, bool]) -> Pod:
     if all(rule.together is not Together.EVENLY for rule in pod.host_rules):
         return pod
     selection = selection_of(pod)
-    if selection not in known:
-        known[selection] = any(chooses(selection, labels) for labels in others)
-    if not known[selection]:
+    if selection not in choices:
+        choices[selection] = any(chooses(selection, labels) for labels in others)
+    if not choices[selection]:
         return pod
     rules = (replace(r, elsewhere=True) if r.together is Together.EVENLY else r for r in pod.host_rules)
     return replace(pod, host_rules=tuple(rules))

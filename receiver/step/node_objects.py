@@ -24,13 +24,13 @@ def deleted_node_objects(
     After `SHORT_LOSS` it counts as deleted without that.
     """
     living = {i.id for pool in cloud.values() for i in pool.instances if i.status != DELETING_AT_CIVO} - {*listed}
-    known = (life for life in memory.lives if life.instance in living and life.registered_at is not None)
-    names = {life.instance: life.name for life in known if life.lost_at is None or now - life.lost_at <= SHORT_LOSS}
-    gone: set[str] = set()
+    lives = (life for life in memory.lives if life.instance in living and life.registered_at is not None)
+    names = {life.instance: life.name for life in lives if life.lost_at is None or now - life.lost_at <= SHORT_LOSS}
+    deleted_instances: set[str] = set()
     try:
         for instance in sorted(names)[:MOST_READ]:
             if not cluster.has_node(names[instance]):
-                gone.add(instance)
+                deleted_instances.add(instance)
     except (TryLater, WontWork) as error:
         log.warning("cannot read a Node object that the list lacks", error=str(error))
-    return gone
+    return deleted_instances

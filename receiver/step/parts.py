@@ -132,10 +132,10 @@ def decision_of(action: Action, store: StepStore) -> Decision | None:
 
 def told_of_end(action: Action, outcome: Outcome, around: Callable[[], Around], parts: Parts) -> Notice:
     """Return the notice of an ended *action*, a plain one if composing it fails: it is stored with the outcome."""
-    done = Cause.GREW if action.kind is ActionKind.GROW else Cause.SHRANK
+    cause = Cause.GREW if action.kind is ActionKind.GROW else Cause.SHRANK
     return parts.composed(
         lambda: ended(action, outcome, around()),
-        cause=done if outcome.kind is OutcomeKind.CONFIRMED else Cause.WITHDRAWN,
+        cause=cause if outcome.kind is OutcomeKind.CONFIRMED else Cause.WITHDRAWN,
         topic=f"action:{action.pool}",
         key=f"plain:{action.id}",
         plainly=f"GPU pool {action.pool}: {action.kind} {action.from_count} -> {action.to_count} nodes, {outcome.kind}",

@@ -76,29 +76,29 @@ class Answers:
 
 def pool_state(
     pool: Pool,
-    said: Answers,
+    answers: Answers,
     memory: Memory,
     lives: Mapping[str, NodeLife],
     policy: Policy,
     drifted: Drift | None,
 ) -> PoolState:
     """Return what is known of *pool*."""
-    past, now = memory.pools.get(pool.id, PoolMemory()), said.at
-    found = said.cloud.get(pool.id) if said.cloud is not None else None
-    unreadable = found.unreadable if found is not None else ""
-    shown = past.required if said.cloud is None or unreadable else (found.required if found else 0)
-    required = expected_count(past.late, shown, now)
+    past, now = memory.pools.get(pool.id, PoolMemory()), answers.at
+    civo_pool = answers.cloud.get(pool.id) if answers.cloud is not None else None
+    unreadable = civo_pool.unreadable if civo_pool is not None else ""
+    civo_count = past.required if answers.cloud is None or unreadable else (civo_pool.required if civo_pool else 0)
+    required = expected_count(past.late, civo_count, now)
     action = past.open_action
     victims = action.victims if action is not None and action.kind is ActionKind.RETIRE else ()
     deleted = {v.instance for v in victims if v.stage is VictimStage.DELETED}  # whatever Civo's list still says
     nodes = []
-    for instance in found.instances if found else ():
-        node = _node(instance, pool, said, lives.get(instance.id), policy, node_takes(past.ready_in))
+    for instance in civo_pool.instances if civo_pool else ():
+        node = _node(instance, pool, answers, lives.get(instance.id), policy, node_takes(past.ready_in))
         nodes.append(replace(node, stage=Stage.DELETING) if instance.id in deleted else node)
     offer = offer_of(pool, nodes, past.offer, now, policy.startup_taints)
-    usable = [n for n in nodes if n.stage is Stage.USABLE and n.instance in said.nodes]
+    usable = [n for n in nodes if n.stage is Stage.USABLE and n.instance in answers.nodes]
     if offer is not None:
-        offer = replace(offer, devices=_learnt(offer, past.offer, usable, pool, said, now))
+        offer = replace(offer, devices=_learnt(offer, past.offer, usable, pool, answers, now))
     return PoolState(
         pool=pool.id,
         required=required,
@@ -109,30 +109,30 @@ def pool_state(
         backoff=past.backoff,
         refused=memory.refused.get(pool.id),
         removal_backoff=past.removal_backoff,
-        required_since=past.required_since if past.required == shown else now,
-        uncounted=shown - required,
+        required_since=past.required_since if past.required == civo_count else now,
+        uncounted=civo_count - required,
         unreadable=unreadable,
         provisioning=past.provisioning,
         sickened=falling_sick(lives.values(), pool.id, now),
         ready_in=past.ready_in,
         drifts=past.drifts if drifted is None else (*past.drifts, drifted),
         offer=offer,
-        compute=room_beside_gpus(said.machines.get(pool.size, {}), offer),
-        devices=_devices_of_new_node(pool, offer, said, known=bool(usable) and offer is not None),
+        compute=room_beside_gpus(answers.machines.get(pool.size, {}), offer),
+        devices=_devices_of_new_node(pool, offer, answers, has_usable=bool(usable) and offer is not None),
         unjoined=tuple(
             n.name
-            for n in said.unjoined
-            if said.foreign
+            for n in answers.unjoined
+            if answers.foreign
             or n.labels.get(POOL_LABEL) == pool.id
             or ((n.allocatable or n.dra) and POOL_LABEL not in n.labels)
         ),
-        utilization=said.telemetry.utilization.get(pool.id) if said.telemetry else None,
-        silence=said.silenced.get(pool.id),
+        utilization=answers.telemetry.utilization.get(pool.id) if answers.telemetry else None,
+        silence=answers.silenced.get(pool.id),
     )
 
 
 def _learnt(
-    offer: Offer, before: Offer | None, usable: Sequence[Node], pool: Pool, said: Answers, now: datetime
+    offer: Offer, before: Offer | None, usable: Sequence[Node], pool: Pool, answers: Answers, now: datetime
 ) -> str:
     """Return the devices of the next node of *pool*. A taint on a node that is not new, or has shown its devices before
     without it for a while, means that they are sick, and says nothing about the next one."""
@@ -141,11 +141,11 @@ def _learnt(
     young = [n for n in usable if n.usable_since is None or now - n.usable_since <= pool.provision_timeout]
     newest = max(young, key=lambda n: (n.created_at, n.name), default=None)
     if newest is not None:
-        devices = learnt([said.nodes[newest.instance]])
-        known = before.devices if before is not None and before.node == newest.name else ""
+        devices = learnt([answers.nodes[newest.instance]])
+        previous = before.devices if before is not None and before.node == newest.name else ""
         settled = newest.usable_since is not None and now - newest.usable_since >= SETTLED_AFTER
-        return untainted(devices) if devices and known and settled and known == untainted(known) else devices
-    devices = learnt(said.nodes[node.instance] for node in usable)
+        return untainted(devices) if devices and previous and settled and previous == untainted(previous) else devices
+    devices = learnt(answers.nodes[node.instance] for node in usable)
     return devices and untainted(devices)
 
 
@@ -153,63 +153,63 @@ def templates(policy: Policy, memory: Memory) -> Iterator[NodeDevices]:
     """Yield the devices of new nodes as far as they are configured or remembered."""
     for pool in policy.pools:
         offer = memory.pools.get(pool.id, PoolMemory()).offer
-        if said := (offer.devices if offer is not None else "") or pool.devices:
-            yield from_text(said)
+        if devices := (offer.devices if offer is not None else "") or pool.devices:
+            yield from_text(devices)
 
 
-def _devices_of_new_node(pool: Pool, offer: Offer | None, said: Answers, *, known: bool) -> Mapping[str, int]:
-    """Return what claims, and resources that DRA serves, can take of a new node: as a living node shows it (*known*:
-    there is one), else as one showed it within a day, else as configured."""
-    shown = offer.devices if offer is not None else ""
-    text = shown or ("" if known else pool.devices)
+def _devices_of_new_node(pool: Pool, offer: Offer | None, answers: Answers, *, has_usable: bool) -> Mapping[str, int]:
+    """Return what claims, and resources that DRA serves, can take of a new node: as a living node shows it
+    (*has_usable*: there is one), else as one showed it within a day, else as configured."""
+    offer_devices = offer.devices if offer is not None else ""
+    text = offer_devices or ("" if has_usable else pool.devices)
     if not text:
         return {}
     template = from_text(text)
-    found, served = dict(said.join.free(template)), served_by(said)
+    amounts, served = dict(answers.join.free(template)), served_by(answers)
     by_dra = any(device.driver == GPU_DRIVER for device in template.devices)
     if served is None or not by_dra:
-        return {name: count for name, count in found.items() if name not in (served or ())}
-    return {**dict.fromkeys(pool.resources, 0), **found}
+        return {name: count for name, count in amounts.items() if name not in (served or ())}
+    return {**dict.fromkeys(pool.resources, 0), **amounts}
 
 
-def served_by(said: Answers) -> Mapping[str, Question] | None:
+def served_by(answers: Answers) -> Mapping[str, Question] | None:
     """The extended resources that DRA serves; None: not known."""
-    return said.cluster.dra_resources if said.cluster is not None else None
+    return answers.cluster.dra_resources if answers.cluster is not None else None
 
 
 def _node(
-    instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, policy: Policy, takes: timedelta
+    instance: Instance, pool: Pool, answers: Answers, life: NodeLife | None, policy: Policy, takes: timedelta
 ) -> Node:
     """Return the node of *instance*; a new one *takes* so long."""
-    found, startup_taints = said.nodes.get(instance.id), policy.startup_taints
-    life = life or _new_life(instance, pool, said.at)
+    node_object, startup_taints = answers.nodes.get(instance.id), policy.startup_taints
+    life = life or _new_life(instance, pool, answers.at)
     worked = life.usable_at is not None
-    stage = stage_of(instance, found, said.cluster is not None, pool, startup_taints, worked=worked)
-    ill, by = _health(found, said, policy, life)
-    taint = startup_taint(found, pool, startup_taints) if found and offers_gpus(found, pool) else None
-    lost_for = said.at - life.lost_at if life.lost_at is not None else timedelta(0)
+    stage = stage_of(instance, node_object, answers.cluster is not None, pool, startup_taints, worked=worked)
+    ill, by = _health(node_object, answers, policy, life)
+    taint = startup_taint(node_object, pool, startup_taints) if node_object and offers_gpus(node_object, pool) else None
+    lost_for = answers.at - life.lost_at if life.lost_at is not None else timedelta(0)
     if worked and stage is Stage.INSTALLING and taint:
         # A startup taint again: for a moment that changes nothing, then the node is no room for pods, then broken.
         late = Stage.INSTALLING if lost_for <= pool.provision_timeout else Stage.BROKEN
         stage = Stage.USABLE if lost_for <= SHORT_LOSS else late
-    elif stage is Stage.BOOTING and found is None and life.lost_at is not None:
+    elif stage is Stage.BOOTING and node_object is None and life.lost_at is not None:
         # It was in Kubernetes. A list without it may be a partial one, unless its Node object is known to be deleted.
-        stage = Stage.BROKEN if lost_for > SHORT_LOSS or instance.id in said.deleted else Stage.BOOTING
+        stage = Stage.BROKEN if lost_for > SHORT_LOSS or instance.id in answers.deleted else Stage.BOOTING
     elif worked and stage in (Stage.BOOTING, Stage.INSTALLING):
         stage = Stage.BROKEN  # a node that lost its GPUs or went NotReady is not on its way
-    node = found or ClusterNode(name=instance.hostname, instance=instance.id, ready=False, unschedulable=False)
+    node = node_object or ClusterNode(name=instance.hostname, instance=instance.id, ready=False, unschedulable=False)
     cordoned_for, closed_for = node.annotations.get(CORDON_ANNOTATION), node.annotations.get(STOP_ANNOTATION)
     ours = CordonedBy.US if cordoned_for or closed_for is not None else CordonedBy.SOMEONE
-    pods = tuple(said.pods.get(node.name, ()))
-    allocatable, devices = _room(node, pool, said, pods, node.taken)
-    staying = {device: at for device, at in node.taken.items() if at is None or not comes_soon(at, takes, said.at)}
-    returned = _room(node, pool, said, pods, staying)[1] if len(staying) < len(node.taken) else {}
+    pods = tuple(answers.pods.get(node.name, ()))
+    allocatable, devices = _room(node, pool, answers, pods, node.taken)
+    staying = {device: at for device, at in node.taken.items() if at is None or not comes_soon(at, takes, answers.at)}
+    returned = _room(node, pool, answers, pods, staying)[1] if len(staying) < len(node.taken) else {}
     return Node(
         name=node.name,
         instance=instance.id,
         stage=stage,
         created_at=life.created_at,
-        registered=found is not None,
+        registered=node_object is not None,
         ready=node.ready,
         was_usable=life.usable_at is not None,
         usable_since=life.usable_at,
@@ -225,20 +225,20 @@ def _node(
         cordoned_for=cordoned_for,
         closed_for=closed_for,
         civo_status="" if instance.status in SAID_BY_THE_STAGE else instance.status or NO_STATUS,
-        undated=_is_undated(instance, life, said.at),
+        undated=_is_undated(instance, life, answers.at),
         protected=node.annotations.get(PROTECT_ANNOTATION, "false").lower() != "false",
         hosts=node.hosts,
         kept_by=node.kept_by if node.ready else (),
         labels=dict(node.labels),
-        taints=tuple(t for t in node.taints if not _may_pass(t, node, said.at)),
+        taints=tuple(t for t in node.taints if not _may_pass(t, node, answers.at)),
         startup_taint=taint.key if taint else "",
         dra=served_by_dra(node, pool),
         sick=ill.why,
         partly_sick=ill.partly,
         sick_since=life.sick_since,
         maintained=by,
-        maintained_until=(life.maintained_since or said.at) + MAINTAINED_FOR if by else None,
-        activity=said.telemetry.nodes.get(node.name) if said.telemetry and found else None,
+        maintained_until=(life.maintained_since or answers.at) + MAINTAINED_FOR if by else None,
+        activity=answers.telemetry.nodes.get(node.name) if answers.telemetry and node_object else None,
         compute=node.compute,
         devices=devices,
         devices_returned=returned,
@@ -254,20 +254,20 @@ def _may_pass(taint: Taint, node: ClusterNode, now: datetime) -> bool:
 
 
 def _room(
-    node: ClusterNode, pool: Pool, said: Answers, pods: Sequence[Pod], taken: Collection[DeviceId]
+    node: ClusterNode, pool: Pool, answers: Answers, pods: Sequence[Pod], taken: Collection[DeviceId]
 ) -> tuple[Mapping[str, int], Mapping[str, int]]:
     """Return the GPU resources of *node*, on which *pods* are, and its devices that only claims can take, while claims
     hold those *taken*."""
     allocatable, dra = dict(node.allocatable), served_by_dra(node, pool)
     if dra:
         # The status never shows what a DRA driver serves: as configured, for what a DeviceClass answers to.
-        served, lost = served_by(said), len(node.sick_devices)
+        served, lost = served_by(answers), len(node.sick_devices)
         allocatable = {r: max(0, n - lost) for r, n in pool.resources.items() if served is None or r in served}
     if node.devices is None:
         return allocatable, {}
-    free, held = said.join.free(node.devices, frozenset(taken)), _held(pods)
+    free, held = answers.join.free(node.devices, frozenset(taken)), _held(pods)
     allocatable |= {r: free[r] + held[r] for r in allocatable if dra and r in free}
-    return allocatable, {name: count for name, count in free.items() if name not in (served_by(said) or ())}
+    return allocatable, {name: count for name, count in free.items() if name not in (served_by(answers) or ())}
 
 
 def _held(pods: Sequence[Pod]) -> Counter[str]:
@@ -277,19 +277,19 @@ def _held(pods: Sequence[Pod]) -> Counter[str]:
     return held
 
 
-def _health(node: ClusterNode | None, said: Answers, policy: Policy, life: NodeLife) -> tuple[Sickness, str]:
+def _health(node: ClusterNode | None, answers: Answers, policy: Policy, life: NodeLife) -> tuple[Sickness, str]:
     """What is wrong with a node that was usable, and who maintains it; for a while only, see `MAINTAINED_FOR`."""
     if node is None:
         return Sickness(), ""
-    known, telemetry = life.usable_at is not None, _believed_telemetry(said)
-    ill = sickness(node, telemetry, policy.sick_conditions, life) if known else Sickness()
-    since = life.maintained_since or said.at
-    return ill, maintenance(node, telemetry) if said.at - since < MAINTAINED_FOR else ""
+    was_usable, telemetry = life.usable_at is not None, _believed_telemetry(answers)
+    ill = sickness(node, telemetry, policy.sick_conditions, life) if was_usable else Sickness()
+    since = life.maintained_since or answers.at
+    return ill, maintenance(node, telemetry) if answers.at - since < MAINTAINED_FOR else ""
 
 
-def _believed_telemetry(said: Answers) -> TelemetryFacts | None:
+def _believed_telemetry(answers: Answers) -> TelemetryFacts | None:
     """What Prometheus says, None without our rules: a series that is missing then proves nothing."""
-    return said.telemetry if said.telemetry is not None and said.telemetry.rules_alive else None
+    return answers.telemetry if answers.telemetry is not None and answers.telemetry.rules_alive else None
 
 
 MOMENTS = tuple(f.name for f in fields(NodeLife) if f.name.endswith(("_at", "_since")) and f.name != "created_at")
@@ -300,37 +300,37 @@ LOST = (Stage.BOOTING, Stage.INSTALLING, Stage.BROKEN)
 
 
 def lives_of(
-    said: Answers, memory: Memory, policy: Policy, parts: Parts, *, steady: bool = False
+    answers: Answers, memory: Memory, policy: Policy, parts: Parts, *, steady: bool = False
 ) -> tuple[NodeLife, ...]:
     """Bring the node lives of the ledger up to date with what Civo lists now.
 
     Where the clock is *steady*, moments that lie ahead are corrected: they were noted under another one.
     """
-    past = tuple(_believed(life, said.at) for life in memory.lives) if steady else memory.lives
-    if said.cloud is None:
+    past = tuple(_believed(life, answers.at) for life in memory.lives) if steady else memory.lives
+    if answers.cloud is None:
         return past
-    known = {life.instance: life for life in past}
-    unreadable = {pool for pool, found in said.cloud.items() if found.unreadable}
+    life_of = {life.instance: life for life in past}
+    unreadable = {pool for pool, civo_pool in answers.cloud.items() if civo_pool.unreadable}
     listed: dict[str, NodeLife] = {}
-    for found in said.cloud.values():
-        pool = policy.pool(found.id)
-        for instance in found.instances:
-            old = known.get(instance.id)
-            if old is not None and found.unreadable and is_recent(old.gone_at, said.at):
+    for civo_pool in answers.cloud.values():
+        pool = policy.pool(civo_pool.id)
+        for instance in civo_pool.instances:
+            old = life_of.get(instance.id)
+            if old is not None and civo_pool.unreadable and is_recent(old.gone_at, answers.at):
                 listed[instance.id] = old  # the answer may be older than the removal
                 continue
             if old is not None:  # without a pool it still costs what it cost
                 listed[instance.id] = old if pool is not None else _with(old, idle_since=None)
             if pool is not None:
                 with parts.part("node_life", pool.id, sets_aside=True):
-                    listed[instance.id] = _life(old, instance, pool, said, policy, steady=steady)
-    gone = (
-        _priced(life if life.gone_at else replace(life, gone_at=said.at, idle_since=None), policy)
+                    listed[instance.id] = _life(old, instance, pool, answers, policy, steady=steady)
+    ended_lives = (
+        _priced(life if life.gone_at else replace(life, gone_at=answers.at, idle_since=None), policy)
         for life in past
         if life.instance not in listed and life.pool not in unreadable
     )
     unseen = (life for life in past if life.instance not in listed and life.pool in unreadable)
-    return (*listed.values(), *gone, *unseen)
+    return (*listed.values(), *ended_lives, *unseen)
 
 
 def is_recent(moment: datetime | None, now: datetime) -> bool:
@@ -345,19 +345,19 @@ def _believed(life: NodeLife, now: datetime) -> NodeLife:
 
 
 def _life(
-    old: NodeLife | None, instance: Instance, pool: Pool, said: Answers, policy: Policy, *, steady: bool
+    old: NodeLife | None, instance: Instance, pool: Pool, answers: Answers, policy: Policy, *, steady: bool
 ) -> NodeLife:
     """Return the life of a listed instance.
 
     GPUs in use on a usable node without a GPU pod make it neither busy nor idle: it is unknown.
     """
-    now, node = said.at, said.nodes.get(instance.id)
+    now, node = answers.at, answers.nodes.get(instance.id)
     past = old or _new_life(instance, pool, now)
     worked = past.usable_at is not None
-    stage = stage_of(instance, node, said.cluster is not None, pool, policy.startup_taints, worked=worked)
+    stage = stage_of(instance, node, answers.cluster is not None, pool, policy.startup_taints, worked=worked)
     name = node.name if node else instance.hostname
-    pods = said.pods.get(name, ())
-    activity = said.telemetry.nodes.get(name) if said.telemetry else None
+    pods = answers.pods.get(name, ())
+    activity = answers.telemetry.nodes.get(name) if answers.telemetry else None
     active = activity is not None and judge(activity) is Use.ACTIVE
     usable = stage is Stage.USABLE
     registered_at = past.registered_at or past.ready_at or (now if node else None)
@@ -394,7 +394,7 @@ def _life(
         lost_at=(past.lost_at or now) if lost else past.lost_at if stage is Stage.UNKNOWN else None,
         kept_until=kept_until,
         kept_for=kept_for,
-        **_course(past, node, said, policy, usable=usable),
+        **_course(past, node, answers, policy, usable=usable),
     )
 
 
@@ -425,14 +425,16 @@ def _is_undated(instance: Instance, life: NodeLife, now: datetime) -> bool:
     return _created_at(instance, now) is None and noted and life.active_at == life.seen_at
 
 
-def _course(past: NodeLife, node: ClusterNode | None, said: Answers, policy: Policy, *, usable: bool) -> dict[str, Any]:
+def _course(
+    past: NodeLife, node: ClusterNode | None, answers: Answers, policy: Policy, *, usable: bool
+) -> dict[str, Any]:
     """How the sickness and the maintenance of a node go on. Without Kubernetes nothing of that is known."""
-    if said.cluster is None:
+    if answers.cluster is None:
         return {}
-    known, telemetry = node is not None and (usable or past.usable_at is not None), _believed_telemetry(said)
-    ill = sickness(node, telemetry, policy.sick_conditions, past) if node is not None and known else Sickness()
+    was_usable, telemetry = node is not None and (usable or past.usable_at is not None), _believed_telemetry(answers)
+    ill = sickness(node, telemetry, policy.sick_conditions, past) if node is not None and was_usable else Sickness()
     by = maintenance(node, telemetry) if node is not None else ""
-    return course(past, node, ill, by, said.at)
+    return course(past, node, ill, by, answers.at)
 
 
 def _noted(at: datetime | None, instance: Instance, now: datetime) -> datetime:
@@ -440,9 +442,9 @@ def _noted(at: datetime | None, instance: Instance, now: datetime) -> datetime:
     return now if at is None else max(min(instance.created_at or at, now), min(at, now))
 
 
-def _with(life: NodeLife, **seen: Any) -> NodeLife:
-    """Return *life* with what was *seen*; itself where that is nothing new, as it is at most steps."""
-    news = {name: value for name, value in seen.items() if getattr(life, name) != value}
+def _with(life: NodeLife, **attributes: Any) -> NodeLife:
+    """Return *life* with new *attributes*; itself where that is nothing new, as it is at most steps."""
+    news = {name: value for name, value in attributes.items() if getattr(life, name) != value}
     return replace(life, **news) if news else life
 
 
@@ -507,15 +509,15 @@ def with_nominations(
     states: Sequence[PoolState], now: datetime, parts: Parts
 ) -> tuple[Sequence[PoolState], Sequence[Pod]]:
     """Return *states* with nominated pods where they have room, and those that are demand again."""
-    found: list[PoolState] = []
+    pools: list[PoolState] = []
     lapsed: list[Pod] = []
     for state in states:
         placed, again = state, tuple[Pod, ...]()
         with parts.part("nominations", state.pool, sets_aside=True):
             placed, again = without_misplaced(state, now)
-        found.append(placed)
+        pools.append(placed)
         lapsed += again
-    return found, lapsed
+    return pools, lapsed
 
 
 def strays(pools: Sequence[PoolState], cluster: ClusterFacts | None, ours: Collection[str]) -> tuple[str, ...]:
@@ -523,7 +525,7 @@ def strays(pools: Sequence[PoolState], cluster: ClusterFacts | None, ours: Colle
     another installation."""
     if cluster is None:
         return ()
-    known = {node.name for state in pools for node in state.nodes}
-    kept = {*ours, *(pool.id for each in cluster.others.installations for pool in each.pools)}
+    node_names = {node.name for state in pools for node in state.nodes}
+    pool_ids = {*ours, *(pool.id for each in cluster.others.installations for pool in each.pools)}
     closed = (n for n in cluster.nodes if STOP_ANNOTATION in n.annotations)
-    return tuple(n.name for n in closed if n.name not in known and n.labels.get(POOL_LABEL) not in kept)
+    return tuple(n.name for n in closed if n.name not in node_names and n.labels.get(POOL_LABEL) not in pool_ids)

@@ -84,7 +84,7 @@ def _show(work: StepContext, observed: ObservedDocument | None, *, steady: bool)
     """Store what this step found for pages, API and metrics and, where the clock is *steady*, the minute's samples.
     Without *observed*, in a process that has just started, the one of the last picture stays."""
     facts = work.facts
-    shown = picture(
+    new_picture = picture(
         facts,
         work.assignment,
         work.decisions,
@@ -99,13 +99,15 @@ def _show(work: StepContext, observed: ObservedDocument | None, *, steady: bool)
     )
     if work.mode == "observe":
         before = None if observed is not None else work.store.snapshot()
-        kept = observed if before is None else before[0].get("observed")
-        shown = shown.model_copy(update={"observed": kept and ObservedDocument.model_validate(kept)})
+        document = observed if before is None else before[0].get("observed")
+        new_picture = new_picture.model_copy(
+            update={"observed": document and ObservedDocument.model_validate(document)}
+        )
     work.parts.log()
-    work.store.keep_snapshot(shown.document(), work.now)
+    work.store.keep_snapshot(new_picture.document(), work.now)
     if steady:  # a stored minute is never replaced
         with work.parts.part("samples"):
-            work.store.keep_samples(samples(shown, facts.at), turns(facts), facts.at)
+            work.store.keep_samples(samples(new_picture, facts.at), turns(facts), facts.at)
 
 
 def picture(
@@ -134,11 +136,11 @@ def picture(
             if failures is None:
                 raise
             failures.note(Failure(part="picture", error=error, pool=p.id))
-            shown = before()
-            pools += [x for x in Picture.model_validate(shown[0] if shown else {}).pools if x.pool == p.id]
+            snapshot = before()
+            pools += [x for x in Picture.model_validate(snapshot[0] if snapshot else {}).pools if x.pool == p.id]
     explained = explain(facts, assignment, decisions, policy, observing=mode == "observe", learnt=learnt)
     shapes = {id(each.fits): each.fits for each in explained}  # pods of one shape share them
-    fits = {key: [FitDocument(pool=f.pool, name=f.name, why_not=f.why) for f in found] for key, found in shapes.items()}
+    fits = {key: [FitDocument(pool=f.pool, name=f.name, why_not=f.why) for f in shape] for key, shape in shapes.items()}
     waiting_total = len(facts.waiting) + sum(len(gated.pods) for gated in deferred(facts))
     kept_out = facts.kept_out
     return Picture.of(
@@ -227,13 +229,13 @@ def _counts(state: PoolState, wanted: Wanted) -> dict[str, Any]:
 
 
 def _node(node: Node, policy: Policy, now: datetime) -> NodeDocument:
-    kept = node.kept(now)
+    is_kept = node.kept(now)
     return NodeDocument.of(
         node,
         note=node.note or None,
         pods=[p.key for p in node.pods],
-        kept_until=node.kept_until if kept else None,
-        kept_for=node.kept_for if kept else None,
+        kept_until=node.kept_until if is_kept else None,
+        kept_for=node.kept_for if is_kept else None,
         paid_until=next_unit_at(node.created_at, now, policy.billing),
     )
 
@@ -270,12 +272,12 @@ def _waiting(
     )
 
 
-def samples(shown: Picture, at: datetime) -> tuple[PoolSample, ...]:
-    """Return the counts of every pool of the picture *shown* of a step at *at*, dated to its minute."""
+def samples(step_picture: Picture, at: datetime) -> tuple[PoolSample, ...]:
+    """Return the counts of every pool of *step_picture*, the picture of a step at *at*, dated to its minute."""
     counts = PoolSample.__slots__[2:]
     return tuple(
         PoolSample(pool=pool.pool, at=minute_of(at), **{name: getattr(pool, name) for name in counts})
-        for pool in shown.pools
+        for pool in step_picture.pools
     )
 
 
@@ -290,23 +292,23 @@ def account_for_usage(looked: Looked, sources: Sources, policy: Policy, now: dat
         return
     before = store.accounted()
     nodes = tuple(node for pool in facts.pools for node in pool.nodes)
-    seen = StepSight(at=now, lives=looked.lives, nodes=nodes, pods=looked.pods)
-    if not is_due(before, seen):
+    sight = StepSight(at=now, lives=looked.lives, nodes=nodes, pods=looked.pods)
+    if not is_due(before, sight):
         return
     if sources.telemetry is not None:  # without samples the time counts as not measured
         try:
-            seen = replace(seen, samples=sources.telemetry.samples())
+            sight = replace(sight, samples=sources.telemetry.samples())
         except (TryLater, WontWork) as error:
             log.warning("GPU activity is not measured", error=str(error))
-    if namespaces := ended_in(before, seen):
+    if namespaces := ended_in(before, sight):
         try:
-            seen = replace(seen, ended=cluster.ended(namespaces))
+            sight = replace(sight, ended=cluster.ended(namespaces))
         except (TryLater, WontWork) as error:
             log.warning("the results of ended pods are unknown", error=str(error))
-    if not store.account(account(before, seen, policy), before.at, now):
+    if not store.account(account(before, sight, policy), before.at, now):
         log.warning("another process has accounted for this time")
         return
-    store.keep_in_use(in_use(before, seen, policy))
+    store.keep_in_use(in_use(before, sight, policy))
 
 
 def _log_step(facts: Facts, decisions: Mapping[str, Decision], mode: str) -> None:

@@ -35,8 +35,8 @@ def record(
 ) -> StepContext:
     """Store the decisions and the approval requests with their messages; for *chores*, learn when work may start.
     Raises TryLater."""
-    made = {"mode": mode, "version": installed_version()}
-    decisions = {pool: replace(d, evidence={**d.evidence, **made}) for pool, d in decided.decisions.items()}
+    origin = {"mode": mode, "version": installed_version()}
+    decisions = {pool: replace(d, evidence={**d.evidence, **origin}) for pool, d in decided.decisions.items()}
     made_from = Grounds(facts=decided.facts, policy=policy)
     before = looked.before.decisions if looked.before is not None else {}
     numbers = {pool: before.get(pool, 0) for pool in decisions}

@@ -39,8 +39,8 @@ def settle(
         _end_overrides(looked, store, policy, now, parts)
     with parts.part("window_evictions"):  # if it fails, no window evicts in this step
         # Unless the clock is steady, how much of a grace period has passed is unknown.
-        told = workload_notices.told_to_go(store.told(TOPIC), mode) if looked.steady else {}
-        facts = replace(facts, given_up=_not_emptied(store, policy, now), told_to_go=told)
+        announcements = workload_notices.told_to_go(store.told(TOPIC), mode) if looked.steady else {}
+        facts = replace(facts, given_up=_not_emptied(store, policy, now), told_to_go=announcements)
     rights = before.rights if before is not None else None
     with parts.part("rights"):
         rights = _rights(hands.cluster, rights, facts, mode)
@@ -61,14 +61,14 @@ def settle(
 
 def _not_emptied(store: StepStore, policy: Policy, now: datetime) -> dict[str, datetime]:
     """Return when an open window gave up emptying each node, by instance id, from the pools' actions."""
-    found: dict[str, datetime] = {}
+    given_up_at: dict[str, datetime] = {}
     for pool in policy.pools:
         if any(evicts(window, pool) and is_open(window, now) for window in pool.windows):
             for stored in reversed(store.actions(pool=pool.id, limit=ACTIONS_READ)):
                 for victim in reversed(stored.action.victims):
                     if victim.refused and victim.because is Because.EVICTED and victim.since and victim.since <= now:
-                        found[victim.instance] = victim.since
-    return found
+                        given_up_at[victim.instance] = victim.since
+    return given_up_at
 
 
 def _close_actions(facts: Facts, store: StepStore, policy: Policy, now: datetime, parts: Parts) -> Facts:
@@ -78,13 +78,13 @@ def _close_actions(facts: Facts, store: StepStore, policy: Policy, now: datetime
     pools: list[PoolState] = []
     grown = removed = 0
     for state in facts.pools:
-        done = state
+        settled_state = state
         with parts.part("settle", state.pool, sets_aside=True):
-            done, more, fewer = _close_action(state, facts, store, policy, now, parts)
-            grown, removed = grown + more, removed + fewer
+            settled_state, added, fewer = _close_action(state, facts, store, policy, now, parts)
+            grown, removed = grown + added, removed + fewer
         with parts.part("settle", state.pool, sets_aside=True):
-            grown += _landed(done)
-        pools.append(done)
+            grown += _landed(settled_state)
+        pools.append(settled_state)
     grown, removed = facts.grown_last_hour + grown, facts.removed_last_hour + removed
     first = facts.first_changed_at or (now if (grown, removed) != (0, 0) else None)
     return replace(facts, pools=tuple(pools), grown_last_hour=grown, removed_last_hour=removed, first_changed_at=first)
@@ -117,14 +117,14 @@ def _close_action(
 
     removed = removals_under_way(state)
     store.closed(action, outcome, None, told_of_end(action, outcome, around, parts), late=late)
-    done = replace(state, open_action=None)
+    settled_state = replace(state, open_action=None)
     if late is not None:
-        done = replace(done, required=late.expected, uncounted=late.shown - late.expected)
+        settled_state = replace(settled_state, required=late.expected, uncounted=late.shown - late.expected)
     if confirmed and action.kind is ActionKind.GROW:
-        return replace(done, last_grow_at=now, backoff=None), action.to_count - action.from_count, removed
+        return replace(settled_state, last_grow_at=now, backoff=None), action.to_count - action.from_count, removed
     if confirmed:
-        done = replace(done, last_shrink_at=now, removal_backoff=None)
-    return done, 0, removed
+        settled_state = replace(settled_state, last_shrink_at=now, removal_backoff=None)
+    return settled_state, 0, removed
 
 
 def _stop_removals(
@@ -166,24 +166,24 @@ def _end_overrides(looked: Looked, store: StepStore, policy: Policy, now: dateti
             store.resume_override(override.id, now, notice)
 
 
-def _rights(cluster: Cluster | None, known: Rights | None, facts: Facts, mode: str) -> Rights | None:
+def _rights(cluster: Cluster | None, last_rights: Rights | None, facts: Facts, mode: str) -> Rights | None:
     """Return the RBAC rights that a removal needs, as far as known; None without a cluster and in observe mode.
 
-    The cluster is asked when *known* is too old; while it does not answer, the last answer counts.
+    The cluster is asked when *last_rights* are too old; while it does not answer, the last answer counts.
     """
     now = facts.at
     if cluster is None or mode == "observe":
         return None
-    if known is not None and not known.due(now):
-        return known
-    found = known or never_asked(now)
+    if last_rights is not None and not last_rights.due(now):
+        return last_rights
+    rights = last_rights or never_asked(now)
     if not facts.up(Source.KUBERNETES):
-        return found.unasked(facts.sources[Source.KUBERNETES].detail, now)
+        return rights.unasked(facts.sources[Source.KUBERNETES].detail, now)
     try:
-        answered = found.answered(tuple(cluster.missing_rights()), now)
+        answered = rights.answered(tuple(cluster.missing_rights()), now)
     except (TryLater, WontWork) as error:
         log.warning("cannot read own RBAC rights", error=str(error))
-        return found.unanswered(str(error), now)
-    if answered.lacking != found.lacking and answered.lacking:
+        return rights.unanswered(str(error), now)
+    if answered.lacking != rights.lacking and answered.lacking:
         log.warning("RBAC forbids removing nodes: pools do not grow", lacking=list(answered.lacking))
     return answered

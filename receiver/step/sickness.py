@@ -50,8 +50,8 @@ def sickness(
     if node.labels.get(UPGRADE_LABEL) == "upgrade-failed":
         return Sickness(why="its driver upgrade failed")
     if node.sick_devices:
-        some = len(node.sick_devices) < node.gpu_devices
-        return Sickness(why=f"device taints: {', '.join(node.sick_devices)}", partly=some)
+        partly = len(node.sick_devices) < node.gpu_devices
+        return Sickness(why=f"device taints: {', '.join(node.sick_devices)}", partly=partly)
     for resource, count in sorted(node.capacity.items()):
         if 0 < node.allocatable.get(resource, 0) < count:
             lost = count - node.allocatable[resource]
@@ -75,7 +75,7 @@ def is_unready(node: ClusterNode) -> bool:
     return any(node.conditions.get(kind) == "False" for kind in READY_CONDITIONS)
 
 
-def course(past: NodeLife, node: ClusterNode | None, found: Sickness, by: str, now: datetime) -> dict[str, Any]:
+def course(past: NodeLife, node: ClusterNode | None, illness: Sickness, by: str, now: datetime) -> dict[str, Any]:
     """The moments of a node's sickness and maintenance (*by*: who) in its life, as they are *now*.
 
     A sickness ends after the node was well for a while, so a fault that follows another one does not begin anew. One
@@ -84,7 +84,7 @@ def course(past: NodeLife, node: ClusterNode | None, found: Sickness, by: str, n
     sick_since, well_since = past.sick_since, past.well_since
     if node is None or not node.ready:
         well_since = None  # another fault, or not seen
-    elif found.why:
+    elif illness.why:
         sick_since, well_since = sick_since or past.lost_at or now, None
     elif sick_since is not None:
         well_since = well_since or now

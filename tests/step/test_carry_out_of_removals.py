@@ -54,7 +54,7 @@ def goes_on(
     """The next sub-step of *action* in a pool of *nodes*; all victims are *wanted* if nothing else is said."""
     names = [v.instance for v in action.victims] if wanted is None else wanted
     there = a_state(*nodes, required=required, **state)
-    return carry_out(action, there, names, (outside or Outside()).hands, NOW, kept=kept, unsure=unsure)
+    return carry_out(action, there, names, (outside or Outside()).hands, NOW, stay_reasons=kept, unsure=unsure)
 
 
 def one(progress: Progress) -> Victim:

@@ -33,7 +33,7 @@ def admit_deferred_work(work: StepContext) -> datetime | None:
     sizes = {buffer.key: buffer.pod.gpus for buffer in facts.buffers if buffer.pod is not None}
     buffered = sum(sizes.get(buffer.key, 0) * buffer.ready for buffer in work.assignment.buffers)
     ready, next_at = Admissions(facts, work.policy, waiting, going, survival, buffered).admit()
-    tried, refused, why = 0, set[str](), ""
+    tried, refused, refusal = 0, set[str](), ""
     for workload in ready:
         if tried >= MOST_AT_ONCE:
             break
@@ -48,12 +48,12 @@ def admit_deferred_work(work: StepContext) -> datetime | None:
             except WontWork as error:
                 log.warning("work not admitted", pod=pod.key, error=str(error))
                 refused.add(owner_of(pod))
-                why = why or str(error)
+                refusal = refusal or str(error)
             except TryLater as error:
                 log.warning("work not admitted", pod=pod.key, error=str(error))
                 tried = MOST_AT_ONCE
                 break
     if refused:
         stay = [pod for workload in ready for pod in workload.pods if owner_of(pod) in refused]
-        work.say_later(partial(workload_notices.not_admitted, why, stay))
+        work.say_later(partial(workload_notices.not_admitted, refusal, stay))
     return next_at

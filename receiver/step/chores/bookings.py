@@ -26,17 +26,17 @@ def report_bookings(work: StepContext) -> None:
     for booking in work.facts.bookings if work.facts.up(Source.CIVO) else ():
         if failed == MOST_FAILURES:
             break
-        found = progress(booking, work.assignment, work.policy, work.now, partial(_eta, work))
+        report = progress(booking, work.assignment, work.policy, work.now, partial(_eta, work))
         try:
             work.hands.ready()
-            receipt = cluster.report_booking(found)
+            receipt = cluster.report_booking(report)
         except (TryLater, WontWork) as error:
-            log.warning("ProvisioningRequest not written", request=found.key, error=str(error))
+            log.warning("ProvisioningRequest not written", request=report.key, error=str(error))
             failed += isinstance(error, TryLater) or error.code == "http_403"
             continue
         failed = 0
         if receipt.did is Did.DONE:
-            log.info("ProvisioningRequest", request=found.key, stage=found.stage.value, detail=found.message)
+            log.info("ProvisioningRequest", request=report.key, stage=report.stage.value, detail=report.message)
 
 
 def _eta(work: StepContext, key: str) -> str:
@@ -45,11 +45,11 @@ def _eta(work: StepContext, key: str) -> str:
     for pool in work.policy.pools:
         wanted = work.assignment.pools[pool.id]
         decision = work.decisions.get(pool.id)
-        for given in wanted.given if decision is not None else ():
-            if given.workload.key == key and decision is not None:
+        for placement in wanted.given if decision is not None else ():
+            if placement.workload.key == key and decision is not None:
                 state = work.facts.pool(pool.id)
-                found = Promises(pool, state, wanted, decision, work.learnt, work.now).of(given.workload)
-                latest = found if latest is None or found.after(latest) else latest
+                promise = Promises(pool, state, wanted, decision, work.learnt, work.now).of(placement.workload)
+                latest = promise if latest is None or promise.after(latest) else latest
     if latest is None or latest.starts_p90 is None:
         return ""
     word, at = ("by", latest.starts_p90) if latest.learnt else ("about", latest.starts_p50 or latest.starts_p90)

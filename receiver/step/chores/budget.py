@@ -45,30 +45,30 @@ def hold_new_work(work: StepContext, *, steady: bool) -> Mapping[str, datetime] 
         return {}
     held_queues = {place for place in before or () if place.startswith(QUEUE)}
     asks_kueue = begins or holds_queues or bool(held_queues)
-    found, failure = _look(cluster, queues=asks_kueue)
-    there: set[str] = set()
+    held_places, failure = _look(cluster, queues=asks_kueue)
+    places: set[str] = set()
     if failure is not None and asks_kueue:  # a failure of Kueue must not stop the quotas
-        found, worse = _look(cluster, queues=False)
+        held_places, worse = _look(cluster, queues=False)
         failure = worse or failure
         wanted = replace(wanted, cluster_queues=())
-        there = held_queues
+        places = held_queues
     concerned = configured or bool(before)
     if isinstance(failure, WontWork) and concerned:
-        place = "the cluster" if found is None else "ClusterQueues"
+        place = "the cluster" if held_places is None else "ClusterQueues"
         work.say_later(partial(money_notices.kept_out, place, "failed", str(failure), wanted))
-    if found is None:
+    if held_places is None:
         may_not_ask = isinstance(failure, WontWork) and not concerned
         return {} if may_not_ask else before  # without the right to read, nothing was ever held
-    there |= {*found.namespaces, *(f"{QUEUE}{queue}" for queue in found.cluster_queues)}
-    for place, write, over in _changes(wanted, found, cluster):
+    places |= {*held_places.namespaces, *(f"{QUEUE}{queue}" for queue in held_places.cluster_queues)}
+    for place, write, over in _changes(wanted, held_places, cluster):
         if over and not steady:
             continue
         with work.parts.part("keep_out"):
             if _done(place, write, wanted, work, over=over):
-                there = there - {place} if over else there | {place}
+                places = places - {place} if over else places | {place}
     if begins and isinstance(failure, TryLater):
         return None  # Kueue's part is not known yet
-    return {place: (before or {}).get(place, work.now) for place in sorted(there)}
+    return {place: (before or {}).get(place, work.now) for place in sorted(places)}
 
 
 def _look(cluster: Cluster, *, queues: bool) -> tuple[HeldPlaces | None, TryLater | WontWork | None]:
@@ -79,15 +79,15 @@ def _look(cluster: Cluster, *, queues: bool) -> tuple[HeldPlaces | None, TryLate
         return None, error
 
 
-def _changes(wanted: Intent, found: HeldPlaces, cluster: Cluster) -> Iterator[Change]:
+def _changes(wanted: Intent, held_places: HeldPlaces, cluster: Cluster) -> Iterator[Change]:
     for name in wanted.namespaces:
         yield name, partial(cluster.hold_namespace, name, wanted.resources, wanted.passing), False
     for name in wanted.cluster_queues:
         yield f"{QUEUE}{name}", partial(cluster.hold_queue, name), False
-    for name in found.namespaces:
+    for name in held_places.namespaces:
         if name not in wanted.namespaces:
             yield name, partial(cluster.release_namespace, name), True
-    for name in found.cluster_queues:
+    for name in held_places.cluster_queues:
         if name not in wanted.cluster_queues:
             yield f"{QUEUE}{name}", partial(cluster.release_queue, name), True
 
@@ -115,11 +115,11 @@ def close_nodes(work: StepContext, strays: Iterable[str], *, steady: bool) -> No
     month."""
     for pool in work.policy.pools:
         with work.parts.part("close_nodes", pool.id):
-            nodes, why = work.facts.pool(pool.id).nodes, why_closed(work.assignment.budgets, pool.id)
-            if closing := to_close(nodes, why):
-                _write_all(pool, [n.name for n in closing], why or "", work)
-            if steady and (opening := to_open(nodes, why)):
-                _write_all(pool, [n.name for n in opening], "", work, stopped=bool(why))
+            nodes, stop_reason = work.facts.pool(pool.id).nodes, why_closed(work.assignment.budgets, pool.id)
+            if closing := to_close(nodes, stop_reason):
+                _write_all(pool, [n.name for n in closing], stop_reason or "", work)
+            if steady and (opening := to_open(nodes, stop_reason)):
+                _write_all(pool, [n.name for n in opening], "", work, stopped=bool(stop_reason))
             unpriced = lacks_price(work.assignment.budgets, pool.id)
             if unpriced and any(n.closed_for is not None for n in nodes):
                 work.say_later(partial(money_notices.stay_closed, pool, unpriced))
@@ -130,16 +130,17 @@ def close_nodes(work: StepContext, strays: Iterable[str], *, steady: bool) -> No
             log.warning("node of a pool no longer configured not uncordoned", node=node, error=str(error))
 
 
-def _write_all(pool: Pool, nodes: Sequence[str], why: str, work: StepContext, *, stopped: bool = False) -> None:
-    """Cordon *nodes* because of *why*, or uncordon them if it is empty, and report what the budget's own message does
-    not say. A node that refuses delays no other. Nodes opened while the pool is still *stopped* host the autoscaler."""
+def _write_all(pool: Pool, nodes: Sequence[str], stop_reason: str, work: StepContext, *, stopped: bool = False) -> None:
+    """Cordon *nodes* because of *stop_reason*, or uncordon them if it is empty, and report what the budget's own
+    message does not say. A node that refuses delays no other. Nodes opened while the pool is still *stopped* host the
+    autoscaler."""
     refused: dict[str, WontWork] = {}
     did: list[Did] = []
     missed = 0
     # In another order each time: nodes that never answer must not always come first.
     for node in sorted(nodes, key=lambda name: crc32(f"{work.now} {name}".encode())):
         try:
-            did.append(_write(node, why, work).did)
+            did.append(_write(node, stop_reason, work).did)
             missed = 0
         except (TryLater, WontWork) as error:
             log.warning("node not cordoned or uncordoned", node=node, error=str(error))
@@ -149,13 +150,13 @@ def _write_all(pool: Pool, nodes: Sequence[str], why: str, work: StepContext, *,
             if missed == ANSWERS_MISSED:
                 break
     if Did.OBSERVED in did:
-        work.say_later(partial(money_notices.would_be_closed, pool, len(nodes), why))
-    elif Did.DONE in did and why and _was_over(pool, work):
-        work.say_later(partial(money_notices.closed_again, pool, why, work.assignment.budgets))
-    elif Did.DONE in did and not why and not stopped:
+        work.say_later(partial(money_notices.would_be_closed, pool, len(nodes), stop_reason))
+    elif Did.DONE in did and stop_reason and _was_over(pool, work):
+        work.say_later(partial(money_notices.closed_again, pool, stop_reason, work.assignment.budgets))
+    elif Did.DONE in did and not stop_reason and not stopped:
         work.say_later(partial(money_notices.reopened, pool, did.count(Did.DONE), work.now))
     if refused:
-        work.say_later(partial(money_notices.not_closed, pool, refused, why))
+        work.say_later(partial(money_notices.not_closed, pool, refused, stop_reason))
 
 
 def _was_over(pool: Pool, work: StepContext) -> bool:
@@ -165,11 +166,11 @@ def _was_over(pool: Pool, work: StepContext) -> bool:
     return at is not None and month_of(at, zone) == month_of(work.now, zone)
 
 
-def _write(node: str, why: str, work: StepContext) -> Receipt:
+def _write(node: str, stop_reason: str, work: StepContext) -> Receipt:
     cluster = work.hands.cluster
     assert cluster is not None
     work.hands.ready()
-    receipt = cluster.cordon_for_budget(node, why) if why else cluster.uncordon_for_budget(node)
+    receipt = cluster.cordon_for_budget(node, stop_reason) if stop_reason else cluster.uncordon_for_budget(node)
     if receipt.did not in (Did.ALREADY, Did.OBSERVED):
         log.info("budget stop", node=node, did=receipt.did.value, detail=receipt.sentence)
     return receipt

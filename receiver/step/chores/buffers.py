@@ -12,11 +12,11 @@ def report_buffers(work: StepContext) -> None:
     """Write the status of every CapacityBuffer where it differs. A failed write is tried again by the next step."""
     cluster = work.hands.cluster
     assert cluster is not None
-    kept = {found.key: str(found) for found in work.assignment.buffers}
+    statuses = {status.key: str(status) for status in work.assignment.buffers}
     for buffer in work.facts.buffers:
         try:
             work.hands.ready()
-            receipt = cluster.report_buffer(buffer, kept.get(buffer.key, ""))
+            receipt = cluster.report_buffer(buffer, statuses.get(buffer.key, ""))
         except (TryLater, WontWork) as error:
             log.warning("CapacityBuffer not written", buffer=buffer.key, error=str(error))
             continue

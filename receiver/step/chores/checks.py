@@ -44,5 +44,5 @@ def answer_checks(work: StepContext) -> None:
         failed = 0
         if receipt.did is Did.DONE:
             log.info("AdmissionCheck", workload=answer.key, state=answer.state.value, detail=answer.message)
-    for why, workloads in refused.items():
-        work.say_later(partial(unanswered, why, workloads))
+    for reason, workloads in refused.items():
+        work.say_later(partial(unanswered, reason, workloads))

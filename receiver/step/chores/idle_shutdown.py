@@ -37,9 +37,9 @@ def scale_idle_workloads_to_zero(
         return
     if telemetry is None or cluster is None or not is_new_minute(looked.before, now) or not idle.can_tell(looked.facts):
         return
-    workloads, told = idle.consenting(looked.pods), store.told(idle.TOPIC)
+    workloads, sent_notices = idle.consenting(looked.pods), store.told(idle.TOPIC)
     workloads = tuple(w for w in workloads if shuts_down(w.pods, looked.facts, looked.others))
-    if not workloads and not told:
+    if not workloads and not sent_notices:
         return
     courses = {}
     for window in idle.windows(workloads, now):
@@ -47,7 +47,7 @@ def scale_idle_workloads_to_zero(
             courses[window] = telemetry.courses(window)
         except (TryLater, WontWork) as error:
             log.warning("cannot read GPU utilization", window=str(window), error=str(error))
-    case = idle.case_of(looked.facts, policy, mode, told, courses)
+    case = idle.case_of(looked.facts, policy, mode, sent_notices, courses)
     for topic in idle.left(workloads, case):
         store.say(workload_notices.idle_cleared(topic, None, case), now)
     room = MOST_AT_ONCE
@@ -91,8 +91,8 @@ def _scale(workload: Consenting, case: IdleCase, store: StepStore, hands: Hands,
         receipt = cluster.scale_to_zero(workload.staying[0])
     except (TryLater, WontWork) as error:
         log.warning("idle workload not scaled to zero", workload=workload.key, error=str(error))
-        told = idle.standing_of(workload.topic, case)[0] is IdleStanding.FAILED
-        if not told and (isinstance(error, WontWork) or case.now - idle.shutdown_at(workload, case) >= SILENT_FOR):
+        failed = idle.standing_of(workload.topic, case)[0] is IdleStanding.FAILED
+        if not failed and (isinstance(error, WontWork) or case.now - idle.shutdown_at(workload, case) >= SILENT_FOR):
             store.say(workload_notices.idle_notice(IdleStanding.FAILED, workload, case, str(error)), case.now)
     else:
         if receipt.did is not Did.DIFFERS:  # what differs is decided on anew

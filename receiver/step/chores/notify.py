@@ -40,19 +40,19 @@ def record_pod_events(decision: Decision, work: StepContext) -> None:
     pool = work.policy.pool(decision.pool)
     assert pool is not None
     promises = Promises(pool, facts.pool(pool.id), wanted, decision, work.learnt, work.now)
-    found = fates(facts, work.assignment, {**work.decisions, pool.id: decision}, work.policy)
-    known = {workload.key: fate for workload, fate in islice(found, MOST_LOOKED_AT)}
+    workload_fates = fates(facts, work.assignment, {**work.decisions, pool.id: decision}, work.policy)
+    fates_by_key = {workload.key: fate for workload, fate in islice(workload_fates, MOST_LOOKED_AT)}
     rollouts = Rollouts(facts.pool(pool.id).nodes, work.now)
     for workload in wanted.asking:
-        fate = known.get(workload.key)
+        fate = fates_by_key.get(workload.key)
         if room > 0 and (fate is None or fate.state is not State.HELD):
             promise = promises.of(workload)
             if workload.gang and fate is not None and fate.promise.after(promise):
                 promise = fate.promise  # it waits longer for nodes of another pool
             bought_for = surge((workload,), rollouts, pool.price_usd_per_hour)
-            said = scale_up_event(decision, work.policy, promise, work.now, bought_for)
+            message = scale_up_event(decision, work.policy, promise, work.now, bought_for)
             pods = workload.pods[:room]
-            record_events(work, pods, "TriggeredScaleUp", said, f"{State.ON_ITS_WAY}:None:{pool.id}", promise)
+            record_events(work, pods, "TriggeredScaleUp", message, f"{State.ON_ITS_WAY}:None:{pool.id}", promise)
             room -= len(pods)
 
 
@@ -61,15 +61,15 @@ def send_standing_notices(work: StepContext, file: ConfigurationFile) -> None:
     facts, assignment, policy = work.facts, work.assignment, work.policy
     observing = work.mode == "observe"
     any_waits = bool(facts.waiting or facts.deferred)
-    known = fates(facts, assignment, work.decisions, policy, observing=observing, learnt=work.learnt)
-    waiting = list(islice(known, MOST_LOOKED_AT)) if any_waits else []
+    workload_fates = fates(facts, assignment, work.decisions, policy, observing=observing, learnt=work.learnt)
+    waiting = list(islice(workload_fates, MOST_LOOKED_AT)) if any_waits else []
     if any_waits and facts.up(Source.KUBERNETES):
         _record_why_pods_wait(work, waiting)
     closes = work.mode == "act" and work.hands.cluster is not None
-    told = work.store.told(money_notices.BUDGET_TOPIC) if assignment.budgets.views else {}
+    sent_notices = work.store.told(money_notices.BUDGET_TOPIC) if assignment.budgets.views else {}
     # Pods that wait beside free room may only just have been admitted.
     reopened = money_notices.when_reopened(work.store.told(money_notices.CLOSED_TOPIC) if facts.waiting else {})
-    seen = Seen(
+    observation = Seen(
         facts=facts,
         assignment=assignment,
         decisions=work.decisions,
@@ -80,12 +80,14 @@ def send_standing_notices(work: StepContext, file: ConfigurationFile) -> None:
         behind=behind((fate for _, fate in waiting), assignment),
         file=file,
     )
-    work.concerns.extend(concerns(seen))
+    work.concerns.extend(concerns(observation))
     standing: list[Notice] = [
         *notices_of(work.concerns, policy, work.now),
         *good_news(facts),
         *configuration_notices.news_of(file, work.store.told(configuration_notices.TOPIC)),
-        *money_notices.budget_lines(assignment.budgets, told, work.now, refusing=seen.refusing(), closes=closes),
+        *money_notices.budget_lines(
+            assignment.budgets, sent_notices, work.now, refusing=observation.refusing(), closes=closes
+        ),
         *money_notices.of_charges(facts, policy),
     ]
     # The page of a pool's decision shows all facts behind a notice.
@@ -100,24 +102,26 @@ def send_standing_notices(work: StepContext, file: ConfigurationFile) -> None:
 
 def _record_why_pods_wait(work: StepContext, waiting: Sequence[tuple[Workload, Fate]]) -> None:
     """Write one Event for each *waiting* pod on what it waits for; later steps go on where this one stops."""
-    told, facts, room = work.hands.told, work.facts, EVENTS_PER_STEP
-    if not told.begun:
-        kept = work.store.snapshot()
-        told.begin(kept[0] if kept is not None else {}, (*facts.waiting, *facts.deferred))
-    known = {misfit.workload.key: misfit.detail for misfit in work.assignment.misfits}
+    sent_events, facts, room = work.hands.told, work.facts, EVENTS_PER_STEP
+    if not sent_events.begun:
+        snapshot = work.store.snapshot()
+        sent_events.begin(snapshot[0] if snapshot is not None else {}, (*facts.waiting, *facts.deferred))
+    details = {misfit.workload.key: misfit.detail for misfit in work.assignment.misfits}
     for workload, fate in waiting:
         if not workload_notices.is_told(fate):
             continue
         about, promise = workload_notices.about_of(fate.state, fate.rule, fate.pool, fate.todo), fate.promise
-        pods = [p for p in workload.pods if told.wants(p, about, promise, work.now)][:room]
+        pods = [p for p in workload.pods if sent_events.wants(p, about, promise, work.now)][:room]
         reason = REASONS.get(fate.state, "NotTriggerScaleUp")
-        said = known.get(workload.key, fate.detail) + (f". {fate.todo[:1].upper()}{fate.todo[1:]}" if fate.todo else "")
-        record_events(work, pods, reason, said, about, promise)
+        message = details.get(workload.key, fate.detail) + (
+            f". {fate.todo[:1].upper()}{fate.todo[1:]}" if fate.todo else ""
+        )
+        record_events(work, pods, reason, message, about, promise)
         room -= len(pods)
         if room <= 0:
             return
     claiming = (p for p in facts.waiting if p.not_bought and not p.daemon and not p.terminating)
-    for pod in [p for p in claiming if told.wants(p, CLAIMS, UNKNOWN, work.now)][:room]:
+    for pod in [p for p in claiming if sent_events.wants(p, CLAIMS, UNKNOWN, work.now)][:room]:
         record_events(work, [pod], "NotTriggerScaleUp", by_claim(pod), CLAIMS)
 
 
@@ -128,11 +132,11 @@ def record_events(
 
     A failed write neither fails nor delays the step, and no pod gets the same message again within minutes.
     """
-    hands, told, now = work.hands, work.hands.told, work.now
+    hands, sent_events, now = work.hands, work.hands.told, work.now
     if hands.cluster is None:
         return
     for pod in pods:
-        if not told.may_tell(pod, message, now):
+        if not sent_events.may_tell(pod, message, now):
             continue
         try:
             hands.ready()
@@ -140,11 +144,11 @@ def record_events(
         except (TryLater, WontWork) as error:
             log.warning("events not written", pod=pod.key, pods=len(pods), error=str(error))
             if isinstance(error, TryLater):
-                told.rest(now)
+                sent_events.rest(now)
             else:
-                told.told(pod, about, message, now, promise.starts_p90)  # it will never succeed
+                sent_events.told(pod, about, message, now, promise.starts_p90)  # it will never succeed
             return
-        told.told(pod, about, message, now, promise.starts_p90)
+        sent_events.told(pod, about, message, now, promise.starts_p90)
 
 
 def announce_window_evictions(work: StepContext, *, steady: bool) -> None:
@@ -156,18 +160,18 @@ def announce_window_evictions(work: StepContext, *, steady: bool) -> None:
     facts, policy, store, now = work.facts, work.policy, work.store, work.now
     pools = [pool for pool in policy.pools if any(evicts(window, pool) for window in pool.windows)]
     announces = steady and facts.up(Source.CIVO) and facts.up(Source.KUBERNETES)
-    told = facts.told_to_go if steady else workload_notices.told_to_go(store.told(TOPIC), work.mode)
-    for notice in workload_notices.windows_gone(told, policy) if announces and told else ():
+    announcements = facts.told_to_go if steady else workload_notices.told_to_go(store.told(TOPIC), work.mode)
+    for notice in workload_notices.windows_gone(announcements, policy) if announces and announcements else ():
         store.say(notice, now)
     for pool in pools:
         case = case_of(facts.pool(pool.id), work.assignment.pools[pool.id], facts, policy)
         if not announces:
-            for notice in workload_notices.evictions_taken_back(case, told, steady=steady):
+            for notice in workload_notices.evictions_taken_back(case, announcements, steady=steady):
                 store.say(notice, now)
             continue
-        for said in workload_notices.evictions_due(case, told, work.mode):
-            if said.notice is not None and store.say(said.notice, now):
-                record_events(work, said.pods[:EVENTS_PER_POOL], "WindowEviction", said.event)
+        for eviction in workload_notices.evictions_due(case, announcements, work.mode):
+            if eviction.notice is not None and store.say(eviction.notice, now):
+                record_events(work, eviction.pods[:EVENTS_PER_POOL], "WindowEviction", eviction.event)
         if work.before is not None and work.mode == "act":
             for late in workload_notices.evictions_of_latecomers(case, work.before.at - SECOND):
                 record_events(work, late.pods[:EVENTS_PER_POOL], "WindowEviction", late.event)

@@ -13,9 +13,9 @@ from receiver.step.parts import StepContext
 def judge_promises(work: StepContext, looked: Looked) -> None:
     """Count the promises that have ended and keep those that are new. Raises TryLater (store down)."""
     promised, facts = work.hands.promised, work.facts
-    shown = work.store.snapshot()
-    if shown is not None and (promised.at is None or shown[1] > promised.at):  # another process has led meanwhile
-        last, at = kept_picture(work.store)[0], shown[1]
+    snapshot = work.store.snapshot()
+    if snapshot is not None and (promised.at is None or snapshot[1] > promised.at):  # another process has led meanwhile
+        last, at = kept_picture(work.store)[0], snapshot[1]
         promised.begin(
             {
                 pod.workload: Promised(pool=pod.pool, starts_p50=pod.promised_at, starts_p90=pod.promised_by)
@@ -31,7 +31,9 @@ def judge_promises(work: StepContext, looked: Looked) -> None:
         work.store.count_promises({(pool, came.value): number for (pool, came), number in ended.items()})
     if facts.waiting:
         observing = work.mode == "observe"
-        found = fates(facts, work.assignment, work.decisions, work.policy, observing=observing, learnt=work.learnt)
-        for workload, fate in islice(found, MOST):
+        workload_fates = fates(
+            facts, work.assignment, work.decisions, work.policy, observing=observing, learnt=work.learnt
+        )
+        for workload, fate in islice(workload_fates, MOST):
             if fate.pool is not None:
                 promised.make(workload, fate.pool, fate.promise, work.now)
