@@ -59,17 +59,17 @@ class Lease:
             return self.held()
         began, before = self._seconds(), self._leader
         try:
-            found = self._table.take()
+            row = self._table.take()
         except SQLAlchemyError as error:
             return self._unreachable(error)
         self._trouble = ""
-        self._leader = Leader(name=found.owner, term=found.term) if found.owner else None
-        if found.owner != self._table.owner:
+        self._leader = Leader(name=row.owner, term=row.term) if row.owner else None
+        if row.owner != self._table.owner:
             return False
         with self._guard:
-            self._term = found.term
+            self._term = row.term
             self._lasts_from(began)
-        log.info("lease taken", term=found.term, name=found.owner, after=before.name if before else None)
+        log.info("lease taken", term=row.term, name=row.owner, after=before.name if before else None)
         return True
 
     def held(self) -> bool:

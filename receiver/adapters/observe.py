@@ -88,8 +88,8 @@ class ObservedCluster:
         return _would(f"evict the pods of node {node} that may be evicted{too}")
 
     def apply_labels_and_taints(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
-        what = [*(f"{k}={v}" for k, v in sorted(labels.items())), *(f"{t.key}={t.value}:{t.effect}" for t in taints)]
-        return _would(f"add {', '.join(what)} to node {node}")
+        marks = [*(f"{k}={v}" for k, v in sorted(labels.items())), *(f"{t.key}={t.value}:{t.effect}" for t in taints)]
+        return _would(f"add {', '.join(marks)} to node {node}")
 
     def set_soft_taints(self, node: str, taints: Sequence[Taint]) -> Receipt:
         return _would(f"set the soft taints of node {node} to {', '.join(t.key for t in taints) or 'none'}")

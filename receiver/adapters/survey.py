@@ -86,8 +86,8 @@ class CivoSurvey(CivoCloud):
         answer = self._send("GET", "/v2/quota", "show the quota")
         if not isinstance(answer, dict):
             raise TryLater("malformed answer of Civo: the quota", code="malformed")
-        told = {name: (whole(answer.get(f"{name}_limit")), whole(answer.get(f"{name}_usage"))) for name in COUNTED}
-        return {name: limit - used for name, (limit, used) in told.items() if limit is not None and used is not None}
+        quotas = {name: (whole(answer.get(f"{name}_limit")), whole(answer.get(f"{name}_usage"))) for name in COUNTED}
+        return {name: limit - used for name, (limit, used) in quotas.items() if limit is not None and used is not None}
 
 
 def survey_of(access: CivoAccess, timeouts: tuple[float, float]) -> CivoSurvey:
@@ -136,9 +136,9 @@ class SurveyedPod(SeenPod):
     def __init__(self, raw: Mapping[str, Any]) -> None:
         super().__init__(raw)
         containers = entries(section(raw, "spec"), "containers")
-        said = [word for container in containers for part in ("command", "args") for word in container.get(part) or ()]
+        words = [word for container in containers for part in ("command", "args") for word in container.get(part) or ()]
         self.image = str(containers[0].get("image") or "") if containers else ""
-        self.words = " ".join(map(str, said))
+        self.words = " ".join(map(str, words))
 
     @property
     def is_ours(self) -> bool:
@@ -152,8 +152,8 @@ class ClusterSurvey(KubernetesCluster):
 
     def nodes(self, dra: frozenset[str] = frozenset()) -> list[ClusterNode]:
         """Return every node; *dra* are the names of those whose GPUs a DRA driver serves."""
-        found = map(node_from, self._wire.every("nodes", NODES))
-        return [replace(node, dra=True) if node.name in dra else node for node in found]
+        nodes = map(node_from, self._wire.every("nodes", NODES))
+        return [replace(node, dra=True) if node.name in dra else node for node in nodes]
 
     def pods(self) -> list[SurveyedPod]:
         """Return every living pod."""
@@ -165,11 +165,11 @@ class ClusterSurvey(KubernetesCluster):
         """Return the installations that may still be at work and have none of the configured pools. None where Leases
         cannot be read."""
         try:
-            found = self.installations()
+            leases = self.installations()
         except (TryLater, WontWork):
             return []
         now = self._clock.now()
-        apart = (each for each in found if not any(pool.id in self.configured for pool in each.pools))
+        apart = (each for each in leases if not any(pool.id in self.configured for pool in each.pools))
         return [each for each in apart if each.is_respected(now)]
 
     def _others(self) -> Collection[str]:
@@ -181,9 +181,9 @@ class ClusterSurvey(KubernetesCluster):
 
     def groups(self) -> frozenset[str]:
         """Return the API groups that the cluster serves, and each of their versions as ``group/version``."""
-        found = entries(self._wire.ask("get", "apis", "/apis"), "groups")
-        versions = {str(v.get("groupVersion")) for group in found for v in entries(group, "versions")}
-        return frozenset({str(group.get("name")) for group in found} | versions)
+        groups = entries(self._wire.ask("get", "apis", "/apis"), "groups")
+        versions = {str(v.get("groupVersion")) for group in groups for v in entries(group, "versions")}
+        return frozenset({str(group.get("name")) for group in groups} | versions)
 
     def core(self, plural: str) -> list[Mapping[str, Any]]:
         """Return every object of a kind of the core group, such as ``namespaces``."""
@@ -223,8 +223,8 @@ class SmokeSurvey(ClusterSurvey):
 
     def create(self, namespace: str, manifest: Mapping[str, Any]) -> str:
         """Create the pod and return its uid. Raises TryLater and WontWork."""
-        made = self._wire.ask("create", "pods", PODS_OF, namespace, dict(manifest))
-        return str(section(made, "metadata").get("uid"))
+        pod = self._wire.ask("create", "pods", PODS_OF, namespace, dict(manifest))
+        return str(section(pod, "metadata").get("uid"))
 
     def made(self, namespace: str, name: str, mark: str) -> str | None:
         """Return the uid of the pod with *mark*, for a creation without an answer. Raises TryLater."""

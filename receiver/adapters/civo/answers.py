@@ -51,22 +51,22 @@ class PoolRecords:
 def required_pools(cluster: object) -> Mapping[str, Required]:
     """Return what each pool should have, by pool id. A pool at zero nodes is listed only here. Reading a response
     without ``required_pools`` as "no pools" would make every node look gone, so that is an error."""
-    found: dict[str, Required] = {}
+    pools: dict[str, Required] = {}
     for record in _list(_fields(cluster, "the cluster"), "required_pools"):
         if isinstance(record, dict) and (pool := _word(record, "id")):
             required = Required(_count(record), _word(record, "size"))
-            known = found.get(pool, required)
-            found[pool] = required if known.count == required.count else Required(None, required.size)
-    if not found:
+            earlier = pools.get(pool, required)
+            pools[pool] = required if earlier.count == required.count else Required(None, required.size)
+    if not pools:
         raise malformed("required_pools")
-    return _without_dropped_zeros(cluster, found)
+    return _without_dropped_zeros(cluster, pools)
 
 
-def _without_dropped_zeros(cluster: object, found: Mapping[str, Required]) -> Mapping[str, Required]:
+def _without_dropped_zeros(cluster: object, pools: Mapping[str, Required]) -> Mapping[str, Required]:
     """Read an absent count as zero only where no instance lives: Go drops zeros, and a pool with instances whose count
     is missing would look as if others had lowered it."""
-    if all(required.count != ABSENT for required in found.values()):
-        return found
+    if all(required.count != ABSENT for required in pools.values()):
+        return pools
     existing = _existing(cluster)
 
     def count(pool: str) -> int | None:
@@ -75,7 +75,7 @@ def _without_dropped_zeros(cluster: object, found: Mapping[str, Required]) -> Ma
 
     return {
         pool: Required(count(pool), required.size) if required.count == ABSENT else required
-        for pool, required in found.items()
+        for pool, required in pools.items()
     }
 
 
@@ -89,9 +89,9 @@ def cloud_pools(cluster: object, listing: Callable[[], object], now: datetime) -
     """
     wanted, existing = required_pools(cluster), _existing(cluster)
     if not all(_is_complete(record) for records in existing.values() for record in records.instances):
-        known = _listed(listing)
+        instances = _listed(listing)
         existing = {
-            pool: replace(records, instances=tuple(_filled(record, known) for record in records.instances))
+            pool: replace(records, instances=tuple(_filled(record, instances) for record in records.instances))
             for pool, records in existing.items()
         }
     owners = Counter(
@@ -131,21 +131,21 @@ def _pool(
 
 def _existing(cluster: object) -> Mapping[str, PoolRecords]:
     """Return what exists, by pool id."""
-    found: dict[str, PoolRecords] = {}
+    existing: dict[str, PoolRecords] = {}
     unnamed = False
     for record in _list(_fields(cluster, "the cluster"), "pools"):
         pool = _word(record, "id") if isinstance(record, dict) else ""
         if not isinstance(record, dict) or not pool:
             unnamed = True
             continue
-        records, before = _records(record), found.get(pool, PoolRecords())
+        records, before = _records(record), existing.get(pool, PoolRecords())
         together = (*before.instances, *records.instances)
-        found[pool] = replace(records, instances=together, lacks=before.lacks or records.lacks)
+        existing[pool] = replace(records, instances=together, lacks=before.lacks or records.lacks)
     if unnamed:  # it may be any of those that should have nodes and are not among the others
         required = [r for r in _list(_fields(cluster, "the cluster"), "required_pools") if isinstance(r, dict)]
         for pool in (_word(record, "id") for record in required if _count(record) != 0):
-            found.setdefault(pool, PoolRecords(lacks="an entry of pools has no id"))
-    return {pool: records for pool, records in found.items() if pool}
+            existing.setdefault(pool, PoolRecords(lacks="an entry of pools has no id"))
+    return {pool: records for pool, records in existing.items() if pool}
 
 
 def _records(pool: Fields) -> PoolRecords:
@@ -154,13 +154,13 @@ def _records(pool: Fields) -> PoolRecords:
         listed, names = _list(pool, "instances"), _list(pool, "instance_names")
     except TryLater:
         return PoolRecords(size=_word(pool, "size"), lacks="its list of instances is malformed")
-    found = [record for record in listed if isinstance(record, dict)]
-    lacks = "" if len(found) == len(listed) else "an instance is malformed"
-    named = {"", *map(_hostname, found)}
-    found += [{"hostname": name} for n in names if isinstance(n, str) and (name := harmless(n)) not in named]
-    if not found and pool.get("instances") is None and _count(pool) not in (0, ABSENT):
+    instances = [record for record in listed if isinstance(record, dict)]
+    lacks = "" if len(instances) == len(listed) else "an instance is malformed"
+    named = {"", *map(_hostname, instances)}
+    instances += [{"hostname": name} for n in names if isinstance(n, str) and (name := harmless(n)) not in named]
+    if not instances and pool.get("instances") is None and _count(pool) not in (0, ABSENT):
         lacks = "its list of instances is missing"
-    return PoolRecords(size=_word(pool, "size"), instances=tuple(found), lacks=lacks)
+    return PoolRecords(size=_word(pool, "size"), instances=tuple(instances), lacks=lacks)
 
 
 def _listed(listing: Callable[[], object]) -> Sequence[Fields]:
@@ -182,20 +182,20 @@ def _status(instance: Fields) -> str:
 
 
 def _created_at(instance: Fields) -> datetime | None:
-    found = moment(instance.get("created_at"))
-    return found if found is not None and found.year >= FIRST_YEAR else None
+    created_at = moment(instance.get("created_at"))
+    return created_at if created_at is not None and created_at.year >= FIRST_YEAR else None
 
 
 def _is_complete(instance: Fields) -> bool:
     return bool(_word(instance, "id")) and _created_at(instance) is not None and _status(instance) in DOCUMENTED
 
 
-def _filled(instance: Fields, known: Sequence[Fields]) -> Fields:
-    """Return *instance* with what *known* adds, matched by exact id, or by exact host name if it has no id."""
+def _filled(instance: Fields, records: Sequence[Fields]) -> Fields:
+    """Return *instance* with what *records* add, matched by exact id, or by exact host name if it has no id."""
     if _is_complete(instance):
         return instance
     number, host = _word(instance, "id"), _hostname(instance)
-    for other in known:
+    for other in records:
         if _word(other, "id") == number if number else _hostname(other) == host != "":
             words = [_status(instance), _status(other)]
             return {
@@ -207,10 +207,10 @@ def _filled(instance: Fields, known: Sequence[Fields]) -> Fields:
     return instance
 
 
-def _instance(found: Fields, now: datetime) -> Instance:
-    number, status = _word(found, "id"), _status(found)
-    created_at = _created_at(found) or (now if status.startswith("BUILD") else None)
-    return Instance(id=number, hostname=_hostname(found), status=status, created_at=created_at)
+def _instance(fields: Fields, now: datetime) -> Instance:
+    number, status = _word(fields, "id"), _status(fields)
+    created_at = _created_at(fields) or (now if status.startswith("BUILD") else None)
+    return Instance(id=number, hostname=_hostname(fields), status=status, created_at=created_at)
 
 
 def _count(fields: Fields) -> int | None:
@@ -231,14 +231,14 @@ def machines_of(response: object) -> Mapping[str, Mapping[str, int]]:
     """Return CPU, memory and disk of each size's machine (`receiver.core.model.pods`), by the size's name."""
     if not isinstance(response, list):
         raise malformed("the list of sizes")
-    found: dict[str, Mapping[str, int]] = {}
+    machines: dict[str, Mapping[str, int]] = {}
     for record in response:
         if isinstance(record, dict) and isinstance(record.get("name"), str):
             read = ((resource, whole(record.get(name)), unit) for name, (resource, unit) in SIZE_UNITS.items())
             machine = {resource: n * unit for resource, n, unit in read if n is not None and 0 < n <= MOST_OF_SIZE}
             if machine:
-                found[record["name"]] = machine
-    return found
+                machines[record["name"]] = machine
+    return machines
 
 
 def pool_facts_of(cluster: object, sizes: object) -> PoolFacts:
@@ -246,19 +246,19 @@ def pool_facts_of(cluster: object, sizes: object) -> PoolFacts:
     if not isinstance(sizes, list):
         raise malformed("the list of sizes")
     fields, wanted = _fields(cluster, "the cluster"), required_pools(cluster)
-    said: dict[str, Fields] = {}
+    fields_by_pool: dict[str, Fields] = {}
     for record in (*_list(fields, "pools"), *_list(fields, "required_pools")):
         if isinstance(record, dict) and (pool := _word(record, "id")):
-            known = {key: record[key] for key in ("labels", "taints") if record.get(key) is not None}
-            said[pool] = {**said.get(pool, {}), **known}
+            node_fields = {key: record[key] for key in ("labels", "taints") if record.get(key) is not None}
+            fields_by_pool[pool] = {**fields_by_pool.get(pool, {}), **node_fields}
     existing = _existing(cluster)
     pools = {
         pool: PoolAtCivo(
             size=(wanted[pool].size if pool in wanted else "") or existing.get(pool, PoolRecords()).size,
-            labels=_labels(found.get("labels")),
-            taints=_taints(found.get("taints")),
+            labels=_labels(pool_fields.get("labels")),
+            taints=_taints(pool_fields.get("taints")),
         )
-        for pool, found in said.items()
+        for pool, pool_fields in fields_by_pool.items()
     }
     gpus = {_word(r, "name"): whole(r.get("gpu_count")) for r in sizes if isinstance(r, dict) and _word(r, "name")}
     return PoolFacts(pools=pools, gpus=gpus)
@@ -268,7 +268,7 @@ def _labels(value: object) -> Mapping[str, str] | None:
     """Return labels, or None for anything else."""
     if not isinstance(value, dict):
         return None
-    return {harmless(key): harmless(said) for key, said in value.items() if isinstance(said, str)}
+    return {harmless(key): harmless(label) for key, label in value.items() if isinstance(label, str)}
 
 
 def _taints(value: object) -> tuple[Taint, ...] | None:
@@ -415,13 +415,13 @@ def refusal(status: int, body: object, doing: str, delay: timedelta | None) -> T
     if not code:
         locked_out = fields.get("result") == "requires_authentication" or status == 401
         code = "authentication_required" if locked_out else f"http_{status}"
-    said = "; ".join(filter(None, (_text(fields.get("reason")), _text(fields.get("details")))))
+    explanation = "; ".join(filter(None, (_text(fields.get("reason")), _text(fields.get("details")))))
     if code.startswith("authentication_"):
         detail = f"Civo refused CIVO_API_KEY ({code}): put a valid key into the secret that sets CIVO_API_KEY"
         return WontWork(detail, code=code)
-    said = f"{code} ({said})" if said else code
-    later = TryLater(f"Civo could not {doing}: {said}", code=code, delay=delay)
-    detail = f"Civo rejected the request to {doing}: {said}"
+    explanation = f"{code} ({explanation})" if explanation else code
+    later = TryLater(f"Civo could not {doing}: {explanation}", code=code, delay=delay)
+    detail = f"Civo rejected the request to {doing}: {explanation}"
     if code in LATER or code.endswith("_lock_failed"):
         return later
     remedy = REMEDIES.get(code)

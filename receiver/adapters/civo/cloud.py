@@ -67,12 +67,12 @@ class KnownSizes:
             return self._known
         self._due = now + SIZES_RETRIED
         try:
-            found = machines_of(self._ask())
+            machines = machines_of(self._ask())
         except (TryLater, WontWork) as error:
             detail = "pods are matched by what existing nodes show, and by GPUs alone where there are none"
             log.warning("sizes unknown", error=str(error), detail=detail)
             return self._known
-        self._known, self._due = {**self._known, **found}, now + SIZES_READ_AGAIN
+        self._known, self._due = {**self._known, **machines}, now + SIZES_READ_AGAIN
         return self._known
 
 
@@ -153,10 +153,10 @@ class CivoCloud:
         if required != decided_on and not outdated:
             sentence = f"the pool's count at Civo is {required}, the decision assumed {decided_on}; nothing was sent"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
-        found = self._pools(cluster, self._briefly).get(pool)  # what Civo lists, whatever its count says
-        if found is not None and found.unreadable:
-            raise malformed(f"pool {pool}: {found.unreadable}")
-        alive = sum(i.status != "DELETING" for i in found.instances) if found else 0
+        civo_pool = self._pools(cluster, self._briefly).get(pool)  # what Civo lists, whatever its count says
+        if civo_pool is not None and civo_pool.unreadable:
+            raise malformed(f"pool {pool}: {civo_pool.unreadable}")
+        alive = sum(i.status != "DELETING" for i in civo_pool.instances) if civo_pool else 0
         if alive > target:
             sentence = f"{some(alive, 'node')} exist, more than the {target} wanted; nothing was sent"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
@@ -184,20 +184,20 @@ class CivoCloud:
 
     def charges(self, frm: datetime, to: datetime) -> Charges:
         """Return the charges of the whole account, of every region; a record that two windows show counts once."""
-        found: list[Charges] = []
+        batches: list[Charges] = []
         for begin, end in windows(frm, to):
             query = {"from": _stamp(begin), "to": _stamp(end)}
-            found.append(charges_of(self._send("GET", "/v2/charges", "list the charges", query=query)))
-        records = distinct(charges.records for charges in found)
-        return Charges(records=records, unreadable=tuple(u for charges in found for u in charges.unreadable))
+            batches.append(charges_of(self._send("GET", "/v2/charges", "list the charges", query=query)))
+        records = distinct(charges.records for charges in batches)
+        return Charges(records=records, unreadable=tuple(u for charges in batches for u in charges.unreadable))
 
     def machines(self) -> Mapping[str, Mapping[str, int]]:
         return self._sizes.machines()
 
     def pool_facts(self) -> PoolFacts:
         """Return what a configuration may leave out of its pools. Raises TryLater and WontWork."""
-        found = pool_facts_of(self._cluster(), self._send("GET", "/v2/sizes", "list the sizes"))
-        return replace(found, cluster=self.cluster)
+        facts = pool_facts_of(self._cluster(), self._send("GET", "/v2/sizes", "list the sizes"))
+        return replace(facts, cluster=self.cluster)
 
     def _pool_path(self, pool: str) -> str:
         return f"{self._cluster_path}/pools/{_identifier(pool, 'the pool id')}"

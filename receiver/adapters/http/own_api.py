@@ -74,16 +74,16 @@ class ServerApi:
         response = self._request("GET", path, f"{self.shown}: ", **self._reads)
         document = json_of(response)
         if not isinstance(document, dict):
-            said = f"{self.shown} answered {response.status_code}, but not as a GPU autoscaler: it is another server"
-            raise TryLater(said, code="malformed")
+            detail = f"{self.shown} answered {response.status_code}, but not as a GPU autoscaler: it is another server"
+            raise TryLater(detail, code="malformed")
         return response.status_code, document
 
     def get_list(self, *path: str) -> Sequence[Mapping[str, Any]]:
         """Return the JSON array of ``/api/v1/PATH``. Raises what `get` raises."""
         response = self._send("GET", path, **self._reads)
-        found = json_of(response)
-        if response.status_code == 200 and isinstance(found, list):
-            return found
+        document = json_of(response)
+        if response.status_code == 200 and isinstance(document, list):
+            return document
         _answer(response)
         raise TryLater("it did not answer with a list: it is another server", code="malformed")
 
@@ -101,8 +101,8 @@ class ServerApi:
 
     def post_text(self, *path: str, text: str, query: Mapping[str, str]) -> ServerAnswer:
         """Ask with YAML *text*, which changes nothing. Raises what `get` raises, and RefusedError."""
-        said: dict[str, Any] = {"data": text.encode(), "headers": {"Content-Type": "application/yaml"}}
-        return _answer(self._send("POST", path, params=dict(query), **said, **self._reads))
+        body: dict[str, Any] = {"data": text.encode(), "headers": {"Content-Type": "application/yaml"}}
+        return _answer(self._send("POST", path, params=dict(query), **body, **self._reads))
 
     def delete(self, *path: str, query: Mapping[str, str], token: str) -> ServerAnswer:
         """Delete with the operator's *token*. Raises what `get` raises, and RefusedError."""
@@ -122,13 +122,13 @@ class ServerApi:
 def _answer(response: requests.Response) -> ServerAnswer:
     document, status = json_of(response), response.status_code
     if not isinstance(document, dict) or not (status in (200, 201) or {"error", "remedy"} <= set(document)):
-        said = f"it answered {status}, but not as a GPU autoscaler: it is another server or a login page"
-        raise TryLater(said, code="malformed")
+        detail = f"it answered {status}, but not as a GPU autoscaler: it is another server or a login page"
+        raise TryLater(detail, code="malformed")
     if status == 404:
         raise NotThereError(document)
     if status in (400, 401, 409):
         raise RefusedError(document)
     if status not in (200, 201):
-        said = f"it answered {status}: {document.get('error')}; {document.get('remedy')}"
-        raise TryLater(said, code=f"http_{status}")
+        detail = f"it answered {status}: {document.get('error')}; {document.get('remedy')}"
+        raise TryLater(detail, code=f"http_{status}")
     return ServerAnswer(document=document, at=moment(response.headers.get(SNAPSHOT_HEADER)))

@@ -126,8 +126,8 @@ def json_of(response: requests.Response) -> Any:
 def wire_failure(error: BaseException) -> tuple[str, str]:
     """Return a code and a phrase for an error of requests or urllib3; the phrase does not quote it."""
     causes = [error]  # with what it wraps: requests keeps urllib3's error in args, urllib3 keeps it in ``reason``
-    for known in causes:  # grows while it is walked
-        inner = (getattr(known, "reason", None), *known.args[:1], known.__cause__)
+    for cause in causes:  # grows while it is walked
+        inner = (getattr(cause, "reason", None), *cause.args[:1], cause.__cause__)
         causes.extend(e for e in inner if isinstance(e, BaseException) and not any(e is f for f in causes))
     if any(isinstance(e, requests.exceptions.SSLError | exceptions.SSLError) for e in causes):
         return "tls", "its certificate is not trusted"
@@ -162,20 +162,20 @@ class ReadPause:
         self._now = now
         self._pauses: dict[str, tuple[float, str, str]] = {}  # end, text and code of the error
 
-    def begin(self, error: TryLater, what: str = EVERYTHING) -> None:
-        """Begin a pause for reads of *what* if *error* says how long to wait."""
+    def begin(self, error: TryLater, resource: str = EVERYTHING) -> None:
+        """Begin a pause for reads of *resource* if *error* says how long to wait."""
         if error.delay:
             now = self._now()
             going_on = {each: pause for each, pause in self._pauses.items() if pause[0] > now}
-            self._pauses = {**going_on, what: (now + error.delay.total_seconds(), str(error), error.code)}
+            self._pauses = {**going_on, resource: (now + error.delay.total_seconds(), str(error), error.code)}
 
-    def check(self, what: str = EVERYTHING) -> None:
-        """Raise TryLater with the rest of the delay during a pause for *what*, or for everything."""
-        for each in (self.EVERYTHING, what):
+    def check(self, resource: str = EVERYTHING) -> None:
+        """Raise TryLater with the rest of the delay during a pause for *resource*, or for everything."""
+        for each in (self.EVERYTHING, resource):
             end, detail, code = self._pauses.get(each, (0.0, "", ""))
-            rest = end - self._now()
-            if rest > 0:
-                raise TryLater(detail, code=code, delay=timedelta(seconds=rest))
+            seconds_left = end - self._now()
+            if seconds_left > 0:
+                raise TryLater(detail, code=code, delay=timedelta(seconds=seconds_left))
 
 
 def last_word(pools: PoolManager, check: Callable[[], None]) -> None:
@@ -186,9 +186,9 @@ def last_word(pools: PoolManager, check: Callable[[], None]) -> None:
         class Guarding(connection):  # type: ignore[misc]  # either of urllib3's classes
             writes = False
 
-            def putrequest(self, method: str, *given: Any, **options: Any) -> None:
+            def putrequest(self, method: str, *arguments: Any, **options: Any) -> None:
                 self.writes = method != "GET"
-                super().putrequest(method, *given, **options)
+                super().putrequest(method, *arguments, **options)
 
             def send(self, data: Any) -> None:
                 if self.writes:
@@ -207,8 +207,8 @@ def mount_last_word(session: requests.Session, check: Callable[[], None]) -> Non
     """Guard the writes of *session* by `last_word`, but for those through a proxy."""
 
     class Adapter(HTTPAdapter):
-        def init_poolmanager(self, *given: Any, **options: Any) -> None:
-            super().init_poolmanager(*given, **options)
+        def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+            super().init_poolmanager(*arguments, **options)
             last_word(self.poolmanager, check)
 
     for prefix in ("http://", "https://"):
@@ -249,6 +249,6 @@ class Remarks:
         if at is not None and now - at < AGAIN:
             return
         self._said = {key: at for key, at in self._said.items() if now - at < AGAIN}
-        if sum(said == event for said, _ in self._said) < MOST:
+        if sum(e == event for e, _ in self._said) < MOST:
             self._said[event, detail] = now
             log.warning(event, detail=detail)

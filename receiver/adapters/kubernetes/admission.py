@@ -54,9 +54,9 @@ class AdmissionChecks:
         self._workloads: dict[str, Json] = {}
         self._of_multikueue: frozenset[str] = frozenset()
 
-    def read(self, seen: Sequence[SeenPod], booked: Collection[str] = ()) -> tuple[Candidate, ...]:
-        """Return the Workloads that wait for our answer, and those that have it and no pods yet. *seen* are the living
-        pods; *booked* are the uids of Workloads that a ProvisioningRequest buys for. Never raises."""
+    def read(self, living_pods: Sequence[SeenPod], booked: Collection[str] = ()) -> tuple[Candidate, ...]:
+        """Return the Workloads that wait for our answer, and those that have it and no pods yet. *booked* are
+        the uids of Workloads that a ProvisioningRequest buys for. Never raises."""
         read = self._lists.if_readable
         checks = read(CHECKS, WITHOUT_CHECKS) if self._reads else ()
         if checks is not None:
@@ -78,9 +78,9 @@ class AdmissionChecks:
                 self._workloads[key_of(workload)] = workload
         flavors = read(FLAVORS, WITHOUT_FLAVORS) or () if self._workloads else ()
         by_name = {text(section(flavor, "metadata"), "name"): section(flavor, "spec") for flavor in flavors}
-        running = at_work(seen) if self._workloads else set()
-        found = (self._candidate(workload, by_name, running, booked) for workload in self._workloads.values())
-        return tuple(candidate for candidate in found if candidate is not None)
+        running = at_work(living_pods) if self._workloads else set()
+        candidates = (self._candidate(workload, by_name, running, booked) for workload in self._workloads.values())
+        return tuple(candidate for candidate in candidates if candidate is not None)
 
     def keep_active(self) -> Receipt:
         """Set the condition Active where it is missing: without it, Kueue stops each ClusterQueue with the check."""
@@ -88,14 +88,14 @@ class AdmissionChecks:
         if not missing:
             return Receipt(did=Did.ALREADY, sentence="no AdmissionCheck of ours is inactive")
         for check in missing:
-            said = {
+            active = {
                 "type": ACTIVE,
                 "status": "True",
                 "reason": ACTIVE,
                 "message": "gpu-autoscaler answers by what the budgets cover",
                 "lastTransitionTime": self._now(),
             }
-            self._lists.apply_status(CHECKS, "AdmissionCheck", check, {"conditions": [said]})
+            self._lists.apply_status(CHECKS, "AdmissionCheck", check, {"conditions": [active]})
         names = ", ".join(text(section(check, "metadata"), "name") for check in missing)
         return Receipt(did=Did.DONE, sentence=f"AdmissionCheck {names} is active")
 
@@ -130,14 +130,14 @@ class AdmissionChecks:
         self, workload: Json, flavors: Mapping[str, Json], running: set[str], booked: Collection[str]
     ) -> Candidate | None:
         """Return *workload* as the core sees it, None for one that has its answer and its pods."""
-        found, key = self._entries(workload), key_of(workload)
-        states = {entry.get("state") for entry in found}
+        own_entries, key = self._entries(workload), key_of(workload)
+        states = {entry.get("state") for entry in own_entries}
         admitted = condition(section(workload, "status"), "Admitted")
         waits = CheckState.PENDING in states
         paid = section(workload, "metadata").get("uid") in booked  # as demand of its own, which budgets hold too
         paid = paid or names_one_of(self._of_multikueue, workload)  # or in another cluster
         if waits and (paid or admitted):  # a check that was added later stops no running work
-            return Candidate(key=key, named=self._is_named(found))
+            return Candidate(key=key, named=self._is_named(own_entries))
         if paid:
             return None
         if not waits:
@@ -150,14 +150,14 @@ class AdmissionChecks:
         except TryLater as error:
             self._lists.remarks.warn("Workload not understood", f"{key}: {error}; our AdmissionCheck stays pending")
             return None
-        names = [text(entry, "name") for entry in found]
+        names = [text(entry, "name") for entry in own_entries]
         rejects = (words(section(self._checks[n], "metadata"), "annotations").get(REJECT_TOO_LARGE) for n in names)
-        named = self._is_named(found)
+        named = self._is_named(own_entries)
         return Candidate(key=key, pods=pods, ready=not waits, rejects="true" in rejects, named=named)
 
-    def _is_named(self, found: Iterable[Json]) -> bool:
-        """True if the checks *found* in a Workload are for us alone."""
-        return all(entry.get("name") in self._named for entry in found)
+    def _is_named(self, own_entries: Iterable[Json]) -> bool:
+        """True if the *own_entries* of a Workload are for us alone."""
+        return all(entry.get("name") in self._named for entry in own_entries)
 
     def _entries(self, workload: Json) -> list[Json]:
         """Return the states of our checks in *workload*."""
@@ -190,10 +190,10 @@ def with_flavors(workload: Json, flavors: Mapping[str, Json]) -> Json:
     }
     pod_sets = []
     for pod_set in entries(section(workload, "spec"), "podSets"):
-        given = assigned.get(text(pod_set, "name") or "main", {})
-        names = sorted(set(words(given, "flavors").values()))
+        assignment = assigned.get(text(pod_set, "name") or "main", {})
+        names = sorted(set(words(assignment, "flavors").values()))
         template = _on_flavors(section(pod_set, "template"), [flavors[name] for name in names if name in flavors])
-        count = whole(given.get("count", pod_set.get("count", 1))) or 0
+        count = whole(assignment.get("count", pod_set.get("count", 1))) or 0
         pod_sets.append({**pod_set, "count": count, "minCount": None, "template": template})
     return {**workload, "spec": {**section(workload, "spec"), "podSets": pod_sets}}
 

@@ -19,26 +19,26 @@ def required_nodes(spec: Json) -> tuple[tuple[Requirement, ...], ...]:
     no node, as an empty term does."""
     affinity = section(section(spec, "affinity"), "nodeAffinity")
     terms = entries(section(affinity, REQUIRED), "nodeSelectorTerms")
-    found = tuple(_requirements(term) or (NEVER,) for term in terms)
-    return found or (((NEVER,),) if isinstance(affinity.get(REQUIRED), dict) else ())
+    alternatives = tuple(_requirements(term) or (NEVER,) for term in terms)
+    return alternatives or (((NEVER,),) if isinstance(affinity.get(REQUIRED), dict) else ())
 
 
 def preferred_nodes(spec: Json) -> tuple[Preference, ...]:
     """Return the preferred node affinity in *spec*; an empty term prefers nothing (PreferredSchedulingTerm v1 core)."""
     terms = entries(section(section(spec, "affinity"), "nodeAffinity"), PREFERRED)
-    found = ((_count(term.get("weight"), 0), _requirements(section(term, "preference"))) for term in terms)
-    return tuple(Preference(weight=weight, term=term) for weight, term in found if term)
+    preferences = ((_count(term.get("weight"), 0), _requirements(section(term, "preference"))) for term in terms)
+    return tuple(Preference(weight=weight, term=term) for weight, term in preferences if term)
 
 
 def host_rules(spec: Json, namespace: str, labels: Mapping[str, str]) -> tuple[HostRule, ...]:
     """Return the required rules in *spec* about which other pods share the node of a pod with *labels*."""
     affinity = section(spec, "affinity")
-    found = [
+    rules = [
         *_of_affinity(section(affinity, "podAntiAffinity"), Together.NEVER, namespace, labels),
         *_of_affinity(section(affinity, "podAffinity"), Together.ALWAYS, namespace, labels),
         *_of_spread(entries(spec, "topologySpreadConstraints"), namespace, labels),
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(rules))
 
 
 def requirement_from(raw: Json) -> Requirement:
@@ -90,14 +90,14 @@ def _selector(raw: Json, labels: Mapping[str, str]) -> tuple[Requirement, ...] |
     if not isinstance(raw.get("labelSelector"), Mapping):
         return None
     selector = section(raw, "labelSelector")
-    found = [Requirement(key=k, operator="In", values=(v,)) for k, v in sorted(words(selector, "matchLabels").items())]
-    found += [requirement_from(expression) for expression in entries(selector, "matchExpressions")]
+    terms = [Requirement(key=k, operator="In", values=(v,)) for k, v in sorted(words(selector, "matchLabels").items())]
+    terms += [requirement_from(expression) for expression in entries(selector, "matchExpressions")]
     for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
         keys = raw.get(name)
         for key in keys if isinstance(keys, list) else ():
             if key in labels:
-                found.append(Requirement(key=str(key), operator=operator, values=(labels[key],)))
-    return tuple(dict.fromkeys(found))
+                terms.append(Requirement(key=str(key), operator=operator, values=(labels[key],)))
+    return tuple(dict.fromkeys(terms))
 
 
 def _namespaces(term: Json, own: str) -> tuple[str, ...] | None:

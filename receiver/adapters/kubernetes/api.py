@@ -103,11 +103,11 @@ class ClusterWire:
         self._pause = ReadPause()
         self.wrote: Callable[[str, Json | None], None] = lambda _, __: None
 
-    def ask(self, verb: str, resource: str, path: str, *given: Any, content: str | None = None, **options: Any) -> Json:
+    def ask(self, verb: str, resource: str, path: str, *parts: Any, content: str | None = None, **options: Any) -> Json:
         """Return the decoded answer of a call; *verb* and *resource* are RBAC's words for it.
 
-        *given* are the parts of *path* in the order in which they stand there, then a body, of type *content* if it is
-        not the verb's usual one. *options* are the API's own, in snake case with an underscore before Python's words
+        *parts* are what stands in the braces of *path*, in that order, then a body, of type *content* if it is not the
+        verb's usual one. *options* are the API's own, in snake case with an underscore before Python's words
         (``_continue``).
 
         Raises WontWork with code ``http_404`` when the object is not there, TryLater with ``conflict`` when it
@@ -122,7 +122,7 @@ class ClusterWire:
         try:
             with self._understood(verb, resource, path):
                 limit = self._write_timeout if writes else self._timeouts
-                response = self._send(verb, path, given, options, limit, content)
+                response = self._send(verb, path, parts, options, limit, content)
                 decoded = json.loads(self._blotted(response.data))
             if not isinstance(decoded, dict):
                 raise TryLater(f"Kubernetes' answer to {verb} {resource} is not understood", code="malformed")
@@ -157,8 +157,8 @@ class ClusterWire:
         is given the response as soon as its head is there. The server ends it after *seconds*. Raises as `ask` does,
         with ``http_410`` for a version that is forgotten, and ``timeout`` when nothing comes for *silence* seconds."""
 
-        def asked(_preload_content: bool, **given: Any) -> Any:  # undocumented: a docstring would name a model
-            response = self._send("watch", path, parts, given, (self._timeouts[0], silence))
+        def asked(_preload_content: bool, **query: Any) -> Any:  # undocumented: a docstring would name a model
+            response = self._send("watch", path, parts, query, (self._timeouts[0], silence))
             opened(response)
             return response
 
@@ -183,40 +183,40 @@ class ClusterWire:
         """Return every object of a list, and the version to watch it from (empty: none was given). *view* is applied
         page by page, so that no more than a page is held of what it leaves out. No ``resourceVersion`` is sent: the
         API server then answers with what is true now (quorum), not from a cache."""
-        found: list[Any] = []
-        version, more = "", dict[str, str]()
+        objects: list[Any] = []
+        version, cursor = "", dict[str, str]()
         while True:
-            page = self.ask("list", resource, path, *parts, limit=PAGE, **more, **options)
+            page = self.ask("list", resource, path, *parts, limit=PAGE, **cursor, **options)
             if not isinstance(page.get("items"), list):
                 raise TryLater(f"Kubernetes' answer to list {resource} is not understood: no items", code="malformed")
-            found += entries(page, "items") if view is None else map(view, entries(page, "items"))
+            objects += entries(page, "items") if view is None else map(view, entries(page, "items"))
             metadata = section(page, "metadata")
             version = version or text(metadata, "resourceVersion")
             token = text(metadata, "continue")
             if not token:
-                return found, version
-            if token == more.get("_continue"):  # the same page for ever
+                return objects, version
+            if token == cursor.get("_continue"):  # the same page for ever
                 raise TryLater(f"Kubernetes' answer to list {resource} never ends", code="malformed")
-            more = {"_continue": token}
+            cursor = {"_continue": token}
 
     def _send(
         self,
         verb: str,
         path: str,
-        given: Sequence[Any],
+        parts: Sequence[Any],
         options: Mapping[str, Any],
         timeouts: tuple[float, float] | float,
         content: str | None = None,
     ) -> Any:
         """Return urllib3's response, unread. Raises ApiException for a status other than 2xx."""
         names = re.findall(r"{(\w+)}", path)
-        body = given[len(names)] if len(given) > len(names) else None
+        body = parts[len(names)] if len(parts) > len(names) else None
         method, usual = METHODS.get(verb, ("GET", ""))
         headers = {"Accept": "application/json"} | ({} if body is None else {"Content-Type": content or usual})
         request = self._client.param_serialize(
             method=method,
             resource_path=path,
-            path_params=dict(zip(names, given, strict=False)),
+            path_params=dict(zip(names, parts, strict=False)),
             query_params=[(_camel(name), value) for name, value in options.items() if value is not None],
             header_params=headers,
             body=body,
@@ -259,8 +259,8 @@ class ClusterWire:
     def _refusal(self, error: ApiException, verb: str, resource: str) -> TryLater | WontWork:
         status = error.status or 0
         explanation = self._blotted(_explanation(error).encode()).decode()
-        said = explanation[:WORDS]
-        detail = f"Kubernetes API: {verb} {resource} failed: {status} {said}".rstrip()
+        excerpt = explanation[:WORDS]
+        detail = f"Kubernetes API: {verb} {resource} failed: {status} {excerpt}".rstrip()
         delay = retry_after(error.headers, self._clock.now())
         if status == 401:
             remedy = "put a valid token or certificate into KUBECONFIG, or mount the service account's token"
@@ -296,8 +296,8 @@ def _explanation(error: ApiException) -> str:
         return harmless(str(error.reason or ""))
     body = body if isinstance(body, dict) else {}
     causes = [cause.get("message") for cause in entries(section(body, "details"), "causes")]
-    said = [harmless(" ".join(text.split())) for text in (body.get("message"), *causes) if isinstance(text, str)]
-    return "; ".join(said) if said else harmless(str(error.reason or ""))
+    messages = [harmless(" ".join(text.split())) for text in (body.get("message"), *causes) if isinstance(text, str)]
+    return "; ".join(messages) if messages else harmless(str(error.reason or ""))
 
 
 def section(raw: Json, name: str) -> Json:
@@ -347,8 +347,8 @@ def versioned(raw: Json) -> dict[str, str]:
 
 def _camel(option: str) -> str:
     """``_continue`` is ``continue``, ``label_selector`` is ``labelSelector``."""
-    first, *rest = option.strip("_").split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    first, *words = option.strip("_").split("_")
+    return first + "".join(word.capitalize() for word in words)
 
 
 class ClusterPart:

@@ -40,53 +40,55 @@ class HoldingMeans(ClusterPart):
     def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
         named = f"ResourceQuota {namespace}/{QUOTA_NAME}"
         wanted = quota(namespace, resources, passing, self._own)
-        found = self._quota(namespace)
-        if found is not None:
-            if not _is_ours(found, self._others()):
+        raw_quota = self._quota(namespace)
+        if raw_quota is not None:
+            if not _is_ours(raw_quota, self._others()):
                 return Receipt(did=Did.DIFFERS, sentence=f"{named} is not ours and is left alone")
-            spec = section(found, "spec")
+            spec = section(raw_quota, "spec")
             if {name: spec[name] for name in ("hard", "scopeSelector") if spec.get(name)} == wanted["spec"]:
                 return Receipt(did=Did.ALREADY, sentence=f"{named} is there already")
-            self._delete(namespace, found)  # what a quota is scoped to cannot be changed
+            self._delete(namespace, raw_quota)  # what a quota is scoped to cannot be changed
         self._wire.ask("create", "resourcequotas", api.QUOTAS_OF, namespace, wanted)
         return Receipt(did=Did.DONE, sentence=f"created {named}: no new pod there may ask for a GPU")
 
     def release_namespace(self, namespace: str) -> Receipt:
         named = f"ResourceQuota {namespace}/{QUOTA_NAME}"
-        found = self._quota(namespace)
-        if found is None:
+        raw_quota = self._quota(namespace)
+        if raw_quota is None:
             return Receipt(did=Did.ALREADY, sentence=f"{named} is gone already")
-        if not _is_ours(found, self._others()):
+        if not _is_ours(raw_quota, self._others()):
             return Receipt(did=Did.DIFFERS, sentence=f"{named} is not ours and is left alone")
-        self._delete(namespace, found)
+        self._delete(namespace, raw_quota)
         return Receipt(did=Did.DONE, sentence=f"deleted {named}")
 
     def hold_queue(self, queue: str) -> Receipt:
         """See `WorkGate.hold_queue`. A queue of ours that was released by hand is held again."""
-        found = self._cluster_queue(queue)
-        if found is None:
+        raw_queue = self._cluster_queue(queue)
+        if raw_queue is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no ClusterQueue {queue}")
-        said, ours = section(found, "spec").get("stopPolicy"), _is_held(found, self._others())
-        stopped = (said or RUNS) != RUNS
+        policy, ours = section(raw_queue, "spec").get("stopPolicy"), _is_held(raw_queue, self._others())
+        stopped = (policy or RUNS) != RUNS
         if ours and stopped:
             return Receipt(did=Did.ALREADY, sentence=f"ClusterQueue {queue} is on Hold already")
         if stopped:
-            return Receipt(did=Did.DIFFERS, sentence=f"ClusterQueue {queue} is stopped by somebody else ({said})")
-        note = {} if ours else {STOP_POLICY_ANNOTATION: str(said or "")}
+            return Receipt(did=Did.DIFFERS, sentence=f"ClusterQueue {queue} is stopped by somebody else ({policy})")
+        note = {} if ours else {STOP_POLICY_ANNOTATION: str(policy or "")}
         note |= {HELD_BY: self._own} if self._own and not ours else {}
-        self._patch(found, note, {"stopPolicy": HOLD})
+        self._patch(raw_queue, note, {"stopPolicy": HOLD})
         return Receipt(did=Did.DONE, sentence=f"put ClusterQueue {queue} on Hold")
 
     def release_queue(self, queue: str) -> Receipt:
-        found = self._cluster_queue(queue)
-        if found is None or not _is_held(found, self._others()):
+        raw_queue = self._cluster_queue(queue)
+        if raw_queue is None or not _is_held(raw_queue, self._others()):
             return Receipt(did=Did.ALREADY, sentence=f"ClusterQueue {queue} is not held by us")
-        before, said = _annotations(found)[STOP_POLICY_ANNOTATION], section(found, "spec").get("stopPolicy")
+        before, policy = _annotations(raw_queue)[STOP_POLICY_ANNOTATION], section(raw_queue, "spec").get("stopPolicy")
         # A stop policy that was changed since we held the queue stays. An empty note means that it was not set.
-        notes: dict[str, str | None] = dict.fromkeys({STOP_POLICY_ANNOTATION, HELD_BY} & _annotations(found).keys())
-        self._patch(found, notes, {"stopPolicy": before or None} if said == HOLD else {})
-        left = f"ClusterQueue {queue} runs again" if said == HOLD else f"ClusterQueue {queue} stays {said or RUNS}"
-        return Receipt(did=Did.DONE, sentence=left)
+        notes: dict[str, str | None] = dict.fromkeys({STOP_POLICY_ANNOTATION, HELD_BY} & _annotations(raw_queue).keys())
+        self._patch(raw_queue, notes, {"stopPolicy": before or None} if policy == HOLD else {})
+        detail = (
+            f"ClusterQueue {queue} runs again" if policy == HOLD else f"ClusterQueue {queue} stays {policy or RUNS}"
+        )
+        return Receipt(did=Did.DONE, sentence=detail)
 
     def _others(self) -> Collection[str]:
         """The keys of the other installations."""
@@ -95,9 +97,9 @@ class HoldingMeans(ClusterPart):
     def _quota(self, namespace: str) -> Json | None:
         return self._wire.find("resourcequotas", api.QUOTA, namespace, QUOTA_NAME)
 
-    def _delete(self, namespace: str, found: Json) -> None:
+    def _delete(self, namespace: str, raw_quota: Json) -> None:
         """Delete exactly this quota, not a namesake that came after it."""
-        options = {"preconditions": {"uid": str(section(found, "metadata").get("uid"))}}
+        options = {"preconditions": {"uid": str(section(raw_quota, "metadata").get("uid"))}}
         self._wire.ask("delete", "resourcequotas", api.QUOTA, namespace, QUOTA_NAME, options)
 
     def _cluster_queues(self) -> list[Json]:
@@ -111,9 +113,9 @@ class HoldingMeans(ClusterPart):
     def _cluster_queue(self, name: str) -> Json | None:
         return next((q for q in self._cluster_queues() if _name(q) == name), None)
 
-    def _patch(self, found: Json, annotations: Mapping[str, str | None], spec: Json) -> None:
-        metadata = {**versioned(found), **({"annotations": annotations} if annotations else {})}
-        self._lists.patch(CLUSTER_QUEUES, _name(found), {"metadata": metadata, "spec": spec})
+    def _patch(self, raw_queue: Json, annotations: Mapping[str, str | None], spec: Json) -> None:
+        metadata = {**versioned(raw_queue), **({"annotations": annotations} if annotations else {})}
+        self._lists.patch(CLUSTER_QUEUES, _name(raw_queue), {"metadata": metadata, "spec": spec})
 
 
 def quota(namespace: str, resources: Sequence[str], passing: Sequence[str], held_by: str = "") -> dict[str, Any]:
@@ -136,21 +138,21 @@ def quota(namespace: str, resources: Sequence[str], passing: Sequence[str], held
     }
 
 
-def _is_ours(found: Json, others: Collection[str]) -> bool:
+def _is_ours(raw_quota: Json, others: Collection[str]) -> bool:
     """True for a quota of ours, also of one that we made as another installation than today, and not of *others*."""
-    labelled = QUOTA_LABEL in words(section(found, "metadata"), "labels")
-    return labelled and _annotations(found).get(HELD_BY) not in others
+    labelled = QUOTA_LABEL in words(section(raw_quota, "metadata"), "labels")
+    return labelled and _annotations(raw_quota).get(HELD_BY) not in others
 
 
-def _is_held(found: Json, others: Collection[str]) -> bool:
+def _is_held(raw_queue: Json, others: Collection[str]) -> bool:
     """The same for a ClusterQueue."""
-    noted = _annotations(found)
+    noted = _annotations(raw_queue)
     return STOP_POLICY_ANNOTATION in noted and noted.get(HELD_BY) not in others
 
 
-def _name(found: Json) -> str:
-    return str(section(found, "metadata").get("name"))
+def _name(raw: Json) -> str:
+    return str(section(raw, "metadata").get("name"))
 
 
-def _annotations(found: Json) -> Mapping[str, str]:
-    return words(section(found, "metadata"), "annotations")
+def _annotations(raw: Json) -> Mapping[str, str]:
+    return words(section(raw, "metadata"), "annotations")

@@ -85,12 +85,12 @@ class Buffers:
         self._last: dict[str, Translated] = {}
         self._found: dict[str, dict[str, Json] | str] = {}  # in this step, by resource; or why it cannot be read
 
-    def read(self, seen: Sequence[SeenPod]) -> tuple[Buffer, ...]:
+    def read(self, living_pods: Sequence[SeenPod]) -> tuple[Buffer, ...]:
         """Return the buffers for GPUs, the oldest first; none where the CRD is not installed or we may not list it.
-        *seen* are the living pods. Never raises."""
+        Never raises."""
         self._found.clear()
         try:
-            self._last = {t.buffer.key: t for t in self._translated(seen)}
+            self._last = {t.buffer.key: t for t in self._translated(living_pods)}
         except TryLater as error:
             self._lists.remarks.warn("CapacityBuffers not read", f"{error}; those read last count")
         return tuple(t.buffer for t in self._last.values())
@@ -98,37 +98,39 @@ class Buffers:
     def report(self, key: str, message: str, problem: str = "") -> Receipt:
         """Write the status of the buffer *key* that was read last, if it differs; *message* is that of Provisioning,
         *problem* says why nothing can be kept."""
-        found = self._last.get(key)
-        if found is None:
+        translated = self._last.get(key)
+        if translated is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no CapacityBuffer {key}")
-        before = section(found.raw, "status")
-        wanted: Json = {**found.status, "conditions": self._conditions(found, message, problem)}
+        before = section(translated.raw, "status")
+        wanted: Json = {**translated.status, "conditions": self._conditions(translated, message, problem)}
         wanted = self._lists.known_status(KIND, "CapacityBuffer", wanted)  # or it would be written again for ever
         if all(before.get(name) == value for name, value in wanted.items()):
             return Receipt(did=Did.ALREADY, sentence=f"CapacityBuffer {key} says so already")
         namespace, _, name = key.partition("/")
-        body = {"metadata": versioned(found.raw), "status": wanted}
+        body = {"metadata": versioned(translated.raw), "status": wanted}
         self._lists.patch_status(KIND, namespace, name, body)
         return Receipt(did=Did.DONE, sentence=f"wrote the status of CapacityBuffer {key}")
 
-    def _conditions(self, found: Translated, message: str, problem: str) -> list[dict[str, Any]]:
+    def _conditions(self, translated: Translated, message: str, problem: str) -> list[dict[str, Any]]:
         """Return all conditions, as ``meta.SetStatusCondition`` leaves them: a time changes with its status alone."""
         provisioning = condition(PROVISIONING, "FakePodsInjected", message)
-        if found.buffer.pod is None:
+        if translated.buffer.pod is None:
             provisioning = condition(PROVISIONING, "NotReadyForProvisioning", NOT_READY, status="False")
-        elif not found.buffer.replicas:
+        elif not translated.buffer.replicas:
             provisioning = condition(PROVISIONING, "BufferIsEmpty", "CapacityBuffer has zero replicas", status="False")
         elif problem:
             provisioning = condition(PROVISIONING, "NotReadyForProvisioning", problem, status="False")
         now = f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}"
-        kept: dict[str, Any] = {text(c, "type"): dict(c) for c in entries(section(found.raw, "status"), "conditions")}
-        for wanted in (*found.status["conditions"], provisioning):
-            before = kept.get(wanted["type"], {})
+        conditions: dict[str, Any] = {
+            text(c, "type"): dict(c) for c in entries(section(translated.raw, "status"), "conditions")
+        }
+        for wanted in (*translated.status["conditions"], provisioning):
+            before = conditions.get(wanted["type"], {})
             since = before.get("lastTransitionTime") if before.get("status") == wanted["status"] else None
-            kept[wanted["type"]] = {"lastTransitionTime": since or now, **wanted}
-        return list(kept.values())
+            conditions[wanted["type"]] = {"lastTransitionTime": since or now, **wanted}
+        return list(conditions.values())
 
-    def _translated(self, seen: Sequence[SeenPod]) -> list[Translated]:
+    def _translated(self, living_pods: Sequence[SeenPod]) -> list[Translated]:
         raws = [
             raw
             for raw in self._lists.if_allowed(KIND, WITHOUT) or ()
@@ -139,11 +141,11 @@ class Buffers:
         pools = self._pools()
         raws = [raw for raw in raws if names_pools(raw, pools) is not False]
         raws.sort(key=lambda raw: (text(section(raw, "metadata"), "creationTimestamp"), key_of(raw)))
-        found = [t for raw in raws if (t := self._translate(raw, seen)) is not None]
-        ready = {t.buffer.key: t for t in found if t.buffer.pod is not None}
+        translations = [t for raw in raws if (t := self._translate(raw, living_pods)) is not None]
+        ready = {t.buffer.key: t for t in translations if t.buffer.pod is not None}
         if ready and (quotas := self._quotas()) is not None:
             ready = {t.buffer.key: t for t in limited(ready.values(), quotas)}
-        return [ready.get(t.buffer.key, t) for t in found]
+        return [ready.get(t.buffer.key, t) for t in translations]
 
     def _quotas(self) -> list[Json] | None:
         try:
@@ -152,14 +154,14 @@ class Buffers:
             self._lists.remarks.warn("ResourceQuotas not read", f"{error}; {WITHOUT_QUOTAS}")
             return None
 
-    def _translate(self, raw: Json, seen: Sequence[SeenPod]) -> Translated | None:
+    def _translate(self, raw: Json, living_pods: Sequence[SeenPod]) -> Translated | None:
         """Return what *raw* asks for and its status; None for one whose chunks have no GPUs."""
         key, named = key_of(raw), dict[str, Any](podTemplateRef=None, podTemplateGeneration=None)
         pod: Pod | None = None
         chunk: Chunk | None = None
         replicas, problem = None, ""
         try:
-            chunk = self._chunk(raw, seen)
+            chunk = self._chunk(raw, living_pods)
             pod = announced_pod(raw, chunk.template, priority=0, read=self._read)
             if pod is None:
                 return None
@@ -182,47 +184,47 @@ class Buffers:
         buffer = Buffer(key=key, pod=pod, replicas=min(replicas or 0, MOST_OF_ONE), problem=problem, named=ours)
         return Translated(raw=raw, buffer=buffer, status=status, chunk=chunk)
 
-    def _chunk(self, raw: Json, seen: Sequence[SeenPod]) -> Chunk:
+    def _chunk(self, raw: Json, living_pods: Sequence[SeenPod]) -> Chunk:
         """Return what *raw* refers to. Of a scalable with pods the newest counts, as it was admitted. Raises
         UnreadyError."""
         namespace, spec = text(section(raw, "metadata"), "namespace"), section(raw, "spec")
         if spec.get("podTemplateRef"):
             name = text(section(spec, "podTemplateRef"), "name")
-            found = self._one("podtemplates", api.POD_TEMPLATES, namespace, name)
-            if found is None:
+            target = self._one("podtemplates", api.POD_TEMPLATES, namespace, name)
+            if target is None:
                 raise UnreadyError(f'capacity buffer client can\'t get pod template: podtemplates "{name}" not found')
-            generation = section(found, "metadata").get("generation") or 0
+            generation = section(target, "metadata").get("generation") or 0
             named = {"podTemplateRef": {"name": name}, "podTemplateGeneration": generation}
-            return Chunk(template=section(found, "template"), named=named)
+            return Chunk(template=section(target, "template"), named=named)
         reference = section(spec, "scalableRef")
         group, kind, name = (text(reference, field) for field in ("apiGroup", "kind", "name"))
         if (group or "core", kind) not in SCALABLES:
             unsupported = f"kind {group}/{kind} is not supported to use pod template"
             raise UnreadyError(f"failed to resolve scalable object: {unsupported}")
         resource, path, field = SCALABLES[group or "core", kind]
-        found = self._one(resource, path, namespace, name)
-        if found is None:
+        target = self._one(resource, path, namespace, name)
+        if target is None:
             full = f"{resource}.{group}" if group not in ("", "core") else resource
             raise UnreadyError(f'failed to resolve scalable object: {full} "{name}" not found')
         named = dict[str, Any](podTemplateRef=None, podTemplateGeneration=None)
-        pods = selected(section(found, "spec"), (p for p in seen if p.namespace == namespace))
+        pods = selected(section(target, "spec"), (p for p in living_pods if p.namespace == namespace))
         if pods and field == "replicas":
             newest = max(pods, key=lambda p: text(p.metadata, "creationTimestamp"))
             template = {"metadata": newest.metadata, "spec": newest.spec}
-            return Chunk(template=template, pods=_whole(section(found, "status").get(field, 0)), named=named)
-        spec = section(found, "spec")
+            return Chunk(template=template, pods=_whole(section(target, "status").get(field, 0)), named=named)
+        spec = section(target, "spec")
         return Chunk(template=section(spec, "template"), pods=_whole(spec.get(field)), named=named)
 
     def _one(self, resource: str, path: str, namespace: str, name: str) -> Json | None:
         if resource not in self._found:
             try:
-                self._found[resource] = {key_of(one): one for one in self._lists.every(resource, path, view=trimmed)}
+                self._found[resource] = {key_of(raw): raw for raw in self._lists.every(resource, path, view=trimmed)}
             except WontWork as error:
                 self._found[resource] = str(error)
-        found = self._found[resource]
-        if isinstance(found, str):
-            raise UnreadyError(found)
-        return found.get(f"{namespace}/{name}")
+        objects = self._found[resource]
+        if isinstance(objects, str):
+            raise UnreadyError(objects)
+        return objects.get(f"{namespace}/{name}")
 
 
 def trimmed(raw: Json) -> Json:
@@ -249,14 +251,14 @@ def selected(spec: Json, pods: Iterable[SeenPod]) -> list[SeenPod]:
     return [p for p in alike if all(meets(p.labels, e) for e in expressions)]
 
 
-def condition(kind: str, reason: str, message: str, *, status: str = "True", **more: Any) -> dict[str, Any]:
-    return {"type": kind, "status": status, "reason": reason, "message": message, **more}
+def condition(kind: str, reason: str, message: str, *, status: str = "True", **extra: Any) -> dict[str, Any]:
+    return {"type": kind, "status": status, "reason": reason, "message": message, **extra}
 
 
 def thousandths(quantities: Json) -> dict[str, int]:
     """Return *quantities* in thousandths of their unit, rounded up."""
-    found = {name: bounded(value, MOST_BYTES) * 1000 for name, value in quantities.items()}
-    return {name: int(n.to_integral_value(ROUND_CEILING)) for name, n in found.items()}
+    amounts = {name: bounded(value, MOST_BYTES) * 1000 for name, value in quantities.items()}
+    return {name: int(n.to_integral_value(ROUND_CEILING)) for name, n in amounts.items()}
 
 
 def _whole(value: object) -> int | None:
@@ -271,15 +273,15 @@ def replicas_of(spec: Json, chunk: Chunk) -> int:
         wanted.append(max(0, replicas))
     if (percentage := _whole(spec.get("percentage"))) is not None and chunk.pods is not None:
         wanted.append(-(-max(0, percentage) * max(0, chunk.pods) // 100))
-    told = "couldn't get number of replicas for buffer: "
+    prefix = "couldn't get number of replicas for buffer: "
     if spec.get("limits") is not None:
         limits, requests = thousandths(section(spec, "limits")), chunk.requests()
         fitting = [limits[name] // n for name, n in requests.items() if name in limits]
         if not fitting:
-            raise UnreadyError(f"{told}resources in configured limits not found in the pod template")
+            raise UnreadyError(f"{prefix}resources in configured limits not found in the pod template")
         return min(max(wanted, default=fitting[0]), *fitting)
     if not wanted:
-        raise UnreadyError(f"{told}replicas, percentage and limits are not defined")
+        raise UnreadyError(f"{prefix}replicas, percentage and limits are not defined")
     return max(wanted)
 
 
@@ -287,34 +289,34 @@ def limited(ready: Iterable[Translated], quotas: Sequence[Json]) -> list[Transla
     """Return *ready* with what the ResourceQuotas of their namespaces leave, and the condition LimitedByQuotas. Of two
     buffers the older one uses a quota up first."""
     taken = Counter[tuple[str, str]]()  # of each quota and resource, by the buffers before
-    return [_limited(one, quotas, taken) for one in ready]
+    return [_limited(t, quotas, taken) for t in ready]
 
 
 def _limited(one: Translated, quotas: Sequence[Json], taken: Counter[tuple[str, str]]) -> Translated:
     assert one.chunk is not None
     requests = one.chunk.requests()
     requests |= {f"requests.{name}": n for name, n in requests.items()}
-    namespace, asked = one.buffer.key.partition("/")[0], one.status["replicas"]
+    namespace, replicas = one.buffer.key.partition("/")[0], one.status["replicas"]
     mine = {key_of(q): q for q in quotas if section(q, "metadata").get("namespace") == namespace}
     rooms: dict[str, int] = {}
     for key, quota in mine.items():
         hard, used = (thousandths(section(section(quota, "status"), name)) for name in ("hard", "used"))
         if _covers(section(quota, "spec"), one.chunk):
-            left = {name: n - used.get(name, 0) - taken[key, name] for name, n in hard.items() if name in requests}
-            rooms[key] = min((max(0, n) // requests[name] for name, n in left.items()), default=asked)
-    allowed = min([asked, *rooms.values()])
+            free = {name: n - used.get(name, 0) - taken[key, name] for name, n in hard.items() if name in requests}
+            rooms[key] = min((max(0, n) // requests[name] for name, n in free.items()), default=replicas)
+    allowed = min([replicas, *rooms.values()])
     for key in rooms:
         taken.update({(key, name): allowed * n for name, n in requests.items()})
-    full = ", ".join(sorted(key.partition("/")[2] for key, room in rooms.items() if room < asked))
+    full = ", ".join(sorted(key.partition("/")[2] for key, room in rooms.items() if room < replicas))
     generation = section(one.raw, "metadata").get("generation")
-    said = condition(
+    limit_condition = condition(
         LIMITED,
         "ResourceQuotasAllocated",
-        f"Buffer replicas limited from {asked} to {allowed} due to quotas: {full}" if full else "",
+        f"Buffer replicas limited from {replicas} to {allowed} due to quotas: {full}" if full else "",
         status="True" if full else "False",
         **({"observedGeneration": generation} if generation else {}),
     )
-    status = {**one.status, "replicas": allowed, "conditions": [*one.status["conditions"], said]}
+    status = {**one.status, "replicas": allowed, "conditions": [*one.status["conditions"], limit_condition]}
     return replace(one, status=status, buffer=replace(one.buffer, replicas=min(allowed, one.buffer.replicas)))
 
 

@@ -47,7 +47,7 @@ class Selectors:
         """Return whether *device* meets *expression*. None: it is not valid CEL for devices, too long, too costly, or
         fails on this device; or judging took too much time just now."""
         read = _read_by(expression, device)
-        key = (expression, device.driver, *(tuple(sorted(found.items())) for found in read))
+        key = (expression, device.driver, *(tuple(sorted(fields.items())) for fields in read))
         if key in self._answers:
             return self._answers[key]
         began = self._seconds()
@@ -72,14 +72,14 @@ class Selectors:
                 self._programs[expression] = None if is_too_costly(expression) else self._compiled(expression)
             program = self._programs[expression]
             lists = any(kind == "list" for kind, _ in _read_by(expression, device)[0].values())
-            found = (
+            verdict = (
                 None
                 if program is None or lists
                 else program.eval(data={"device": _described(expression, device)}).value()
             )
         except (RuntimeError, ValueError, TypeError, ArithmeticError):  # what the library raises
             return None
-        return found if isinstance(found, bool) else None
+        return verdict if isinstance(verdict, bool) else None
 
     def _compiled(self, expression: str) -> Any:
         if self._environment is None:
@@ -136,16 +136,16 @@ def _described(expression: str, device: Device) -> dict[str, Any]:
     }
 
 
-def quantity(said: str) -> str:
-    """Return what stands for the quantity *said*: equal ones are equal. Raises ValueError."""
-    return f"{QUANTITY}{parse_quantity(said).normalize():f}"
+def quantity(text: str) -> str:
+    """Return what stands for the quantity *text*: equal ones are equal. Raises ValueError."""
+    return f"{QUANTITY}{parse_quantity(text).normalize():f}"
 
 
-def version(said: str) -> str:
-    """Return what stands for the semantic version *said*. Raises ValueError."""
-    if _SEMVER.fullmatch(said) is None:
-        raise ValueError(f"{said} is no semantic version")
-    return VERSION + said
+def version(text: str) -> str:
+    """Return what stands for the semantic version *text*. Raises ValueError."""
+    if _SEMVER.fullmatch(text) is None:
+        raise ValueError(f"{text} is no semantic version")
+    return VERSION + text
 
 
 def _amount(value: str) -> Decimal:
@@ -155,10 +155,10 @@ def _amount(value: str) -> Decimal:
 
 
 def _release(value: str) -> tuple[int, int, int]:
-    found = _SEMVER.fullmatch(value.removeprefix(VERSION)) if value.startswith(VERSION) else None
-    if found is None:
+    match = _SEMVER.fullmatch(value.removeprefix(VERSION)) if value.startswith(VERSION) else None
+    if match is None:
         raise ValueError("not a semantic version")
-    return int(found[1]), int(found[2]), int(found[3])
+    return int(match[1]), int(match[2]), int(match[3])
 
 
 def _order(value: str) -> tuple[Any, ...]:
@@ -168,22 +168,22 @@ def _order(value: str) -> tuple[Any, ...]:
     release, before = _release(value), _SEMVER.fullmatch(value.removeprefix(VERSION))
     parts = before[4].split(".") if before is not None and before[4] else None
     # A pre-release comes before its release; its numbers come before its words (semver.org, 11).
-    rest = ((1,),) if parts is None else ((0,), *((0, int(p), "") if p.isdigit() else (1, 0, p) for p in parts))
-    return (*release, rest)
+    pre_release = ((1,),) if parts is None else ((0,), *((0, int(p), "") if p.isdigit() else (1, 0, p) for p in parts))
+    return (*release, pre_release)
 
 
-def compare(one: str, other: str) -> int:
+def compare(first: str, second: str) -> int:
     """Return -1, 0 or 1. Raises ValueError for two values of different types."""
-    if one[:2] != other[:2]:
+    if first[:2] != second[:2]:
         raise ValueError("two types")
-    a, b = _order(one), _order(other)
+    a, b = _order(first), _order(second)
     return (a > b) - (a < b)
 
 
 def _holds(check: Callable[[str], str]) -> Callable[[str], bool]:
-    def held(said: str) -> bool:
+    def held(text: str) -> bool:
         try:
-            check(said)
+            check(text)
         except ValueError:
             return False
         return True

@@ -192,9 +192,9 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         )
         claims = self._dra.claims(served, pods)
         taken = claims.taken() if claims is not None else None
-        found = {n.name: served.on(n, taken) for n in nodes}
-        gpu_nodes = {name for name, node in found.items() if node.allocatable or node.dra}
-        silent, now = {name for name, node in found.items() if not node.ready}, self._clock.now()
+        nodes_by_name = {n.name: served.on(n, taken) for n in nodes}
+        gpu_nodes = {name for name, node in nodes_by_name.items() if node.allocatable or node.dra}
+        silent, now = {name for name, node in nodes_by_name.items() if not node.ready}, self._clock.now()
         hosts, keepers = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         others, daemons = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
         self._keepers.begin()
@@ -208,8 +208,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
                 hosts[pod.node].append(pod.key)
             if pod.node not in gpu_nodes:
                 continue
-            if not (pod.hosts_us or pod.daemon or pod.gpus) and (why := self._keepers.why(pod)):
-                keepers[pod.node].append(f"{pod.key} {why}")
+            if not (pod.hosts_us or pod.daemon or pod.gpus) and (reason := self._keepers.why(pod)):
+                keepers[pod.node].append(f"{pod.key} {reason}")
             if (not pod.gpus and not pod.terminated) or pod.uid in stand_ins:
                 others[pod.node].update(pod.compute)
             if pod.daemon and not pod.terminated:
@@ -222,7 +222,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
                 others=dict(others[name]),
                 daemons=dict(daemons[name]),
             )
-            for name, node in found.items()
+            for name, node in nodes_by_name.items()
         )
         bookings = self._requests.read(pods)
         candidates = self._checks.read(pods, self._requests.owners)
@@ -258,19 +258,19 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             return Receipt(did=Did.DIFFERS, sentence="CapacityBuffers are not read")
         return self._buffers.report(buffer.key, message, buffer.problem)
 
-    def _demand(self, seen: Sequence[SeenPod]) -> tuple[Pod, ...]:
-        """Return the GPU pods among *seen*, and those that claim devices, with what their gangs need, and those that
-        queues announce."""
-        pods, roll = self._gangs.of(seen, self._clock.now())
+    def _demand(self, living_pods: Sequence[SeenPod]) -> tuple[Pod, ...]:
+        """Return the GPU pods among *living_pods*, and those that claim devices, with what their gangs need, and those
+        that queues announce."""
+        pods, roll = self._gangs.of(living_pods, self._clock.now())
         waiting = {p.gang for p in pods if p.gang and p.uid and p.phase is PodPhase.WAITING}
         groups = self._queues.groups({gang.by for gang in roll.gangs.values()})
         unfinished = {gang.partition("/")[0] for gang in roll.short_of_size() & waiting}
-        done = self._pods_of(unfinished, "status.phase=Succeeded")  # no node is needed for them again
-        least = roll.minimums(groups, roll.succeeded(done))
+        succeeded_pods = self._pods_of(unfinished, "status.phase=Succeeded")  # no node is needed for them again
+        least = roll.minimums(groups, roll.succeeded(succeeded_pods))
         pods = [replace(p, gang_min=least.get(p.gang)) if p.gang else p for p in pods]
-        untried = frozenset(s.key for s in seen if s.untried)
+        untried = frozenset(s.key for s in living_pods if s.untried)
         held_back = [p for p in pods if p.key in untried]
-        queued = self._queues.waiting(seen, groups.get(Declaration.VOLCANO, ()), held_back)
+        queued = self._queues.waiting(living_pods, groups.get(Declaration.VOLCANO, ()), held_back)
         announced = {p.key for p in queued}
         return (*self._queues.patient([p for p in pods if p.key not in announced], groups), *queued)
 
@@ -279,29 +279,29 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         return [pod.ended for pod in self._pods_of(namespaces, TERMINATED) if pod.ended is not None]
 
     def _pods_of(self, namespaces: Collection[str], selector: str) -> list[SeenPod]:
-        found: list[SeenPod] = []
+        pods: list[SeenPod] = []
         for namespace in sorted(namespaces):
-            found += map(SeenPod, self._wire.every("pods", api.PODS_OF, namespace, field_selector=selector))
-        return found
+            pods += map(SeenPod, self._wire.every("pods", api.PODS_OF, namespace, field_selector=selector))
+        return pods
 
     def may(self, right: Right) -> bool:
         """True when the API server says that we have *right* in every namespace. Raises TryLater and WontWork. An
         authorizer that failed is no refusal: the server then answers "not allowed" and names the failure."""
         resource, _, below = right.resource.partition("/")
-        asked = {"verb": right.verb, "group": right.group, "resource": resource}
-        asked |= {"name": right.name} if right.name else {}
+        attributes = {"verb": right.verb, "group": right.group, "resource": resource}
+        attributes |= {"name": right.name} if right.name else {}
         body = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {**asked, **({"subresource": below} if below else {})}},
+            "spec": {"resourceAttributes": {**attributes, **({"subresource": below} if below else {})}},
         }
         status = section(self._wire.ask("create", api.REVIEW, api.REVIEWS, body), "status")
         allowed, failed = status.get("allowed"), status.get("evaluationError")
         if not isinstance(allowed, bool):
             raise TryLater(f"Kubernetes did not answer whether the autoscaler may {right}", code="malformed")
         if failed and not allowed and status.get("denied") is not True:
-            why = harmless(str(failed))[:MOST]
-            raise TryLater(f"Kubernetes could not work out whether we may {right}: {why}", code="evaluation")
+            reason = harmless(str(failed))[:MOST]
+            raise TryLater(f"Kubernetes could not work out whether we may {right}: {reason}", code="evaluation")
         return allowed
 
     def missing_rights(self) -> Sequence[str]:
@@ -311,10 +311,10 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     def admit(self, pod: Pod) -> Receipt:
         """See `Cluster.admit`. A pod that is gone, or that others gated meanwhile: DIFFERS."""
         raw = self._wire.find("pods", api.POD, pod.namespace, pod.name)
-        found = SeenPod(raw) if raw is not None else None
-        if raw is None or found is None or found.uid != pod.uid or found.leaving:
+        seen_pod = SeenPod(raw) if raw is not None else None
+        if raw is None or seen_pod is None or seen_pod.uid != pod.uid or seen_pod.leaving:
             return Receipt(did=Did.DIFFERS, sentence=f"pod {pod.key} is gone or going")
-        if found.phase is not PodPhase.DEFERRED:
+        if seen_pod.phase is not PodPhase.DEFERRED:
             return Receipt(did=Did.ALREADY, sentence=f"pod {pod.key} is not behind our scheduling gate alone")
         body = {"metadata": versioned(raw), "spec": {"schedulingGates": None}}
         self._wire.ask("patch", "pods", api.POD, pod.namespace, pod.name, body)

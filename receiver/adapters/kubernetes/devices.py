@@ -96,8 +96,8 @@ def _full(name: str, driver: str) -> str:
 
 
 def _attribute(raw: Any) -> Attribute:
-    said = raw if isinstance(raw, dict) else {}
-    return next(((kind, said[kind]) for kind in KINDS if said.get(kind) is not None), ("list", ""))
+    fields = raw if isinstance(raw, dict) else {}
+    return next(((kind, fields[kind]) for kind in KINDS if fields.get(kind) is not None), ("list", ""))
 
 
 def _quantity(raw: Any) -> str:
@@ -123,16 +123,16 @@ def by_node(slices: Iterable[Slice]) -> dict[str, tuple[Slice, ...]]:
     pools: defaultdict[tuple[str, str], list[Slice]] = defaultdict(list)
     for part in slices:
         pools[part.driver, part.pool].append(part)
-    found: defaultdict[str, tuple[Slice, ...]] = defaultdict(tuple)
+    slices_by_node: defaultdict[str, tuple[Slice, ...]] = defaultdict(tuple)
     for key in sorted(pools):
         newest = max(part.generation for part in pools[key])
         parts = tuple(part for part in pools[key] if part.generation == newest)
         names = [device.name for part in parts for device in part.devices]
         whole = all(part.slices == len(parts) for part in parts) and len(set(names)) == len(names)
         if whole and names and len({part.node for part in parts}) == 1:
-            found[parts[0].node] += parts
-    found.pop("", None)
-    return dict(found)
+            slices_by_node[parts[0].node] += parts
+    slices_by_node.pop("", None)
+    return dict(slices_by_node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ class TaintRule:
     taint: Taint
 
     def taints(self, device: Device) -> bool:
-        return all(wanted in ("", found) for wanted, found in zip(self.selected, device.id, strict=True))
+        return all(wanted in ("", part) for wanted, part in zip(self.selected, device.id, strict=True))
 
 
 def rule_from(raw: Json) -> TaintRule | None:
@@ -164,8 +164,8 @@ def devices_in(parts: Iterable[Slice], rules: Sequence[TaintRule] = ()) -> NodeD
 
 
 def _tainted(device: Device, rules: Sequence[TaintRule]) -> Device:
-    more = tuple(rule.taint for rule in rules if rule.taints(device))
-    return replace(device, taints=(*device.taints, *more)) if more else device
+    rule_taints = tuple(rule.taint for rule in rules if rule.taints(device))
+    return replace(device, taints=(*device.taints, *rule_taints)) if rule_taints else device
 
 
 def resource_of(device: Device) -> str:
@@ -193,7 +193,7 @@ class SeenClaim:
 def claim_from(raw: Json) -> SeenClaim:
     status = section(raw, "status")
     results = entries(section(section(status, "allocation"), "devices"), "results")
-    given = tuple(
+    devices = tuple(
         (text(r, "driver"), text(r, "pool"), text(r, "device")) for r in results if r.get("adminAccess") is not True
     )
     allocated = isinstance(status.get("allocation"), dict)
@@ -202,7 +202,7 @@ def claim_from(raw: Json) -> SeenClaim:
         key=key_of(raw),
         spec={} if allocated else section(raw, "spec"),
         shared=any(owner.get("kind") == "PodGroup" for owner in entries(section(raw, "metadata"), "ownerReferences")),
-        given=given if allocated else None,
+        given=devices if allocated else None,
         pods=frozenset(text(user, "uid") for user in users),
         deleted_at=moment(section(raw, "metadata").get("deletionTimestamp")),
     )
@@ -290,25 +290,25 @@ def _request(name: str, raw: Json, classes: DeviceClasses) -> DeviceRequest | st
 
 
 def _constraints(raws: Sequence[Json]) -> tuple[tuple[Constraint, ...], str]:
-    found = []
+    constraints = []
     for raw in raws:
         names = raw.get("requests")
         same, different = text(raw, "matchAttribute"), text(raw, "distinctAttribute")
         if not same and not different:
             return (), "it has a constraint that is not known"
         requests = tuple(map(str, names)) if isinstance(names, list) else ()
-        found.append(Constraint(requests=requests, attribute=same or different, distinct=not same))
-    return tuple(found), ""
+        constraints.append(Constraint(requests=requests, attribute=same or different, distinct=not same))
+    return tuple(constraints), ""
 
 
 def in_words(claim: Claim, name: str) -> str:
     """Return what the claim or template called *name* asks for, such as ``2 devices of class gpu.nvidia.com (claim
     train)``."""
-    asked = [
+    phrases = [
         " or ".join(f"{_amount(way)} of class {cut(way.device_class, LONGEST)}" for way in ways)
         for ways in claim.requests
     ]
-    return f"{', '.join(asked) or 'devices'} ({cut(name, LONGEST)})"
+    return f"{', '.join(phrases) or 'devices'} ({cut(name, LONGEST)})"
 
 
 def _amount(way: DeviceRequest) -> str:

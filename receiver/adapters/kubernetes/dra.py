@@ -70,21 +70,21 @@ class DraServed:
 
     def on(self, node: ClusterNode, taken: Mapping[str, Mapping[DeviceId, datetime | None]] | None) -> ClusterNode:
         """Return *node* with its devices, and those *taken* by claims (None: not known, so none counts as free)."""
-        found = self.devices.get(node.name)
-        if found is None:
+        devices = self.devices.get(node.name)
+        if devices is None:
             return node
         return replace(
             node,
             dra=node.name in self.nodes,
-            gpu_devices=len(found.gpus),
-            sick_devices=tuple(f"{gpu.name} ({key})" for gpu in found.gpus if (key := _fault(gpu))),
-            devices=found if taken is not None else None,
+            gpu_devices=len(devices.gpus),
+            sick_devices=tuple(f"{gpu.name} ({key})" for gpu in devices.gpus if (key := _fault(gpu))),
+            devices=devices if taken is not None else None,
             taken=(taken or {}).get(node.name, {}),
         )
 
 
 def gpu_nodes(devices: Mapping[str, NodeDevices]) -> frozenset[str]:
-    return frozenset(n for n, found in devices.items() if any(d.driver == GPU_DRIVER for d in found.devices))
+    return frozenset(n for n, inventory in devices.items() if any(d.driver == GPU_DRIVER for d in inventory.devices))
 
 
 def _fault(gpu: Device) -> str:
@@ -134,12 +134,12 @@ class Dra:
         self._last = DraServed(devices=devices, classes=read, by_id=by_id)
         return self._last
 
-    def _same(self, found: Mapping[str, tuple[Slice, ...]], rules: tuple[TaintRule, ...]) -> dict[str, NodeDevices]:
+    def _same(self, slices: Mapping[str, tuple[Slice, ...]], rules: tuple[TaintRule, ...]) -> dict[str, NodeDevices]:
         """Return the devices of each node by its slices; the same object while those and the *rules* are the same."""
-        kept, self._rules = self._parts if rules == self._rules else {}, rules
+        cache, self._rules = self._parts if rules == self._rules else {}, rules
         self._parts = {
-            node: kept[node] if node in kept and kept[node][0] == parts else (parts, devices_in(parts, rules))
-            for node, parts in found.items()
+            node: cache[node] if node in cache and cache[node][0] == parts else (parts, devices_in(parts, rules))
+            for node, parts in slices.items()
         }
         return {node: devices for node, (_, devices) in self._parts.items()}
 
@@ -175,19 +175,19 @@ class Dra:
         node has one. The claims that were read last count."""
         for pod in pods:
             names = [name for name, _ in pod.resource_claims.values()] if pod.node and self._claims else ()
-            given = [(self._claims or {}).get(f"{pod.namespace}/{name}") for name in names]
-            if given and all(claim is not None and _keeps_none_busy(claim, daemon=pod.daemon) for claim in given):
+            claims = [(self._claims or {}).get(f"{pod.namespace}/{name}") for name in names]
+            if claims and all(claim is not None and _keeps_none_busy(claim, daemon=pod.daemon) for claim in claims):
                 pod.watch_only()
 
     def _listed(
         self, kind: ResourceKind, last: Mapping[str, Any] | None, view: Callable[[Any], Any], key: Callable[[Any], str]
     ) -> Mapping[str, Any] | None:
         try:
-            found = self._lists.if_allowed(kind, WITHOUT_CLAIMS, view=view)
+            objects = self._lists.if_allowed(kind, WITHOUT_CLAIMS, view=view)
         except TryLater as error:
             self._lists.remarks.warn("claims not read", f"{error}; {WITHOUT_CLAIMS}")
             return last
-        return None if found is None else {key(each): each for each in found}
+        return None if objects is None else {key(each): each for each in objects}
 
 
 def _keeps_none_busy(claim: SeenClaim, *, daemon: bool) -> bool:
@@ -225,13 +225,13 @@ class PodClaims:
         known."""
         if self._claims is None:
             return None
-        found: defaultdict[str, dict[DeviceId, datetime | None]] = defaultdict(dict)
+        devices_by_node: defaultdict[str, dict[DeviceId, datetime | None]] = defaultdict(dict)
         for claim in self._claims.values():
             at = self._returned_at(claim) if claim.given else None
             for device in claim.given or ():
                 if device in self._devices:
-                    found[self._devices[device][0]][device] = at
-        return dict(found)
+                    devices_by_node[self._devices[device][0]][device] = at
+        return dict(devices_by_node)
 
     def _returned_at(self, claim: SeenClaim) -> datetime | None:
         """When the last of the pods that use *claim* will have left; None while one of them is not leaving."""
@@ -261,13 +261,13 @@ class PodClaims:
 
     def _by_class(self, seen: SeenPod) -> dict[str, tuple[Question | None, int]]:
         """What *seen* asks of DeviceClasses by resource, with the selectors (None: there is no such class)."""
-        found: dict[str, tuple[Question | None, int]] = {}
+        by_resource: dict[str, tuple[Question | None, int]] = {}
         for resource, count in seen.extended.items():
             if self._classes is not None and resource.startswith(ANY_CLASS):
-                found[resource] = self._classes.of.get(resource.removeprefix(ANY_CLASS)), count
+                by_resource[resource] = self._classes.of.get(resource.removeprefix(ANY_CLASS)), count
             elif self._classes is None or resource in self._classes.serving:
-                found[resource] = self._classes.serving[resource] if self._classes is not None else None, count
-        return found
+                by_resource[resource] = self._classes.serving[resource] if self._classes is not None else None, count
+        return by_resource
 
     def _has_devices(self, seen: SeenPod) -> bool:
         """True when every claim of *seen* has its devices: it starts where these are."""
@@ -302,30 +302,30 @@ class PodClaims:
     def _asking(self, seen: SeenPod, pod: Pod) -> Pod:
         """Return *pod*, which waits, with what it claims, or why no node is bought for that."""
         lists = ((DEVICE_CLASSES, self._classes), (RESOURCE_CLAIMS, self._claims), (CLAIM_TEMPLATES, self._templates))
-        unread = [kind.plural for kind, known in lists if known is None]
+        unread = [kind.plural for kind, objects in lists if objects is None]
         if unread or self._classes is None or self._claims is None or self._templates is None:
-            said = f"the list of {listed(unread)} ({DRA_GROUP}) is refused or fails"
-            unjudged = Claim(key=seen.key, problem=said)
+            note = f"the list of {listed(unread)} ({DRA_GROUP}) is refused or fails"
+            unjudged = Claim(key=seen.key, problem=note)
             return replace(pod, claims=(*seen.resource_claims, *self._by_class(seen)), claimed=(unjudged,))
-        asked: list[Claim] = []
+        claims: list[Claim] = []
         words: list[str] = []
         for name, template in seen.resource_claims.values():
             key = f"{seen.namespace}/{name or template}"
-            claim, made = self._claims.get(key), self._templates.get(f"{seen.namespace}/{template}")
+            claim, raw = self._claims.get(key), self._templates.get(f"{seen.namespace}/{template}")
             if claim is not None and claim.given is not None:
                 where = sorted({self._devices[d][0] for d in claim.given if d in self._devices})
-                said = f"claim {name} has its devices on node {listed(where) or '(unknown)'}: it can only start there"
-                return replace(pod, requests={}, claims=(f"devices (claim {name})",), not_bought=said)
-            spec = claim.spec if claim is not None else section(section(made or {}, "spec"), "spec")
+                note = f"claim {name} has its devices on node {listed(where) or '(unknown)'}: it can only start there"
+                return replace(pod, requests={}, claims=(f"devices (claim {name})",), not_bought=note)
+            spec = claim.spec if claim is not None else section(section(raw or {}, "spec"), "spec")
             shared = not template or (claim is not None and claim.shared)
-            found = claim_of(key, spec, self._classes, shared=shared)
-            asked.append(found if claim or made else Claim(key=key, problem=f"there is no claim or template {key}"))
-            words.append(in_words(found, f"template {template}" if template else f"claim {name}"))
+            parsed = claim_of(key, spec, self._classes, shared=shared)
+            claims.append(parsed if claim or raw else Claim(key=key, problem=f"there is no claim or template {key}"))
+            words.append(in_words(parsed, f"template {template}" if template else f"claim {name}"))
         for resource, (selectors, count) in self._by_class(seen).items():
             way = DeviceRequest(name=resource, device_class=resource, selectors=selectors or (), count=count)
             problem = "" if selectors is not None else f"there is no DeviceClass for {resource}"
-            asked.append(Claim(key=resource, requests=() if problem else ((way,),), problem=problem))
+            claims.append(Claim(key=resource, requests=() if problem else ((way,),), problem=problem))
             words.append(f"{count} {resource}")
-        asked = [claim for claim in asked if claim.requests or claim.problem]
-        none = "" if asked or pod.requests else "it claims devices with admin access only, which takes none"
-        return replace(pod, claimed=tuple(asked), claims=tuple(words), not_bought=none)
+        claims = [claim for claim in claims if claim.requests or claim.problem]
+        none = "" if claims or pod.requests else "it claims devices with admin access only, which takes none"
+        return replace(pod, claimed=tuple(claims), claims=tuple(words), not_bought=none)

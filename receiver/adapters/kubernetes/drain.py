@@ -51,19 +51,19 @@ class NodeMarks(ClusterPart):
         already = f"node {node} is closed to new work already"
         return self._close(node, STOP_ANNOTATION, why, already, f"closed node {node} to new work")
 
-    def _close(self, node: str, annotation: str, value: str, already: str, done: str) -> Receipt:
+    def _close(self, node: str, annotation: str, value: str, already: str, detail: str) -> Receipt:
         raw = self._node(node)
         if raw is None:
             return _gone(node, Did.DIFFERS)
-        found = node_from(raw)
-        if _is_theirs(found):
+        cluster_node = node_from(raw)
+        if _is_theirs(cluster_node):
             return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
-        if found.annotations.get(annotation) == value:
-            if found.unschedulable:
+        if cluster_node.annotations.get(annotation) == value:
+            if cluster_node.unschedulable:
                 return Receipt(did=Did.ALREADY, sentence=already)
             if annotation == CORDON_ANNOTATION:
                 return Receipt(did=Did.DIFFERS, sentence=f"someone made node {node} schedulable again; it stays")
-        return self._change(raw, {"annotations": {annotation: value}}, {"unschedulable": True}, done)
+        return self._change(raw, {"annotations": {annotation: value}}, {"unschedulable": True}, detail)
 
     def uncordon(self, node: str) -> Receipt:
         return self._open(node, CORDON_ANNOTATION, STOP_ANNOTATION, f"node {node} is not cordoned for a removal")
@@ -76,21 +76,21 @@ class NodeMarks(ClusterPart):
         raw = self._node(node)
         if raw is None:
             return _gone(node, Did.ALREADY)
-        found = node_from(raw)
-        if annotation not in found.annotations:
-            if annotation == CORDON_ANNOTATION and _is_theirs(found):
+        cluster_node = node_from(raw)
+        if annotation not in cluster_node.annotations:
+            if annotation == CORDON_ANNOTATION and _is_theirs(cluster_node):
                 return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
             return Receipt(did=Did.ALREADY, sentence=already)
-        stays = other in found.annotations
-        done = f"node {node} stays cordoned for the other reason" if stays else f"made node {node} schedulable again"
+        stays = other in cluster_node.annotations
+        detail = f"node {node} stays cordoned for the other reason" if stays else f"made node {node} schedulable again"
         spec = {} if stays else {"unschedulable": False}
-        return self._change(raw, {"annotations": {annotation: None}}, spec, done, Did.ALREADY)
+        return self._change(raw, {"annotations": {annotation: None}}, spec, detail, Did.ALREADY)
 
     def lifted(self, node: str) -> Receipt | None:
         """Return DIFFERS when *node* no longer bears our cordon for a removal; None when it does, or is gone."""
         raw = self._node(node)
-        found = None if raw is None else node_from(raw)
-        if found is None or (found.unschedulable and CORDON_ANNOTATION in found.annotations):
+        cluster_node = None if raw is None else node_from(raw)
+        if cluster_node is None or (cluster_node.unschedulable and CORDON_ANNOTATION in cluster_node.annotations):
             return None
         return Receipt(did=Did.DIFFERS, sentence=f"someone lifted our cordon of node {node}; it stays")
 
@@ -100,15 +100,15 @@ class NodeMarks(ClusterPart):
         raw = self._node(node)
         if raw is None:
             return _gone(node, Did.DIFFERS)
-        found = node_from(raw)
-        new_labels = {key: value for key, value in labels.items() if found.labels.get(key) != value}
-        new_taints = [taint for taint in taints if taint not in found.taints]
+        cluster_node = node_from(raw)
+        new_labels = {key: value for key, value in labels.items() if cluster_node.labels.get(key) != value}
+        new_taints = [taint for taint in taints if taint not in cluster_node.taints]
         if not new_labels and not new_taints:
             return Receipt(did=Did.ALREADY, sentence=f"node {node} has these labels and taints already")
         spec = {"taints": _with(entries(section(raw, "spec"), "taints"), new_taints)} if new_taints else {}
-        what = [*(f"{key}={value}" for key, value in sorted(new_labels.items())), *map(_kubectl, new_taints)]
-        done = f"put {', '.join(what)} on node {node}"
-        return self._change(raw, {"labels": new_labels} if new_labels else {}, spec, done)
+        marks = [*(f"{key}={value}" for key, value in sorted(new_labels.items())), *map(_kubectl, new_taints)]
+        detail = f"put {', '.join(marks)} on node {node}"
+        return self._change(raw, {"labels": new_labels} if new_labels else {}, spec, detail)
 
     def set_soft_taints(self, node: str, taints: Sequence[Taint]) -> Receipt:
         raw = self._node(node)
@@ -117,8 +117,8 @@ class NodeMarks(ClusterPart):
         if {t for t in node_from(raw).taints if t in SOFT_TAINTS} == set(taints):
             return Receipt(did=Did.ALREADY, sentence=f"node {node} carries these soft taints already")
         others = [entry for entry in entries(section(raw, "spec"), "taints") if taint_from(entry) not in SOFT_TAINTS]
-        done = f"node {node} carries {', '.join(map(_kubectl, taints)) or 'no soft taint'}"
-        return self._change(raw, {}, {"taints": _with(others, taints)}, done)
+        detail = f"node {node} carries {', '.join(map(_kubectl, taints)) or 'no soft taint'}"
+        return self._change(raw, {}, {"taints": _with(others, taints)}, detail)
 
     def has_node(self, node: str) -> bool:
         return self._node(node) is not None
@@ -126,16 +126,16 @@ class NodeMarks(ClusterPart):
     def _node(self, name: str) -> Json | None:
         return self._wire.find("nodes", api.NODE, name)
 
-    def _change(self, raw: Json, metadata: Json, spec: Json, done: str, gone: Did = Did.DIFFERS) -> Receipt:
+    def _change(self, raw: Json, metadata: Json, spec: Json, detail: str, did_if_gone: Did = Did.DIFFERS) -> Receipt:
         name = str(section(raw, "metadata").get("name"))
         body: dict[str, Any] = {"metadata": {**metadata, **versioned(raw)}, **({"spec": spec} if spec else {})}
         try:
             self._wire.ask("patch", "nodes", api.NODE, name, body)
         except WontWork as error:
             if error.code == api.NOT_FOUND:
-                return _gone(name, gone)
+                return _gone(name, did_if_gone)
             raise
-        return Receipt(did=Did.DONE, sentence=done)
+        return Receipt(did=Did.DONE, sentence=detail)
 
 
 def _is_theirs(node: ClusterNode) -> bool:
@@ -150,8 +150,8 @@ def _gone(node: str, did: Did) -> Receipt:
 def _with(worn: Sequence[Json], taints: Sequence[Taint]) -> list[Json]:
     """Return the whole list of taints, because a patch replaces it; those that stay are sent back as they were read."""
     replaced = {(t.key, t.effect) for t in taints}
-    kept = [raw for raw in worn if ((t := taint_from(raw)).key, t.effect) not in replaced]
-    return [*kept, *({"key": t.key, "value": t.value, "effect": t.effect} for t in taints)]
+    raw_taints = [raw for raw in worn if ((t := taint_from(raw)).key, t.effect) not in replaced]
+    return [*raw_taints, *({"key": t.key, "value": t.value, "effect": t.effect} for t in taints)]
 
 
 def _kubectl(taint: Taint) -> str:
@@ -180,7 +180,7 @@ class Keepers:
         if pod.terminated or pod.leaving or pod.daemon:
             return ""
         if pod.protected:
-            why = PROTECTED
+            reason = PROTECTED
         elif pod.agreed:
             return ""
         else:
@@ -191,8 +191,8 @@ class Keepers:
                 covered=partial(self._covered, pod),
                 rules=self._rules,
             )
-            why = "" if rule is None else WHY[rule]
-        return why if why and not pod.gpus else ""
+            reason = "" if rule is None else WHY[rule]
+        return reason if reason and not pod.gpus else ""
 
     def _covered(self, pod: SeenPod) -> bool:
         if not self._listed:
@@ -253,9 +253,9 @@ class Drain(NodeMarks):
         pods = [(pod.fate(agreed), pod) for pod in self._pods_on(node)]
         self._keepers.begin()
         speaking = sorted(
-            f"{pod.key} {why}"
+            f"{pod.key} {reason}"
             for fate, pod in pods
-            if (why := fate if fate in SPEAKING else self._keepers.why(pod) if fate is DrainFate.GOES else "")
+            if (reason := fate if fate in SPEAKING else self._keepers.why(pod) if fate is DrainFate.GOES else "")
         )
         if speaking:
             return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: {', '.join(speaking)}")
@@ -329,8 +329,8 @@ class Drain(NodeMarks):
         return True
 
 
-def _kept_by_a_budget(held: Mapping[str, TryLater], node: str, more: str = "") -> TryLater:
+def _kept_by_a_budget(held: Mapping[str, TryLater], node: str, suffix: str = "") -> TryLater:
     names = sorted({name for error in held.values() for name in BUDGET_NAMED.findall(str(error))})
     budget = f"PodDisruptionBudget {', '.join(names)}" if names else "a PodDisruptionBudget"
-    detail = f"{budget} blocks the eviction of {', '.join(sorted(held))} from node {node}{more}"
+    detail = f"{budget} blocks the eviction of {', '.join(sorted(held))} from node {node}{suffix}"
     return TryLater(detail, code="pdb", delay=max(BUDGET_DELAY, *(e.delay or BUDGET_DELAY for e in held.values())))

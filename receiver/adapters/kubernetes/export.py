@@ -49,10 +49,10 @@ def items(path: Path) -> Iterator[Any]:
     """Yield the ``items`` of the JSON objects in a file, and objects without such a list themselves. Several objects
     may follow each other, as several exports do. Raises JSONDecodeError, RecursionError, UnicodeDecodeError,
     OSError."""
-    said, at = path.read_text(encoding="utf-8-sig").rstrip(), 0
-    while at < len(said):
-        at = next(i for i in range(at, len(said)) if not said[i].isspace())
-        document, at = json.JSONDecoder().raw_decode(said, at)
+    text, at = path.read_text(encoding="utf-8-sig").rstrip(), 0
+    while at < len(text):
+        at = next(i for i in range(at, len(text)) if not text[i].isspace())
+        document, at = json.JSONDecoder().raw_decode(text, at)
         listed = document.get("items") if isinstance(document, dict) else document
         yield from listed if isinstance(listed, list) else [document]
 
@@ -97,8 +97,8 @@ class _Export:
             self._pod(where, SeenPod(raw))
         else:
             self._above[uid] = SeenPod(raw).controller
-            kept = {k: v for k, v in metadata.items() if k not in ("managedFields", "annotations")}
-            self._jobs.append({**raw, "metadata": kept})
+            own_metadata = {k: v for k, v in metadata.items() if k not in ("managedFields", "annotations")}
+            self._jobs.append({**raw, "metadata": own_metadata})
 
     def past(self, made_at: datetime) -> Past:
         """Return what was taken until *made_at*, or until the latest moment in it where that is later."""
@@ -106,7 +106,7 @@ class _Export:
             self._job(raw)
         pods = [replace(p, above=self._above.get(p.pod.owner_uid, "")) for p in self._pods]
         until = max(made_at, self._latest) if self._latest is not None else made_at
-        notes = [f"{number} {said}" for said, number in self._notes.items()]
+        notes = [f"{number} {note}" for note, number in self._notes.items()]
         if any(p.held_from is not None and p.held_until is None for p in pods):
             notes.append(f"the export counts as made at {until:%Y-%m-%d %H:%M:%S} UTC (--until)")
         return Past(
@@ -115,14 +115,14 @@ class _Export:
 
     def _times_are_fine(self, where: str, raw: Json) -> bool:
         metadata, status = section(raw, "metadata"), section(raw, "status")
-        given = {"creationTimestamp": metadata.get("creationTimestamp")}
-        given |= {name: status[name] for name in ("startTime", "completionTime") if status.get(name) is not None}
-        wrong = {name: said for name, said in given.items() if moment(said) is None}
-        for name, said in wrong.items():
-            self.wrong(where, name, f"{said!r} is no time such as 2026-03-02T09:00:00Z", AGAIN)
+        times = {"creationTimestamp": metadata.get("creationTimestamp")}
+        times |= {name: status[name] for name in ("startTime", "completionTime") if status.get(name) is not None}
+        wrong = {name: raw_time for name, raw_time in times.items() if moment(raw_time) is None}
+        for name, raw_time in wrong.items():
+            self.wrong(where, name, f"{raw_time!r} is no time such as 2026-03-02T09:00:00Z", AGAIN)
         if wrong:
             return False
-        last = latest(given.values())
+        last = latest(times.values())
         self._latest = max(filter(None, (self._latest, last)))
         return True
 
@@ -142,8 +142,8 @@ class _Export:
             self.wrong(where, "resources", problem, "leave it out with --skip-bad")
         else:
             # From the moment the kubelet accepted the pod on, its GPUs are taken.
-            begun = moment(seen.status.get("startTime")) if seen.node else None
-            self._pods.append(PastPod(pod=pod, held_from=begun, held_until=_held_until(seen)))
+            start = moment(seen.status.get("startTime")) if seen.node else None
+            self._pods.append(PastPod(pod=pod, held_from=start, held_until=_held_until(seen)))
 
     def _job(self, raw: Json) -> None:
         """Take a job by itself where the export has no pod of it."""
@@ -195,7 +195,7 @@ def _stand_ins(raw: Json) -> Iterator[PastPod | None]:
     metadata, status = section(raw, "metadata"), section(raw, "status")
     # Only a complete Job has a completionTime (Job v1 batch).
     failed = condition(status, "Failed", "Succeeded").get("lastTransitionTime")
-    begun, ended = moment(status.get("startTime")), moment(status.get("completionTime")) or moment(failed)
+    start, ended = moment(status.get("startTime")), moment(status.get("completionTime")) or moment(failed)
     owner = {"controller": True, "kind": raw["kind"], "name": metadata.get("name"), "uid": metadata.get("uid")}
     for name, count, template in _templates(str(raw["kind"]), section(raw, "spec")):
         own = section(template, "metadata")
@@ -210,7 +210,7 @@ def _stand_ins(raw: Json) -> Iterator[PastPod | None]:
         for index in range(count if SeenPod({"spec": spec}).gpus else 1):
             named = {**inherited, "name": f"{metadata.get('name')}-{name}{index}"}
             pod = SeenPod({"metadata": named, "spec": spec}).gpu_pod
-            yield None if pod is None else PastPod(pod=pod, held_from=begun, held_until=ended)
+            yield None if pod is None else PastPod(pod=pod, held_from=start, held_until=ended)
 
 
 def _templates(kind: str, spec: Json) -> Iterable[tuple[str, int, Json]]:

@@ -57,14 +57,13 @@ class Gangs:
     def __init__(self, lists: Lists, read: Reader = BY_RESOURCES) -> None:
         self._lists, self._read = lists, read
 
-    def of(self, seen: Sequence[SeenPod], now: datetime) -> tuple[list[Pod], Roll]:
-        """Return the GPU pods among the living pods *seen*, those of their gangs that are yet to come, and the roll of
-        the gangs. Pods of a gang that the scheduler did not try wait once another of its pods
-        waits."""
-        held = frozenset(s.key for s in seen if s.untried or s.unjudged)
-        pods = [pod for pod in map(self._read, seen) if pod is not None]
-        declared = self.declared(seen, now)
-        roll = Roll(seen, frozenset(p.key for p in pods), declared.sizes)
+    def of(self, living_pods: Sequence[SeenPod], now: datetime) -> tuple[list[Pod], Roll]:
+        """Return the GPU pods among *living_pods*, those of their gangs that are yet to come, and the roll of the
+        gangs. Pods of a gang that the scheduler did not try wait once another of its pods waits."""
+        held = frozenset(s.key for s in living_pods if s.untried or s.unjudged)
+        pods = [pod for pod in map(self._read, living_pods) if pod is not None]
+        declared = self.declared(living_pods, now)
+        roll = Roll(living_pods, frozenset(p.key for p in pods), declared.sizes)
         waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
         for i, pod in enumerate(pods):
             if pod.gang is not None and pod.gang not in roll.gangs:
@@ -73,11 +72,11 @@ class Gangs:
                 pods[i] = replace(pod, phase=PodPhase.WAITING)
         return [*pods, *declared.announced], roll
 
-    def declared(self, seen: Iterable[SeenPod], now: datetime) -> Declared:
-        """Return what is declared for the living pods *seen*. Never raises: without an object's answer a gang counts
-        as complete with the pods that exist."""
+    def declared(self, living_pods: Iterable[SeenPod], now: datetime) -> Declared:
+        """Return what is declared for *living_pods*. Never raises: without an object's answer a gang counts as
+        complete with the pods that exist."""
         members: dict[Declaration, dict[str, list[SeenPod]]] = {}
-        for pod in seen:
+        for pod in living_pods:
             if pod.gang is not None:
                 members.setdefault(pod.gang.by, {}).setdefault(pod.gang.key, []).append(pod)
         sizes: dict[str, int | None] = {}
@@ -89,8 +88,8 @@ class Gangs:
             for announcement, size in sized(members[by], now) if by in members else ():
                 waiting.append(announcement)
                 sizes[announcement.key] = 0 if size == 1 else size
-        found = bounded(waiting, self._lists.remarks.warn)
-        pods = (replace(pod, gang=each.key, gang_min=None) for each in found for pod in each.pods())
+        announcements = bounded(waiting, self._lists.remarks.warn)
+        pods = (replace(pod, gang=each.key, gang_min=None) for each in announcements for pod in each.pods())
         return Declared(sizes, tuple(pods))
 
     def _policies(self, kind: ResourceKind, keys: Iterable[str]) -> dict[str, int | None]:
@@ -103,16 +102,16 @@ class Gangs:
             return dict.fromkeys(keys)
         if objects is None:
             return dict.fromkeys(keys, 0)
-        told = {key: least for raw in objects for key, least in _minimums(raw)}
-        return {key: told.get("/".join(key.split("/")[:3])) for key in keys}  # each replica of a group is a gang
+        minimums = {key: least for raw in objects for key, least in _minimums(raw)}
+        return {key: minimums.get("/".join(key.split("/")[:3])) for key in keys}  # each replica of a group is a gang
 
     def _job_sets(self, members: Members, now: datetime) -> Iterator[tuple[Announcement, int | None]]:
         sets = {key_of(raw): raw for raw in self._lists.if_readable(JOB_SETS, WITHOUT_JOB_SETS) or ()}
         for key, pods in members.items():
             total, coming = 0, list[Coming]()
-            here = {pod.labels.get(REPLICATED_JOB) for pod in pods}
-            for name, template, count, begun in _stages(sets.get(key, {})):
-                if begun or name in here:
+            jobs_of_pods = {pod.labels.get(REPLICATED_JOB) for pod in pods}
+            for name, template, count, has_begun in _stages(sets.get(key, {})):
+                if has_begun or name in jobs_of_pods:
                     total += count
                 elif _will_come(pods, now):
                     coming.append((f"{name}-", template, count))
@@ -145,8 +144,8 @@ class Gangs:
 
 def _announced(key: str, first: SeenPod, coming: Sequence[Coming], read: Reader) -> Announcement:
     origin, priority = {"metadata": first.metadata}, first.spec.get("priority") or 0
-    made = ((announced_pod(origin, t, priority=priority, read=read), n, prefix) for prefix, t, n in coming)
-    return Announcement(key=key, runs=tuple(Run(pod, count, prefix) for pod, count, prefix in made if pod and count))
+    runs = ((announced_pod(origin, t, priority=priority, read=read), n, prefix) for prefix, t, n in coming)
+    return Announcement(key=key, runs=tuple(Run(pod, count, prefix) for pod, count, prefix in runs if pod and count))
 
 
 def _will_come(pods: Sequence[SeenPod], now: datetime) -> bool:
@@ -177,8 +176,8 @@ def _stages(job_set: Json) -> Iterator[tuple[str, Json, int, bool]]:
     unfinished, later = set[str](), set[str]()
     for job in entries(section(job_set, "spec"), "replicatedJobs"):
         name, spec = text(job, "name"), section(section(job, "template"), "spec")
-        seen = status.get(name, {})
-        jobs = (whole(job.get("replicas", 1)) or 0) - (whole(seen.get("succeeded")) or 0)
+        job_status = status.get(name, {})
+        jobs = (whole(job.get("replicas", 1)) or 0) - (whole(job_status.get("succeeded")) or 0)
         parallelism = whole(spec.get("parallelism", 1)) or 0
         before = [(text(d, "name"), d.get("status") == "Complete") for d in entries(job, "dependsOn")]
         if jobs > 0:
@@ -187,4 +186,4 @@ def _stages(job_set: Json) -> Iterator[tuple[str, Json, int, bool]]:
             later.add(name)
         elif jobs > 0:
             pods = jobs * min(parallelism, whole(spec.get("completions")) or parallelism)
-            yield name, section(spec, "template"), pods, any(seen.get(count) for count in BEGUN)
+            yield name, section(spec, "template"), pods, any(job_status.get(count) for count in BEGUN)

@@ -93,7 +93,7 @@ class Installations:
             return self._known
         self._asked_at = now
         try:
-            found = {each.key: each for each in self.every() if each.key != self._own and each.is_respected(now)}
+            leases = {each.key: each for each in self.every() if each.key != self._own and each.is_respected(now)}
         except TryLater as error:  # what was read last counts: it ends by itself
             self._remarks.warn("Leases of other installations not read", f"{error}; those read last count")
             if self._since is None:  # nothing was read yet: some other may hold anything, and nothing is refused
@@ -105,9 +105,9 @@ class Installations:
             return self._known
         self._since = self._since or now
         self._seen_at = {key: at for key, at in self._seen_at.items() if timedelta(0) <= now - at < FORGOTTEN_AFTER}
-        gone = {each.key: each for each in self._known.installations if each.key in self._seen_at}
-        self._seen_at |= dict.fromkeys(found, now)
-        together = {**gone, **found}
+        recent_leases = {each.key: each for each in self._known.installations if each.key in self._seen_at}
+        self._seen_at |= dict.fromkeys(leases, now)
+        together = {**recent_leases, **leases}
         ordered = tuple(together[key] for key in sorted(together))
         self._known = OtherInstallations(own=self._own, installations=ordered, since=self._since)
         return self._known
@@ -152,16 +152,16 @@ def lasting(tick: timedelta) -> timedelta:
 def names_pools(raw: Json, pools: Sequence[str], parameters: Mapping[str, Any] | None = None) -> bool | None:
     """Return whether an object names one of our *pools* (names and ids) in its annotation or in its *parameters*; None
     where it names none at all."""
-    found = words(section(raw, "metadata"), "annotations").get(POOLS) or str((parameters or {}).get(POOLS) or "")
-    named = {name.strip() for name in found.split(",")} - {""}
+    annotation = words(section(raw, "metadata"), "annotations").get(POOLS) or str((parameters or {}).get(POOLS) or "")
+    named = {name.strip() for name in annotation.split(",")} - {""}
     return bool(named & set(pools)) if named else None
 
 
 def _annotations(own: Own, pools: Sequence[Pool]) -> dict[str, str]:
     described = json.dumps({"pools": [_as_json(pool) for pool in pools]}, separators=(",", ":"), sort_keys=True)
     if len(described) > MOST_BYTES:
-        known = [{"id": pool.id, "name": pool.name} for pool in pools]
-        described = json.dumps({"pools": known, "partial": True}, separators=(",", ":"))
+        brief_pools = [{"id": pool.id, "name": pool.name} for pool in pools]
+        described = json.dumps({"pools": brief_pools, "partial": True}, separators=(",", ":"))
     return {POOLS: described, RELEASE: own.release, CLUSTER_NAME: own.cluster_name}
 
 
@@ -184,10 +184,10 @@ def installation_from(raw: Json) -> InstallationLease | None:
     renewed_at, seconds = moment(spec.get("renewTime")), spec.get("leaseDurationSeconds")
     if renewed_at is None:
         return None
-    said, pools = words(metadata, "annotations"), tuple[Pool, ...]()
+    annotations, pools = words(metadata, "annotations"), tuple[Pool, ...]()
     readable = True
     try:
-        described = json.loads(said.get(POOLS, ""))
+        described = json.loads(annotations.get(POOLS, ""))
         readable = described.get("partial") is not True
         pools = tuple(_pool(each) for each in entries(described, "pools"))
     except (ValueError, TypeError, AttributeError, RecursionError):
@@ -195,8 +195,8 @@ def installation_from(raw: Json) -> InstallationLease | None:
     lasts = seconds if isinstance(seconds, int) and 0 < seconds <= 86_400 else int(SHORTEST.total_seconds())
     return InstallationLease(
         key=key_of(raw),
-        release=said.get(RELEASE, ""),
-        cluster_name=said.get(CLUSTER_NAME, ""),
+        release=annotations.get(RELEASE, ""),
+        cluster_name=annotations.get(CLUSTER_NAME, ""),
         pools=pools,
         readable=readable,
         renewed_at=renewed_at,

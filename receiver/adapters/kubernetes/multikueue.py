@@ -34,14 +34,14 @@ class MultiKueue:
             return frozenset()
         checks = self._lists.if_readable(CHECKS, WITHOUT_CHECKS)
         self._checks = self._checks if checks is None else checks_of(checks)
-        found = _of_jobs(workloads, managed_jobs)
+        keys = _of_jobs(workloads, managed_jobs)
         if self._checks:
             in_queue = self._queue_test()
-            found |= {key_of(w) for w in workloads if names_one_of(self._checks, w) or in_queue(w)}
-        if found:
-            told = f"{listed(sorted(found))}: no node is bought here, as their pods start in another cluster"
-            self._lists.remarks.warn("Workloads of MultiKueue", told)
-        return frozenset(found)
+            keys |= {key_of(w) for w in workloads if names_one_of(self._checks, w) or in_queue(w)}
+        if keys:
+            detail = f"{listed(sorted(keys))}: no node is bought here, as their pods start in another cluster"
+            self._lists.remarks.warn("Workloads of MultiKueue", detail)
+        return frozenset(keys)
 
     def _queue_test(self) -> Callable[[Json], bool]:
         """Return what says whether the queue of a Workload has one of the checks."""

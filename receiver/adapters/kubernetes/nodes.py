@@ -60,8 +60,8 @@ def node_from(raw: Json) -> ClusterNode:
 
 def gpus(quantities: Json) -> dict[str, int]:
     """Return the GPU resources among *quantities* in whole units; zeros are left out."""
-    found = {name: _units(name, value) for name, value in quantities.items() if name.startswith(GPU_PREFIX)}
-    return {name: count for name, count in found.items() if count > 0}
+    counts = {name: _units(name, value) for name, value in quantities.items() if name.startswith(GPU_PREFIX)}
+    return {name: count for name, count in counts.items() if count > 0}
 
 
 def named_resources(quantities: Json) -> dict[str, int]:
@@ -73,11 +73,11 @@ def named_resources(quantities: Json) -> dict[str, int]:
 def compute(quantities: Json) -> dict[str, int]:
     """Return the compute resources among *quantities* (`receiver.core.model.pods`), rounded up as Kubernetes does. A
     pod that cannot be read is left out: one malformed object must not hide the others."""
-    found: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     for name, value in quantities.items():  # a loop: this is called for every container of the cluster
         if name in IN_A_WHOLE and (amount := _amount(name, str(value))) is not None:
-            found[name] = amount
-    return found
+            amounts[name] = amount
+    return amounts
 
 
 def taint_from(raw: Json) -> Taint:
@@ -86,7 +86,7 @@ def taint_from(raw: Json) -> Taint:
 
 def _tainted_since(spec: Json, status: Json) -> dict[str, datetime]:
     """When the taints that stand for a condition of the node appeared, by key."""
-    found: dict[str, datetime] = {}
+    since_by_key: dict[str, datetime] = {}
     for raw in entries(spec, "taints"):
         kind = CONDITIONS.get(text(raw, "key"))
         if kind is None:
@@ -94,17 +94,17 @@ def _tainted_since(spec: Json, status: Json) -> dict[str, datetime]:
         changes = [c.get("lastTransitionTime") for c in entries(status, "conditions") if text(c, "type") == kind]
         since = moment(raw.get("timeAdded")) or next((at for at in map(moment, changes) if at is not None), None)
         if since is not None:
-            found[text(raw, "key")] = since
-    return found
+            since_by_key[text(raw, "key")] = since
+    return since_by_key
 
 
 def named(value: object) -> str:
     """Return the name in *value* that Kubernetes does not check: an annotation's text, a controller's kind, name,
     uid. A pod's author may put a long text with line breaks there, which a database index refuses."""
-    said = str(value or "")
-    if said.isascii() and said.isprintable() and len(said) <= LONGEST_NAME:
-        return said.strip()
-    plain = harmless(" ".join(said[: 2 * LONGEST_NAME].split()))
+    name = str(value or "")
+    if name.isascii() and name.isprintable() and len(name) <= LONGEST_NAME:
+        return name.strip()
+    plain = harmless(" ".join(name[: 2 * LONGEST_NAME].split()))
     return plain.encode()[:LONGEST_NAME].decode(errors="ignore")
 
 
@@ -120,8 +120,8 @@ def _units(name: str, value: object) -> int:
     try:
         return int(bounded(value, MOST_UNITS))
     except (ValueError, ArithmeticError):
-        said = cut(repr(value), SHOWN)
-        raise NotUnderstoodError(f"{name} is {said}") from None
+        excerpt = cut(repr(value), SHOWN)
+        raise NotUnderstoodError(f"{name} is {excerpt}") from None
 
 
 @lru_cache(maxsize=4096)  # the pods of a cluster ask for few different amounts

@@ -41,11 +41,11 @@ class Owners(ClusterPart):
     def scale_to_zero(self, pod: Pod) -> Receipt:
         """See `Cluster.scale_to_zero`. A pod that is gone, or whose annotations changed since: DIFFERS."""
         raw = self._wire.find("pods", api.POD, pod.namespace, pod.name)
-        found = SeenPod(raw).pod if raw is not None else None
-        if raw is None or found is None or found.uid != pod.uid or found.terminating:
+        current_pod = SeenPod(raw).pod if raw is not None else None
+        if raw is None or current_pod is None or current_pod.uid != pod.uid or current_pod.terminating:
             return Receipt(did=Did.DIFFERS, sentence=f"pod {pod.key} is gone or going")
-        wishes = (found.idle_shutdown, found.keep_until, found.protected)
-        if found.idle_shutdown is None or wishes != (pod.idle_shutdown, pod.keep_until, pod.protected):
+        wishes = (current_pod.idle_shutdown, current_pod.keep_until, current_pod.protected)
+        if current_pod.idle_shutdown is None or wishes != (pod.idle_shutdown, pod.keep_until, pod.protected):
             return Receipt(did=Did.DIFFERS, sentence=f"the annotations of pod {pod.key} changed meanwhile")
         reference = controller_of(section(raw, "metadata"))
         if not reference:
@@ -54,42 +54,42 @@ class Owners(ClusterPart):
 
     def _scale(self, namespace: str, reference: Json, steps: int = LONGEST_CHAIN) -> Receipt:
         """Follow the controllers up from *reference* and change the last one, at most so many *steps* away."""
-        told = f"{named(reference.get('kind'))} {namespace}/{named(reference.get('name'))}"
+        owned = f"{named(reference.get('kind'))} {namespace}/{named(reference.get('name'))}"
         if _kind(reference) not in SCALABLE:
-            raise WontWork(f"{told} cannot be scaled to zero by us; {WORKS}", code="not_scalable")
+            raise WontWork(f"{owned} cannot be scaled to zero by us; {WORKS}", code="not_scalable")
         plural, path = SCALABLE[_kind(reference)]
         raw = self._wire.find(plural, path, namespace, text(reference, "name"))
         if raw is None or section(raw, "metadata").get("uid") != text(reference, "uid"):
-            return Receipt(did=Did.DIFFERS, sentence=f"{told} is gone, or another one has its name")
+            return Receipt(did=Did.DIFFERS, sentence=f"{owned} is gone, or another one has its name")
         above = controller_of(section(raw, "metadata"))
         if above and _kind(above) != STARTS_ONLY:
             if _kind(above) not in SCALABLE:
                 owner = f"{named(above.get('kind'))} {named(above.get('name'))}"
-                raise WontWork(f"{told} belongs to {owner}, which would start it again; {WORKS}", code="not_scalable")
+                raise WontWork(f"{owned} belongs to {owner}, which would start it again; {WORKS}", code="not_scalable")
             if not steps:
-                raise WontWork(f"{told} is owned in circles; {WORKS}", code="not_scalable")
+                raise WontWork(f"{owned} is owned in circles; {WORKS}", code="not_scalable")
             return self._scale(namespace, above, steps - 1)
-        return self._suspend(raw, told) if plural == "jobs" else self._to_zero(plural, path, raw, told)
+        return self._suspend(raw, owned) if plural == "jobs" else self._to_zero(plural, path, raw, owned)
 
-    def _to_zero(self, plural: str, path: str, raw: Json, told: str) -> Receipt:
+    def _to_zero(self, plural: str, path: str, raw: Json, workload: str) -> Receipt:
         spec = section(raw, "spec")
         if section(spec, "persistentVolumeClaimRetentionPolicy").get("whenScaled") == "Delete":
-            raise WontWork(f"{told} would delete its volumes with its pods (whenScaled: Delete)", code="keeps_data")
+            raise WontWork(f"{workload} would delete its volumes with its pods (whenScaled: Delete)", code="keeps_data")
         replicas = spec.get("replicas", 1)  # absent means one
         if replicas == 0:
-            return Receipt(did=Did.ALREADY, sentence=f"{told} is at zero replicas already")
+            return Receipt(did=Did.ALREADY, sentence=f"{workload} is at zero replicas already")
         self._modify(f"{plural}/scale", f"{path}/scale", raw, {"replicas": 0})
-        return Receipt(did=Did.DONE, sentence=f"scaled {told} from {replicas} to 0 replicas")
+        return Receipt(did=Did.DONE, sentence=f"scaled {workload} from {replicas} to 0 replicas")
 
-    def _suspend(self, raw: Json, told: str) -> Receipt:
+    def _suspend(self, raw: Json, workload: str) -> Receipt:
         if QUEUE_LABEL in words(section(raw, "metadata"), "labels"):
-            raise WontWork(f"{told} belongs to a queue of Kueue, which would resume it", code="not_scalable")
+            raise WontWork(f"{workload} belongs to a queue of Kueue, which would resume it", code="not_scalable")
         if section(raw, "spec").get("suspend") is True:
-            return Receipt(did=Did.ALREADY, sentence=f"{told} is suspended already")
+            return Receipt(did=Did.ALREADY, sentence=f"{workload} is suspended already")
         if condition(section(raw, "status"), "Complete", "Failed"):
-            return Receipt(did=Did.ALREADY, sentence=f"{told} is finished")
+            return Receipt(did=Did.ALREADY, sentence=f"{workload} is finished")
         self._modify("jobs", api.JOB, raw, {"suspend": True})
-        return Receipt(did=Did.DONE, sentence=f"suspended {told}")
+        return Receipt(did=Did.DONE, sentence=f"suspended {workload}")
 
     def _modify(self, resource: str, path: str, raw: Json, spec: Mapping[str, Any]) -> None:
         metadata = section(raw, "metadata")

@@ -80,24 +80,24 @@ class Gang:
 
 def whole(value: object) -> int | None:
     """Return *value* (``4`` or ``"4"``) as a whole number above zero, or None when it is none."""
-    said = str(value).strip()
-    return int(said) or None if said.isascii() and said.isdigit() and len(said) <= 9 else None
+    digits = str(value).strip()
+    return int(digits) or None if digits.isascii() and digits.isdigit() and len(digits) <= 9 else None
 
 
 def latest(texts: Iterable[Any]) -> datetime | None:
     """Return the latest of the times among *texts*, or None without any."""
-    return max((at for said in texts if (at := moment(said)) is not None), default=None)
+    return max((at for timestamp in texts if (at := moment(timestamp)) is not None), default=None)
 
 
-def length(said: str) -> timedelta | None:
-    """Return *said* (``2h``) as a duration, or None when it is none."""
-    if not said:  # as on almost every pod
+def length(phrase: str) -> timedelta | None:
+    """Return *phrase* (``2h``) as a duration, or None when it is none."""
+    if not phrase:  # as on almost every pod
         return None
     try:
-        found: timedelta = parse(LongerThanZero, said)
+        duration: timedelta = parse(LongerThanZero, phrase)
     except Wrong:
         return None
-    return found
+    return duration
 
 
 READERS: Mapping[str, tuple[Callable[[str], object], str]] = {
@@ -137,8 +137,8 @@ class SeenPod:
     @property
     def controller(self) -> str:
         """``Kind/name`` of the controller, or an empty string."""
-        found = controller_of(self.metadata)
-        return f"{named(found.get('kind'))}/{named(found.get('name'))}" if found else ""
+        reference = controller_of(self.metadata)
+        return f"{named(reference.get('kind'))}/{named(reference.get('name'))}" if reference else ""
 
     @property
     def controller_uid(self) -> str:
@@ -214,8 +214,8 @@ class SeenPod:
         gang back, and those that wait for others of their gang to find a node."""
         if self.gang is None or self.gang.by not in (Declaration.POD_GROUP, Declaration.WORKLOAD):
             return False
-        said = self.status.get("nominatedNodeName") or self.spec.get("schedulingGates") or self._refusal
-        return self.phase is PodPhase.OTHER and not said
+        verdict = self.status.get("nominatedNodeName") or self.spec.get("schedulingGates") or self._refusal
+        return self.phase is PodPhase.OTHER and not verdict
 
     @cached_property
     def needs_node(self) -> bool:
@@ -234,13 +234,13 @@ class SeenPod:
         counts where no GPU is named, and so do devices claimed by Dynamic Resource Allocation. As demand neither can
         be told from other devices."""
         devices = effective(self.spec, lambda quantities: sharing.of_container(gpus(quantities)))
-        found = {n: c for n, c in devices.items() if n in WHOLE_GPUS or n.startswith(SLICES) or is_share(n)}
-        if not found and self._kai:
-            found = sharing.of_annotations(self.annotations)
+        counts = {n: c for n, c in devices.items() if n in WHOLE_GPUS or n.startswith(SLICES) or is_share(n)}
+        if not counts and self._kai:
+            counts = sharing.of_annotations(self.annotations)
         if not self.node:
-            return found or (devices if self.nominated else {})
+            return counts or (devices if self.nominated else {})
         claims = 0 if self._watches_only else len(entries(self.spec, "resourceClaims"))
-        return {**(found or devices), **({CLAIMS: claims} if claims else {})}
+        return {**(counts or devices), **({CLAIMS: claims} if claims else {})}
 
     def watch_only(self) -> None:
         """Note that its claims take no device: they have admin access."""
@@ -284,13 +284,13 @@ class SeenPod:
     def resource_claims(self) -> dict[str, tuple[str, str]]:
         """Its claims by its own name for each: the ResourceClaim, empty until it is made, and the template that it is
         made from, empty for one that was there. One that Kubernetes found not to be needed is left out."""
-        made = {text(s, "name"): text(s, "resourceClaimName") for s in entries(self.status, "resourceClaimStatuses")}
-        found: dict[str, tuple[str, str]] = {}
+        names = {text(s, "name"): text(s, "resourceClaimName") for s in entries(self.status, "resourceClaimStatuses")}
+        claims: dict[str, tuple[str, str]] = {}
         for raw in entries(self.spec, "resourceClaims"):
             name, template = text(raw, "name"), text(raw, "resourceClaimTemplateName")
-            if not template or name not in made or made[name]:
-                found[name] = made.get(name, "") if template else text(raw, "resourceClaimName"), template
-        return found
+            if not template or name not in names or names[name]:
+                claims[name] = names.get(name, "") if template else text(raw, "resourceClaimName"), template
+        return claims
 
     @cached_property
     def extended(self) -> dict[str, int]:
@@ -322,8 +322,8 @@ class SeenPod:
             (Declaration.JOB_SET, labels.get(JOB_SET_LABEL, "") if together else "", None),
         )
         for by, name, size in declared:
-            if known := named(name):
-                return Gang(key=f"{self.namespace}/{known}", by=by, size=whole(size))
+            if group_name := named(name):
+                return Gang(key=f"{self.namespace}/{group_name}", by=by, size=whole(size))
         return None
 
     @property
@@ -405,8 +405,8 @@ class SeenPod:
     @property
     def _workload_group(self) -> str:
         """The name of its group in a Workload of v1alpha1; each replica of a group is one of its own."""
-        found = section(self.spec, "workloadRef")
-        group = [text(found, name) for name in ("name", "podGroup", "podGroupReplicaKey")]
+        reference = section(self.spec, "workloadRef")
+        group = [text(reference, name) for name in ("name", "podGroup", "podGroupReplicaKey")]
         return "/".join(name for name in group if name) if group[0] and group[1] else ""
 
     @property

@@ -63,19 +63,19 @@ class ProvisioningRequests:
         self._requests: dict[str, Json] = {}
         self._templates: dict[str, Json] = {}
 
-    def read(self, seen: Sequence[SeenPod]) -> tuple[Booking, ...]:
-        """Return what is booked, the oldest first. *seen* are the living pods. Never raises."""
+    def read(self, living_pods: Sequence[SeenPod]) -> tuple[Booking, ...]:
+        """Return what is booked, the oldest first. Never raises."""
         try:
-            found = (self._lists.if_allowed(KIND, WITHOUT) or ()) if self._classes else ()
-            requests = {key_of(raw): raw for raw in found if self._serves(raw)}
+            raws = (self._lists.if_allowed(KIND, WITHOUT) or ()) if self._classes else ()
+            requests = {key_of(raw): raw for raw in raws if self._serves(raw)}
             if requests:
                 templates = self._lists.every("podtemplates", api.POD_TEMPLATES, view=trimmed)
-                self._templates = {key_of(one): section(one, "template") for one in templates}
+                self._templates = {key_of(t): section(t, "template") for t in templates}
             self._requests = requests
         except (TryLater, WontWork) as error:
             self._lists.remarks.warn("ProvisioningRequests not read", f"{error}; those read last count")
         consumers: dict[str, list[SeenPod]] = {}
-        for pod in seen if self._requests else ():
+        for pod in living_pods if self._requests else ():
             name = next((pod.annotations[a] for a in CONSUMES if a in pod.annotations), "")
             if name and not (pod.terminated or pod.leaving or pod.spec.get("schedulingGates")):
                 consumers.setdefault(f"{pod.namespace}/{name}", []).append(pod)
@@ -93,33 +93,33 @@ class ProvisioningRequests:
         raw = self._requests.get(progress.key)
         if raw is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no ProvisioningRequest {progress.key}")
-        known = {text(c, "type"): c for c in entries(section(raw, "status"), "conditions")}
-        wanted = self._conditions(progress, known)
-        if all(_alike(known.get(c["type"], {}), c) for c in wanted):
+        conditions = {text(c, "type"): c for c in entries(section(raw, "status"), "conditions")}
+        wanted = self._conditions(progress, conditions)
+        if all(_alike(conditions.get(c["type"], {}), c) for c in wanted):
             return Receipt(did=Did.ALREADY, sentence=f"ProvisioningRequest {progress.key} says so already")
-        kept = {kind: _said(c) for kind, c in known.items() if kind in list(BookingStage)}
-        kept |= {c["type"]: c for c in wanted}
-        self._lists.apply_status(KIND, "ProvisioningRequest", raw, {"conditions": list(kept.values())})
+        own_conditions = {kind: _said(c) for kind, c in conditions.items() if kind in list(BookingStage)}
+        own_conditions |= {c["type"]: c for c in wanted}
+        self._lists.apply_status(KIND, "ProvisioningRequest", raw, {"conditions": list(own_conditions.values())})
         return Receipt(did=Did.DONE, sentence=f"ProvisioningRequest {progress.key}: {progress.stage}")
 
-    def _conditions(self, progress: BookingProgress, known: Mapping[str, Json]) -> list[dict[str, Any]]:
+    def _conditions(self, progress: BookingProgress, conditions: Mapping[str, Json]) -> list[dict[str, Any]]:
         """Return the conditions that *progress* sets. Kueue shows the message of Provisioned while it is False."""
 
         def made(stage: BookingStage, reason: str, message: str, *, status: str = "True") -> dict[str, Any]:
-            before = known.get(stage, {})
+            before = conditions.get(stage, {})
             since = before.get("lastTransitionTime") if before.get("status") == status else None
             now = f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}"
-            said = {"type": stage.value, "status": status, "reason": reason, "message": message}
-            return {**said, "lastTransitionTime": since or now}
+            fields = {"type": stage.value, "status": status, "reason": reason, "message": message}
+            return {**fields, "lastTransitionTime": since or now}
 
-        said = (progress.reason, progress.message)
+        texts = (progress.reason, progress.message)
         if progress.stage in ENDED:
-            return [made(progress.stage, *said)]
+            return [made(progress.stage, *texts)]
         provisioned = progress.stage is BookingStage.PROVISIONED
-        if provisioned and known.get(progress.stage, {}).get("status") == "True":
+        if provisioned and conditions.get(progress.stage, {}).get("status") == "True":
             return []
         accepted = made(BookingStage.ACCEPTED, "Accepted", ACCEPTED)
-        return [accepted, made(BookingStage.PROVISIONED, *said, status="True" if provisioned else "False")]
+        return [accepted, made(BookingStage.PROVISIONED, *texts, status="True" if provisioned else "False")]
 
     def _serves(self, raw: Json) -> bool:
         ended = condition(section(raw, "status"), *ENDED)
@@ -150,8 +150,8 @@ class ProvisioningRequests:
         announced = [replace(pod, gang=key, gang_min=None) for pod in announcement.pods()] if not problem else []
         pods = list(announced)
         for consumer in consumers:
-            found = self._read(consumer)
-            like = (n for n, pod in enumerate(pods) if found is not None and _is_like(found, pod))
+            consumer_pod = self._read(consumer)
+            like = (n for n, pod in enumerate(pods) if consumer_pod is not None and _is_like(consumer_pod, pod))
             if (place := next(like, None)) is not None:
                 del pods[place]
         seconds = whole(section(section(raw, "spec"), "parameters").get(VALID_UNTIL))
@@ -193,9 +193,9 @@ def _created(raw: Json) -> str:
     return text(section(raw, "metadata"), "creationTimestamp")
 
 
-def _said(found: Json) -> dict[str, Any]:
-    return {n: found[n] for n in ("type", "status", "reason", "message", "lastTransitionTime") if n in found}
+def _said(raw: Json) -> dict[str, Any]:
+    return {n: raw[n] for n in ("type", "status", "reason", "message", "lastTransitionTime") if n in raw}
 
 
-def _alike(found: Json, wanted: Json) -> bool:
-    return _said(found) == dict(wanted)
+def _alike(raw: Json, wanted: Json) -> bool:
+    return _said(raw) == dict(wanted)

@@ -63,8 +63,8 @@ class Roll:
                 continue
             if gang.key in sizes:
                 gang = replace(gang, size=sizes[gang.key])
-            known = self.gangs.setdefault(gang.key, gang)
-            if known.size is None and gang.size is not None:
+            first = self.gangs.setdefault(gang.key, gang)
+            if first.size is None and gang.size is not None:
                 self.gangs[gang.key] = gang
             self._controllers.setdefault(gang.key, set()).add(_controller(pod))
             self._living[gang.key] += 1
@@ -88,14 +88,14 @@ class Roll:
                 whole(section(group, "spec").get("minMember")) or 1,  # without one every pod may start alone
                 whole(section(group, "status").get("succeeded")) or 0,
             )
-            for by, found in groups.items()
-            for group in found
+            for by, raws in groups.items()
+            for group in raws
         }
         least: dict[str, int] = {}
         for key, gang in self.gangs.items():
-            size, done = of_groups.get((gang.by, key), (gang.size, succeeded.get(key, 0)))
+            size, finished = of_groups.get((gang.by, key), (gang.size, succeeded.get(key, 0)))
             if size is not None:
-                least[key] = max(1, size - done - self._settled[key])
+                least[key] = max(1, size - finished - self._settled[key])
         return least
 
 
@@ -151,11 +151,11 @@ class Announcement:
             for run in self.runs
             for n in range(run.first, run.first + run.count)
         )
-        found = tuple(islice(every, MOST_OF_ONE))
-        if len(found) <= 1:  # a single pod is no gang
-            return found
-        least = self.total if self.least is None and self.total > len(found) else self.least
-        return tuple(replace(p, gang=self.key, gang_min=least) for p in found)
+        pods = tuple(islice(every, MOST_OF_ONE))
+        if len(pods) <= 1:  # a single pod is no gang
+            return pods
+        least = self.total if self.least is None and self.total > len(pods) else self.least
+        return tuple(replace(p, gang=self.key, gang_min=least) for p in pods)
 
 
 def announced_pod(origin: Json, template: Json, *, priority: int, read: Reader = BY_RESOURCES) -> Pod | None:
@@ -165,9 +165,9 @@ def announced_pod(origin: Json, template: Json, *, priority: int, read: Reader =
     metadata, described = section(origin, "metadata"), section(template, "metadata")
     inherited = ("namespace", "name", "creationTimestamp", "ownerReferences")
     own = {name: metadata[name] for name in inherited if name in metadata}
-    said = {name: described[name] for name in ("labels", "annotations") if name in described}
+    template_metadata = {name: described[name] for name in ("labels", "annotations") if name in described}
     spec = {name: value for name, value in section(template, "spec").items() if name != "schedulingGates"}
-    pod = read(SeenPod({"metadata": {**said, **own}, "spec": {**spec, "nodeName": None}}))
+    pod = read(SeenPod({"metadata": {**template_metadata, **own}, "spec": {**spec, "nodeName": None}}))
     if pod is None:
         return None
     waits = pod.may_wait if pod.may_wait is not None else patience_of(origin)
@@ -241,25 +241,25 @@ def _templates(group: Json, job: Json | None) -> Iterator[tuple[Json, int]]:
     """Yield the pod templates of *group*'s minimum and how many pods each is for: its *job*'s tasks, or shares of what
     it asks for, as equal as whole units allow, the larger ones first."""
     spec = section(group, "spec")
-    left = whole(spec.get("minMember")) or 1
+    pods_left = whole(spec.get("minMember")) or 1
     if job is None:
         total = section(spec, "minResources")
-        beside = {r: f"{-(-n // left)}{'m' if r == CPU else ''}" for r, n in compute(total).items()}
+        beside = {r: f"{-(-n // pods_left)}{'m' if r == CPU else ''}" for r, n in compute(total).items()}
         devices = gpus(total)
-        for first, end in pairwise(sorted({0, left, *(n % left for n in devices.values())})):
-            share = {r: n // left + (first < n % left) for r, n in devices.items()}
+        for first, end in pairwise(sorted({0, pods_left, *(n % pods_left for n in devices.values())})):
+            share = {r: n // pods_left + (first < n % pods_left) for r, n in devices.items()}
             yield {"spec": {"containers": [{"resources": {"requests": {**beside, **share}}}]}}, end - first
         return
     least: list[tuple[Json, int]] = []
-    rest: list[tuple[Json, int]] = []
+    extras: list[tuple[Json, int]] = []
     for task in entries(section(job, "spec"), "tasks"):
         replicas = whole(task.get("replicas", 1)) or 0
         needed = min(replicas, whole(task.get("minAvailable", replicas)) or 0)
         least.append((section(task, "template"), needed))
-        rest.append((section(task, "template"), replicas - needed))
-    for template, wanted in (*least, *rest):
-        count = min(wanted, left)
-        left -= count
+        extras.append((section(task, "template"), replicas - needed))
+    for template, wanted in (*least, *extras):
+        count = min(wanted, pods_left)
+        pods_left -= count
         if count:
             yield template, count
 
@@ -311,25 +311,25 @@ class Queues:
     def groups(self, declarations: Iterable[Declaration]) -> dict[Declaration, list[Json]]:
         """Return the PodGroups behind *declarations*, without those that cannot be read, and every one of Volcano where
         its queue is to be read."""
-        found: dict[Declaration, list[Json]] = {}
+        objects: dict[Declaration, list[Json]] = {}
         volcano = self._required(VOLCANO_GROUPS, VOLCANO_SETTING) if self._volcano else None
         if volcano is not None:
-            found[Declaration.VOLCANO] = volcano
-        asked = set(declarations) - ({Declaration.VOLCANO} if self._volcano else set())
-        for by in sorted(asked & GROUPS.keys()):
+            objects[Declaration.VOLCANO] = volcano
+        others = set(declarations) - ({Declaration.VOLCANO} if self._volcano else set())
+        for by in sorted(others & GROUPS.keys()):
             groups = self._lists.if_readable(GROUPS[by], WITHOUT_GROUPS)
             if groups is not None:
-                found[by] = groups
-        return found
+                objects[by] = groups
+        return objects
 
     def patient(self, pods: Sequence[Pod], groups: Mapping[Declaration, Sequence[Json]]) -> Iterator[Pod]:
         """Yield *pods*; those that wait and do not say how long they may have the patience of their PodGroup or Job.
         What was read last counts while the API server cannot tell: otherwise nodes would be bought for them."""
-        self._of_groups |= {by: {key_of(g): patience_of(g) for g in found} for by, found in groups.items()}
-        gangs = {key: waits for found in self._of_groups.values() for key, waits in found.items()}
+        self._of_groups |= {by: {key_of(g): patience_of(g) for g in raws} for by, raws in groups.items()}
+        gangs = {key: waits for raws in self._of_groups.values() for key, waits in raws.items()}
         waiting = (PodPhase.WAITING, PodPhase.DEFERRED)
-        asked = [p for p in pods if p.phase in waiting and p.may_wait is None and p.owner.startswith("Job/")]
-        jobs = self._jobs() if asked else {}
+        job_pods = [p for p in pods if p.phase in waiting and p.may_wait is None and p.owner.startswith("Job/")]
+        jobs = self._jobs() if job_pods else {}
         for pod in pods:
             waits = pod.may_wait
             if pod.phase in waiting and waits is None:
@@ -349,35 +349,37 @@ class Queues:
             self._lists.remarks.warn("Jobs not read", f"{error}; what was read last counts")
         return self._of_jobs
 
-    def waiting(self, seen: Sequence[SeenPod], groups: Sequence[Json], untried: Sequence[Pod]) -> tuple[Pod, ...]:
-        """Return the GPU pods that the queues hold back, most of which do not exist yet. *seen* are the living pods,
-        *groups* Volcano's PodGroups, *untried* the GPU pods that Volcano did not try. Never raises."""
-        found: list[Pod] = []
+    def waiting(
+        self, living_pods: Sequence[SeenPod], groups: Sequence[Json], untried: Sequence[Pod]
+    ) -> tuple[Pod, ...]:
+        """Return the GPU pods that the queues hold back, most of which do not exist yet. *groups* are Volcano's
+        PodGroups, *untried* the GPU pods that Volcano did not try. Never raises."""
+        pods: list[Pod] = []
         if self._kueue:
             workloads = self._required(KUEUE_WORKLOADS, KUEUE_SETTING) or ()
-            running = at_work(seen)
+            running = at_work(living_pods)
             warn = self._lists.remarks.warn
             queued = [w for w in workloads if _queued(w) and not names_of(w) & running]
             elsewhere = self._multikueue.sent_away(queued, self._managed_jobs)
-            here = [w for w in queued if key_of(w) not in elsewhere]
-            waiting = [understood(partial(announced, w, self._read), key_of(w), warn) for w in here]
-            found += [pod for announcement in bounded(waiting, warn) for pod in announcement.pods()]
+            local_workloads = [w for w in queued if key_of(w) not in elsewhere]
+            waiting = [understood(partial(announced, w, self._read), key_of(w), warn) for w in local_workloads]
+            pods += [pod for announcement in bounded(waiting, warn) for pod in announcement.pods()]
         if self._volcano:
             queues = self._required(VOLCANO_QUEUES, VOLCANO_SETTING) or ()
-            found += self._of_volcano(seen, groups, queues, untried)
-        return tuple(found)
+            pods += self._of_volcano(living_pods, groups, queues, untried)
+        return tuple(pods)
 
     def _managed_jobs(self) -> frozenset[str]:
         return frozenset(job.uid for job in self._jobs().values() if job.elsewhere)
 
     def _of_volcano(
-        self, seen: Iterable[SeenPod], groups: Sequence[Json], queues: Sequence[Json], untried: Sequence[Pod]
+        self, living_pods: Iterable[SeenPod], groups: Sequence[Json], queues: Sequence[Json], untried: Sequence[Pod]
     ) -> list[Pod]:
         """Return the pods of pending *groups*, as far as their queue's capability goes. A group without pods among
-        those *seen* is announced by its minimum, one with pods waits with those *untried*. Volcano never enqueues a
+        *living_pods* is announced by its minimum, one with pods waits with those *untried*. Volcano never enqueues a
         group beyond the capability, or in a queue that is not open: nodes would not help it. Higher priority first,
         then the oldest; one that does not fit lets smaller ones pass."""
-        alive = {pod.volcano_group for pod in seen}
+        alive = {pod.volcano_group for pod in living_pods}
         pending = [
             g  # a new group has no phase yet
             for g in groups
@@ -392,17 +394,17 @@ class Queues:
             for queue in queues
             if section(queue, "status").get("state") in (None, "", "Open")
         }
-        found: list[Pod] = []
+        announced_pods: list[Pod] = []
         for pods, queue in sorted(candidates, key=lambda c: (-c[0][0].priority, c[0][0].created_at, c[0][0].key)):
-            left = room.get(queue)
+            capacity = room.get(queue)
             needed: Counter[str] = Counter()
             for pod in pods:
                 needed.update(pod.requests)
-            if left is None or any(needed[resource] > free for resource, free in left.items()):
+            if capacity is None or any(needed[resource] > free for resource, free in capacity.items()):
                 continue
-            left.update({resource: free - needed[resource] for resource, free in left.items()})
-            found += pods
-        return found
+            capacity.update({resource: free - needed[resource] for resource, free in capacity.items()})
+            announced_pods += pods
+        return announced_pods
 
     def _minimums(self, groups: Sequence[Json]) -> list[Candidate]:
         """Return the minimum of pods of each of *groups* that asks for GPUs, with the queue it waits in."""
@@ -412,22 +414,22 @@ class Queues:
         if any(section(g, "spec").get("priorityClassName") for g in groups):
             classes = read(PRIORITY_CLASSES, WITHOUT_CLASSES) or ()
             priorities = {text(section(c, "metadata"), "name"): int(c.get("value") or 0) for c in classes}
-        found: list[tuple[Announcement, str]] = []
+        minimums: list[tuple[Announcement, str]] = []
         for group in groups:
             priority = priorities.get(text(section(group, "spec"), "priorityClassName"), 0)
-            made = partial(_announcement, group, jobs.get(_owning_job(group)), priority, self._read)
-            announcement = understood(made, key_of(group), self._lists.remarks.warn)
+            announce = partial(_announcement, group, jobs.get(_owning_job(group)), priority, self._read)
+            announcement = understood(announce, key_of(group), self._lists.remarks.warn)
             if announcement.total:
-                found.append((announcement, _queue_of(group)))
-        counted = frozenset(a.key for a in bounded([a for a, _ in found], self._lists.remarks.warn))
-        return [(a.pods(), queue) for a, queue in found if a.key in counted]
+                minimums.append((announcement, _queue_of(group)))
+        counted = frozenset(a.key for a in bounded([a for a, _ in minimums], self._lists.remarks.warn))
+        return [(a.pods(), queue) for a, queue in minimums if a.key in counted]
 
     def _required(self, kind: ResourceKind, setting: str) -> list[Json] | None:
         """Return every object of *kind*, which *setting* asks for. While the API server fails, what was read last
         counts for a while. After that, and where it refuses, None: no more is known than without the queue."""
         now = self._clock.now()
         try:
-            found = self._lists.every_of(kind)
+            objects = self._lists.every_of(kind)
         except TryLater as error:
             since, last = self._read_at.setdefault(kind, (now, []))
             if timedelta(0) <= now - since < LAST_READ_COUNTS_FOR:
@@ -441,12 +443,12 @@ class Queues:
             self._read_at.pop(kind, None)
             self._not_read(kind, setting, f"{error}{remedy.get(error.code, '')}")
             return None
-        self._read_at[kind] = now, found
+        self._read_at[kind] = now, objects
         self._unread.pop(kind, None)
-        return found
+        return objects
 
-    def _not_read(self, kind: ResourceKind, setting: str, why: str) -> None:
-        self._unread[kind] = f"{setting}, and {kind.name} cannot be read: {why}"
+    def _not_read(self, kind: ResourceKind, setting: str, reason: str) -> None:
+        self._unread[kind] = f"{setting}, and {kind.name} cannot be read: {reason}"
         self._lists.remarks.warn("queue not read", self._unread[kind])
 
 
@@ -462,12 +464,12 @@ def _queued(workload: Json) -> bool:
 def announced(workload: Json, read: Reader = BY_RESOURCES) -> Announcement:
     """Return what a Workload of Kueue announces."""
     spec = section(workload, "spec")
-    done = {r.get("name"): whole(r.get("count")) or 0 for r in entries(section(workload, "status"), "reclaimablePods")}
+    freed = {r.get("name"): whole(r.get("count")) or 0 for r in entries(section(workload, "status"), "reclaimablePods")}
     runs: list[Run] = []
     dispensable = 0
     for pod_set in entries(spec, "podSets"):
         name = text(pod_set, "name") or "main"
-        count = max(0, (whole(pod_set.get("count", 1)) or 0) - done.get(name, 0))
+        count = max(0, (whole(pod_set.get("count", 1)) or 0) - freed.get(name, 0))
         pod = announced_pod(workload, section(pod_set, "template"), priority=spec.get("priority") or 0, read=read)
         if pod is not None and count:
             runs.append(Run(pod, count, prefix=f"{name}-"))
@@ -482,14 +484,14 @@ def names_of(workload: Json) -> set[str]:
     return owners - {""} | {key_of(workload)}
 
 
-def at_work(seen: Sequence[SeenPod]) -> set[str]:
+def at_work(living_pods: Sequence[SeenPod]) -> set[str]:
     """Return the names of all workloads whose pods exist, which are counted themselves. Kueue takes quota away from
     a Workload before its pods are gone, and they must not be counted twice."""
-    found: set[str] = set()
-    for pod in seen:
+    names: set[str] = set()
+    for pod in living_pods:
         if pod.spec.get("schedulingGates") or pod.leaving:
             continue
         groups = (pod.labels.get(KUEUE_LABEL), pod.annotations.get(KUEUE_WORKLOAD_ANNOTATION))
-        found |= {f"{pod.namespace}/{name}" for name in groups if name}
-        found |= {text(r, "uid") for r in (pod.metadata, *entries(pod.metadata, "ownerReferences"))}
-    return found - {""}
+        names |= {f"{pod.namespace}/{name}" for name in groups if name}
+        names |= {text(r, "uid") for r in (pod.metadata, *entries(pod.metadata, "ownerReferences"))}
+    return names - {""}

@@ -118,7 +118,7 @@ class Reflector(threading.Thread, Generic[T]):
             with self._changed:
                 self._changed.wait_for(lambda: not (self._awaited and self._is_fresh()), WRITE_SEEN_SECONDS)
                 if self._is_fresh() and not self._awaited:
-                    return [kept.seen for kept in self._kept.values()]
+                    return [entry.seen for entry in self._kept.values()]
             return self._list()
 
     @property
@@ -136,8 +136,8 @@ class Reflector(threading.Thread, Generic[T]):
                 self._stands = False  # the next read lists
                 return
             key = key_of(answer or {})
-            kept = self._kept.get(key)
-            if kept is None or _is_before(kept.version, version):
+            entry = self._kept.get(key)
+            if entry is None or _is_before(entry.version, version):
                 self._awaited[key] = version
 
     def stop(self) -> None:
@@ -172,18 +172,18 @@ class Reflector(threading.Thread, Generic[T]):
             return key, self._keep(raw, before.get(key))
 
         try:
-            found, version = self._wire.listed(self.resource, self._path, *self._parts, view=keep, **self._options)
+            listing, version = self._wire.listed(self.resource, self._path, *self._parts, view=keep, **self._options)
         except (TryLater, WontWork):
             self._hurries = True
             raise
         with self._changed:
-            self._kept = dict(found)
+            self._kept = dict(listing)
             waited = not self._version
             self._version, self._listed_at, self._heard_at, self._stands = version, began, began, False
             self._awaited.clear()
             self._epoch += 1
             _hang_up(self._response)
-            objects = [kept.seen for kept in self._kept.values()]
+            objects = [entry.seen for entry in self._kept.values()]
         if self.ident is None and not self._ending:
             self.start()
         if waited or (self._hurries and self._failures):
@@ -283,8 +283,8 @@ class Reflector(threading.Thread, Generic[T]):
             if kind in CHANGES:
                 before = self._kept.pop(key, None)
                 if kind != "DELETED":
-                    kept = self._kept[key] = self._keep(raw, before)
-                    wakes = self._wanted is not None and self._wanted(before.seen if before else None, kept.seen)
+                    entry = self._kept[key] = self._keep(raw, before)
+                    wakes = self._wanted is not None and self._wanted(before.seen if before else None, entry.seen)
                 if kind == "DELETED" or not _is_before(version, self._awaited.get(key, "")):
                     self._awaited.pop(key, None)
             self._version, self._heard_at = version, self._seconds()
@@ -300,9 +300,9 @@ class Reflector(threading.Thread, Generic[T]):
             log.warning("not watched", resource=self.resource, error=str(error), detail="each step lists them instead")
         if isinstance(error, WontWork):
             return LONGEST_BACKOFF_SECONDS
-        asked = error.delay.total_seconds() if isinstance(error, TryLater) and error.delay else 0.0
-        self._hurries = self._hurries and not asked
-        return max(asked, backoff(self._failures))
+        server_delay = error.delay.total_seconds() if isinstance(error, TryLater) and error.delay else 0.0
+        self._hurries = self._hurries and not server_delay
+        return max(server_delay, backoff(self._failures))
 
 
 def _is_silence(error: Exception) -> bool:
@@ -423,16 +423,16 @@ class Lists:
         absent = WontWork(f"Kubernetes does not serve {kind.name} ({', '.join(kind.versions)})", code=api.NOT_FOUND)
         if self._is_absent(kind, ASK_AGAIN_NEEDED):
             raise absent
-        known = self._served.get(kind)
-        for version in sorted(kind.versions, key=lambda v: v != known):
+        served_version = self._served.get(kind)
+        for version in sorted(kind.versions, key=lambda v: v != served_version):
             try:
-                found = self.every(kind.name, api.CUSTOM, kind.group, version, kind.plural, view=view, options=options)
+                views = self.every(kind.name, api.CUSTOM, kind.group, version, kind.plural, view=view, options=options)
             except WontWork as error:
                 if error.code != api.NOT_FOUND:
                     raise
                 continue
             self._served[kind] = version
-            return found
+            return views
         self._absent[kind] = self._clock.now()
         raise absent
 
@@ -452,31 +452,31 @@ class Lists:
         where = (kind.group, version, namespace, kind.plural, name)
         self._wire.ask("patch", kind.status, api.CUSTOM_STATUS, *where, dict(change), content=api.MERGE)
 
-    def known_status(self, kind: ResourceKind, shown: str, status: Json) -> Json:
-        """Return *status*, of an object that its manifests call *shown*, without what the served version lacks."""
+    def known_status(self, kind: ResourceKind, kind_name: str, status: Json) -> Json:
+        """Return *status*, of an object that its manifests call *kind_name*, without what the served version lacks."""
         version = self._served.get(kind, kind.versions[0])
-        return section(self._fields.known(kind.group, version, shown, {"status": status}), "status")
+        return section(self._fields.known(kind.group, version, kind_name, {"status": status}), "status")
 
-    def apply_status(self, kind: ResourceKind, shown: str, found: Json, status: Json) -> None:
-        """Make *status* ours in the object *found* (as it was read) of *kind*, which its manifests call *shown*, by
+    def apply_status(self, kind: ResourceKind, kind_name: str, raw: Json, status: Json) -> None:
+        """Make *status* ours in the object *raw* (as it was read) of *kind*, which its manifests call *kind_name*, by
         server-side apply: fields of others stay, fields of ours that *status* does not name go. Fields that the served
         version does not know are left out: with one of them the API server refuses all."""
         version = self._served.get(kind, kind.versions[0])
-        metadata = {n: v for n, v in section(found, "metadata").items() if n in IDENTITY}
+        metadata = {n: v for n, v in section(raw, "metadata").items() if n in IDENTITY}
         where = [kind.group, version, kind.plural, metadata["name"]]
         path = api.CUSTOM_ONE_STATUS
         if "namespace" in metadata:
             where.insert(2, metadata["namespace"])
             path = api.CUSTOM_STATUS
-        head = {"apiVersion": f"{kind.group}/{version}", "kind": shown, "metadata": metadata}
+        head = {"apiVersion": f"{kind.group}/{version}", "kind": kind_name, "metadata": metadata}
         options = {"field_manager": FIELD_MANAGER, "force": "true"}
 
         while True:
-            body = {**head, "status": self.known_status(kind, shown, status)}
+            body = {**head, "status": self.known_status(kind, kind_name, status)}
             try:
                 self._wire.ask("patch", kind.status, path, *where, body, content=api.APPLY, **options)
             except (TryLater, WontWork) as error:
-                if not self._fields.learns(kind.group, version, shown, error):
+                if not self._fields.learns(kind.group, version, kind_name, error):
                     raise
             else:
                 return

@@ -27,12 +27,12 @@ def effective(spec: Json, read: Quantities, status: Json = NO_STATUS) -> dict[st
     counts; of an infeasible one, what is requested does not."""
     infeasible = _is_infeasible(status)
     states = [*entries(status, "initContainerStatuses"), *entries(status, "containerStatuses")]
-    found = _of_containers(spec, lambda container: _requested(container, read))
+    amounts = _of_containers(spec, lambda container: _requested(container, read))
     if states:
         allocated = _of_containers(spec, _resized(states, read, infeasible, _allocated))
         in_use = _of_containers(spec, _resized(states, read, infeasible, _in_use))
-        found = allocated | in_use if infeasible else found | allocated | in_use
-    total = Counter({**found, **_of_the_pod(spec, status, read, found, infeasible)})
+        amounts = allocated | in_use if infeasible else amounts | allocated | in_use
+    total = Counter({**amounts, **_of_the_pod(spec, status, read, amounts, infeasible)})
     total.update(read(section(spec, "overhead")))
     return dict(total)
 
@@ -58,24 +58,24 @@ def _requested(container: Json, read: Quantities) -> dict[str, int]:
 
 
 def _allocated(state: Json) -> Json | None:
-    told = state.get("allocatedResources")
-    return told if isinstance(told, dict) else None
+    quantities = state.get("allocatedResources")
+    return quantities if isinstance(quantities, dict) else None
 
 
 def _in_use(state: Json) -> Json | None:
-    told = section(state, "resources").get("requests")
-    return told if isinstance(told, dict) else _allocated(state)
+    quantities = section(state, "resources").get("requests")
+    return quantities if isinstance(quantities, dict) else _allocated(state)
 
 
 def _resized(
-    states: Sequence[Json], read: Quantities, infeasible: bool, told: Callable[[Json], Json | None]
+    states: Sequence[Json], read: Quantities, infeasible: bool, quantities_of: Callable[[Json], Json | None]
 ) -> Requests:
-    """Return a reader of what a container's status *told*. Without a word there its request counts, unless the resize
-    is *infeasible*."""
+    """Return a reader of the quantities that *quantities_of* finds in a container's status. Without any its request
+    counts, unless the resize is *infeasible*."""
     by_name: Mapping[str, Json] = {text(state, "name"): state for state in states}
 
     def requests(container: Json) -> dict[str, int]:
-        quantities = told(by_name.get(text(container, "name"), {}))
+        quantities = quantities_of(by_name.get(text(container, "name"), {}))
         if quantities is not None:
             return read(quantities)
         return {} if infeasible else _requested(container, read)
@@ -90,8 +90,8 @@ def _of_the_pod(
     only a limit names: the containers' requests, or else the limit."""
     resources = section(spec, "resources")
     limits, requests = section(resources, "limits"), section(resources, "requests")
-    known = {**read(limits), **containers, **read(requests)}
-    named = {r: known[r] for r in OF_THE_POD if r in known and (r in limits or r in requests)}
+    amounts = {**read(limits), **containers, **read(requests)}
+    named = {r: amounts[r] for r in OF_THE_POD if r in amounts and (r in limits or r in requests)}
     states = [state for state in (_allocated(status), _in_use(status)) if state is not None]
     if not named or not states:
         return named

@@ -37,11 +37,11 @@ class ServedFields:
         """Return *wanted*, the fields of an object of that kind, without those that the API server does not know."""
         schema = self._schema(group, version, kind)
         unknown: list[str] = []
-        left: Json = _known(wanted, schema or {}, self._refused.get((group, version, kind), frozenset()), "", unknown)
+        fields: Json = _known(wanted, schema or {}, self._refused.get((group, version, kind), frozenset()), "", unknown)
         for path in dict.fromkeys(unknown):
-            said = f"this cluster's {kind} ({group}/{version}) has no field {path}: it is left out"
-            self._remarks.warn("field not served", said)
-        return left
+            detail = f"this cluster's {kind} ({group}/{version}) has no field {path}: it is left out"
+            self._remarks.warn("field not served", detail)
+        return fields
 
     def learns(self, group: str, version: str, kind: str, error: TryLater | WontWork) -> bool:
         """Note the fields that *error*, the refusal of a server-side apply, names; False where it names no new one."""
@@ -52,18 +52,18 @@ class ServedFields:
 
     def _schema(self, group: str, version: str, kind: str) -> Json | None:
         key, now = (group, version, kind), self._seconds()
-        read_at, found = self._known.get(key, (now - READ_AGAIN_AFTER, None))
+        read_at, schema = self._known.get(key, (now - READ_AGAIN_AFTER, None))
         if now - read_at < READ_AGAIN_AFTER:
-            return found
+            return schema
         try:
             document = self._wire.ask("get", "openapi", OPENAPI, group, version)
         except (TryLater, WontWork) as error:
             self._remarks.warn("schema not read", f"{error}; every field of {kind} is sent")
-            self._known[key] = now, found
-            return found
-        found = next(_schemas(document, group, version, kind), None)
-        self._known[key] = now, found
-        return found
+            self._known[key] = now, schema
+            return schema
+        schema = next(_schemas(document, group, version, kind), None)
+        self._known[key] = now, schema
+        return schema
 
 
 def _schemas(document: Json, group: str, version: str, kind: str) -> Iterator[Json]:
@@ -94,9 +94,9 @@ def _resolved(schema: Any, every: Mapping[str, Any], depth: int) -> Json:
 def _known(value: Any, schema: Json, refused: Collection[str], path: str, unknown: list[str]) -> Any:
     if isinstance(value, Mapping):
         fields = schema.get("properties")
-        left = {n: v for n, v in value.items() if n not in refused and (fields is None or n in fields)}
-        unknown += [f"{path}.{name}" for name in value if name not in left]
-        return {n: _known(v, (fields or {}).get(n, {}), refused, f"{path}.{n}", unknown) for n, v in left.items()}
+        served = {n: v for n, v in value.items() if n not in refused and (fields is None or n in fields)}
+        unknown += [f"{path}.{name}" for name in value if name not in served]
+        return {n: _known(v, (fields or {}).get(n, {}), refused, f"{path}.{n}", unknown) for n, v in served.items()}
     if isinstance(value, list):
         return [_known(each, schema.get("items", {}), refused, f"{path}[]", unknown) for each in value]
     return value

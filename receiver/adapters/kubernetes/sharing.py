@@ -20,28 +20,28 @@ FEW_DIGITS = 9
 SHOWN = 60  # characters of what is not understood
 
 
-def of_container(found: Mapping[str, int]) -> dict[str, int]:
-    """Return *found*, resources of one container, with what it asks of HAMi beside its GPUs as shares of them. HAMi
+def of_container(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return *counts*, resources of one container, with what it asks of HAMi beside its GPUs as shares of them. HAMi
     gives one GPU where no number stands, and all its memory where no amount stands."""
-    if not found.keys() & {GPUMEM, PERCENTAGE, CORES}:
-        return dict(found)
-    rest = {name: count for name, count in found.items() if name not in (GPU, GPUMEM, PERCENTAGE, CORES)}
-    memory = f"={found[GPUMEM]}" if GPUMEM in found else f"-percentage={found.get(PERCENTAGE, 100)}"
-    return {**rest, f"{HAMI}gpumem{memory},gpucores={found.get(CORES, 0)}": found.get(GPU, 1)}
+    if not counts.keys() & {GPUMEM, PERCENTAGE, CORES}:
+        return dict(counts)
+    others = {name: count for name, count in counts.items() if name not in (GPU, GPUMEM, PERCENTAGE, CORES)}
+    memory = f"={counts[GPUMEM]}" if GPUMEM in counts else f"-percentage={counts.get(PERCENTAGE, 100)}"
+    return {**others, f"{HAMI}gpumem{memory},gpucores={counts.get(CORES, 0)}": counts.get(GPU, 1)}
 
 
 def of_annotations(annotations: Mapping[str, str]) -> dict[str, int]:
     """Return the shares that *annotations* ask of KAI. One that is not understood is named as written, and no node
     holds it."""
     name = FRACTION if FRACTION in annotations else MEMORY
-    said = annotations.get(name)
-    if said is None:
+    amount = annotations.get(name)
+    if amount is None:
         return {}
     count = annotations.get(DEVICES, "1").strip()
     if not _is_count(count):
         return {f"{KAI}{DEVICES}={_quoted(count)}": 1}
-    share = f"{KAI}{name}={_plain(said.strip()) if name == FRACTION else said.strip()}"
-    return {share if share_of(share) else f"{KAI}{name}={_quoted(said)}": int(count)}
+    share = f"{KAI}{name}={_plain(amount.strip()) if name == FRACTION else amount.strip()}"
+    return {share if share_of(share) else f"{KAI}{name}={_quoted(amount)}": int(count)}
 
 
 def devices_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[str, ...]:
@@ -61,24 +61,24 @@ def of_node(
     devices = [part.split(",") for part in annotations.get(REGISTERED, "").split(":") if part.count(",") >= 6]
     healthy = [d for d in devices if d[6].strip().lower() == "true" and _is_count(d[1]) and _is_count(d[2])]
     if GPU in allocatable and healthy:
-        known = {GPU_MEMORY: min(int(d[2]) for d in healthy), SPLIT: min(int(d[1]) for d in healthy)}
-        return {**allocatable, GPU: min(allocatable[GPU], len(healthy))}, known
+        facts = {GPU_MEMORY: min(int(d[2]) for d in healthy), SPLIT: min(int(d[1]) for d in healthy)}
+        return {**allocatable, GPU: min(allocatable[GPU], len(healthy))}, facts
     memory = gpu_memory(labels)
     return dict(allocatable), {GPU_MEMORY: memory} if memory and allocatable else {}
 
 
-def _plain(said: str) -> str:
+def _plain(text: str) -> str:
     """Return a number such as ``.5`` or ``5e-1`` without an exponent; anything else as it is."""
     try:
-        number = float(said) if len(said) <= FEW_DIGITS and said.isascii() else None
+        number = float(text) if len(text) <= FEW_DIGITS and text.isascii() else None
     except ValueError:
         number = None
-    return said if number is None or not 0 < number < 1 else f"{number:.{FEW_DIGITS}f}".rstrip("0")
+    return text if number is None or not 0 < number < 1 else f"{number:.{FEW_DIGITS}f}".rstrip("0")
 
 
-def _is_count(said: str) -> bool:
-    return said.isascii() and said.isdigit() and len(said) <= FEW_DIGITS and int(said) > 0
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= FEW_DIGITS and int(text) > 0
 
 
-def _quoted(said: str) -> str:
-    return f'"{cut(harmless(" ".join(said[: 4 * SHOWN].split())), SHOWN)}"'
+def _quoted(text: str) -> str:
+    return f'"{cut(harmless(" ".join(text[: 4 * SHOWN].split())), SHOWN)}"'

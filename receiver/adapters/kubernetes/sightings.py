@@ -24,15 +24,14 @@ class Sightings:
         self._leaving: dict[Mark, datetime] = {}  # when it will have left, by our clock
         self._nominated: dict[Mark, datetime] = {}  # since when
 
-    def note(self, pods: Iterable[Pod], seen: Iterable[SeenPod], now: datetime) -> tuple[Pod, ...]:
-        """Return *pods* with these moments; *seen* are all living pods, and what is no longer among them is
-        forgotten."""
-        odd = {s.uid: s for s in seen if s.leaving or s.nominated}
-        found = tuple(self.dated(pod, odd[pod.uid], now) if pod.uid in odd else pod for pod in pods)
+    def note(self, pods: Iterable[Pod], living_pods: Iterable[SeenPod], now: datetime) -> tuple[Pod, ...]:
+        """Return *pods* with these moments; what is no longer among *living_pods* is forgotten."""
+        odd = {s.uid: s for s in living_pods if s.leaving or s.nominated}
+        dated_pods = tuple(self.dated(pod, odd[pod.uid], now) if pod.uid in odd else pod for pod in pods)
         self._leaving = {mark: at for mark, at in self._leaving.items() if mark[0] in odd}
         self._nominated = {mark: at for mark, at in self._nominated.items() if mark[0] in odd}
         self._looked_at = now
-        return found
+        return dated_pods
 
     def dated(self, pod: Pod, seen: SeenPod, now: datetime) -> Pod:
         """Return *pod*, read from *seen*, with the moments that this process knows."""
@@ -44,11 +43,11 @@ class Sightings:
             return replace(pod, nomination=Nomination(node=pod.node, since=min(since, now)))
         return pod
 
-    def _leaves_at(self, said: datetime, seen: SeenPod, now: datetime) -> datetime:
+    def _leaves_at(self, deadline: datetime, seen: SeenPod, now: datetime) -> datetime:
         grace = seen.metadata.get("deletionGracePeriodSeconds")
         if not isinstance(grace, int) or not 0 <= grace <= LONGEST_GRACE.total_seconds():
-            return said
+            return deadline
         length, before = timedelta(seconds=grace), self._looked_at
         if before is not None and timedelta(0) <= now - before <= TOO_LONG_AGO:
-            said = max(said, before + length - timedelta(seconds=1))  # Kubernetes cuts moments to seconds
-        return min(said, now + length)
+            deadline = max(deadline, before + length - timedelta(seconds=1))  # Kubernetes cuts moments to seconds
+        return min(deadline, now + length)

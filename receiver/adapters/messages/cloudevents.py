@@ -14,13 +14,13 @@ def event_id(stored: StoredNotice) -> str:
     """Return an id that is the same in every retry, and another one in a store that was created anew. Words and time
     of a notice that waits are brought up to date, so they are no part of it."""
     notice = stored.notice
-    said = "\0".join((notice.cause, notice.topic, notice.key)).encode("utf-8", "replace")
-    return f"{stored.id}-{hashlib.sha256(said).hexdigest()[:16]}"
+    identity = "\0".join((notice.cause, notice.topic, notice.key)).encode("utf-8", "replace")
+    return f"{stored.id}-{hashlib.sha256(identity).hexdigest()[:16]}"
 
 
 def document(message: Message) -> dict[str, Any]:
     """Return the event of *message*, which is a single notice."""
-    found = {
+    event = {
         "specversion": "1.0",
         "id": message.id,
         "source": message.source,
@@ -39,4 +39,4 @@ def document(message: Message) -> dict[str, Any]:
             "links": [{"label": label, "url": where} for label, where in message.links if "://" in where],
         },
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in event.items() if value is not None}

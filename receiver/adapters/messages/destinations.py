@@ -77,21 +77,21 @@ class Destination:
     def _send_text(self, message: Message) -> str:
         if self.service is None:
             return "Apprise does not understand its URL"
-        with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as said:
+        with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as log_capture:
             taken = self.service.notify(
                 title=disarm(message.title),
                 body=disarm(message.body),
                 notify_type=message.severity.value,
                 body_format=apprise.NotifyFormat.TEXT,
             )
-            detail = said.getvalue()
+            detail = log_capture.getvalue()
         return "" if taken else " ".join(detail.split()) or "not taken"
 
     def _send_blocks(self, message: Message) -> str:
         blocks = slack.document(message)
         targets = slack.endpoints(self.service[0])
-        found = [self._post(url, blocks | more, slack.CONTENT_TYPE, headers) for url, headers, more in targets]
-        return "; ".join(dict.fromkeys(error for error in found if error))
+        errors = [self._post(url, blocks | extra, slack.CONTENT_TYPE, headers) for url, headers, extra in targets]
+        return "; ".join(dict.fromkeys(error for error in errors if error))
 
     def _post(self, url: str, body: Mapping[str, Any], content_type: str, more: Mapping[str, str] | None = None) -> str:
         """Send *body* once; return what went wrong."""
@@ -113,56 +113,56 @@ class Destination:
         return f"it answered {harmless(str(document.get('error')))}" if refused else ""
 
 
-def opened(entries: Sequence[str], whose: str = "", routes: Routes | None = None) -> tuple[Destination, ...]:
+def opened(entries: Sequence[str], prefix: str = "", routes: Routes | None = None) -> tuple[Destination, ...]:
     """Return the destinations of *entries* (``URL`` or ``NAME=URL``) with their *routes*, a URL that is listed twice
-    once; *whose* stands before their names."""
-    found: dict[str, Destination] = {}
+    once; *prefix* stands before their names."""
+    destinations: dict[str, Destination] = {}
     for number, entry in enumerate(entries, start=1):
         name, url = split_name(entry)
-        if url not in found:
+        if url not in destinations:
             route = (routes or {}).get(name, EVERYTHING)
             service = None if route.format is Format.CLOUDEVENTS else _service(url)
-            found[url] = Destination(
+            destinations[url] = Destination(
                 digest=hashlib.sha256(url.encode()).hexdigest()[:16],
-                name=whose + _name(number, name, url),
+                name=prefix + _name(number, name, url),
                 url=url,
                 service=service,
                 route=route,
                 format=_format(route, service),
             )
-    return tuple(found.values())
+    return tuple(destinations.values())
 
 
 def check_destinations(entries: Sequence[str], routes: Routes | None = None) -> list[str]:
     """Return a sentence for each of *entries* that gets no message, or not in its format, without its secret part."""
     keep_secrets_out_of_logs()
-    return [f"{found.name}: {found.problem}" for found in opened(entries, routes=routes) if found.problem]
+    return [f"{d.name}: {d.problem}" for d in opened(entries, routes=routes) if d.problem]
 
 
 def check_every_destination(
     everybody: Sequence[str], of_teams: Mapping[str, Sequence[str]], routes: Routes | None = None
 ) -> list[str]:
     """Return the same of the destinations of everybody and of each team, each with the variable that holds its URL."""
-    found = [f"GPU_AUTOSCALER_NOTIFY_URLS: {said}" for said in check_destinations(everybody, routes)]
+    problems = [f"GPU_AUTOSCALER_NOTIFY_URLS: {error}" for error in check_destinations(everybody, routes)]
     for team, urls in of_teams.items():
-        found += [f"GPU_AUTOSCALER_TEAM_NOTIFY_URLS: of team {team} {said}" for said in check_destinations(urls)]
-    return found
+        problems += [f"GPU_AUTOSCALER_TEAM_NOTIFY_URLS: of team {team} {error}" for error in check_destinations(urls)]
+    return problems
 
 
 def oddities(destination: Destination) -> list[str]:
     """Return what is odd about a destination that Apprise understands: messages go elsewhere, nowhere or twice."""
-    found = []
+    remarks = []
     for plugin in destination.service or ():
         kind = type(plugin).__name__
         if kind == "NotifyTelegram" and not plugin.targets:
-            found.append("names no chat, so messages go to the last sender to the bot, if Telegram still knows it")
+            remarks.append("names no chat, so messages go to the last sender to the bot, if Telegram still knows it")
         if kind == "NotifySlack" and plugin.mode == "bot" and plugin.channels == ["#general"]:
-            found += [] if "general" in destination.url else ["names no channel, so messages go to #general"]
+            remarks += [] if "general" in destination.url else ["names no channel, so messages go to #general"]
         if len(plugin) > 1:
-            found.append(
+            remarks.append(
                 "has several targets: while one fails, the others get each message again; use one URL per target"
             )
-    return found
+    return remarks
 
 
 def _name(number: int, name: str, url: str) -> str:

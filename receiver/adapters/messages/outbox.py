@@ -56,7 +56,7 @@ class Outbox:
 
     @property
     def destinations(self) -> tuple[str, ...]:
-        return tuple(d.name for found in (self._destinations, *self._of_teams.values()) for d in found)
+        return tuple(d.name for destinations in (self._destinations, *self._of_teams.values()) for d in destinations)
 
     def deliver_due(self, now: datetime) -> int:
         """Deliver what is due at *now*; return how many notices were finished. Raises nothing. A destination that
@@ -66,9 +66,9 @@ class Outbox:
         errors: dict[int, list[str]] = {}
         try:
             groups = dict.fromkeys(grouping.group_of(due.notice) for due in self._store.notices_due(now))
-            found = {group: self._true(group, now) for group in groups}
-            for destination, group in self._in_order(found):
-                self._tell(destination, group, found[group], now, errors)
+            notices_by_group = {group: self._true(group, now) for group in groups}
+            for destination, group in self._in_order(notices_by_group):
+                self._tell(destination, group, notices_by_group[group], now, errors)
             for group in groups:
                 finished += self._settle(group, now, errors)
         except TryLater as error:
@@ -89,16 +89,16 @@ class Outbox:
     def _audience(self, stored: StoredNotice) -> tuple[Destination, ...]:
         return recipients(stored.notice, self._destinations, self._of_teams)
 
-    def _in_order(self, found: Mapping[str, Sequence[StoredNotice]]) -> Sequence[tuple[Destination, str]]:
+    def _in_order(self, notices_by_group: Mapping[str, Sequence[StoredNotice]]) -> Sequence[tuple[Destination, str]]:
         """Return which destination gets which group: first those that answered last, then what failed least often."""
         pairs = [
             (destination, group)
-            for group, notices in found.items()
+            for group, notices in notices_by_group.items()
             for destination in {d.digest: d for stored in notices for d in self._audience(stored)}.values()
         ]
 
         def failures(pair: tuple[Destination, str]) -> int:
-            tried = [_telling(stored, pair[0]).attempts for stored in found[pair[1]]]
+            tried = [_telling(stored, pair[0]).attempts for stored in notices_by_group[pair[1]]]
             return max(tried) if pair[0].digest in self._resting else -1
 
         return sorted(pairs, key=failures)

@@ -66,9 +66,9 @@ def _blocks(message: Message, title: str) -> Iterator[dict[str, Any]]:
     if text:
         yield {"type": "section", "text": _plain(text, SECTION)}
     about = [("Cluster", message.cluster), ("Pool", message.pool), ("Team", message.team)]
-    said = [message.severity.value.capitalize(), *(f"{name} {value}" for name, value in about if value)]
-    said += [f"Decision {message.decision}"] if message.decision is not None else []
-    yield {"type": "context", "elements": [_plain(" \N{MIDDLE DOT} ".join(said), SECTION)]}
+    context = [message.severity.value.capitalize(), *(f"{name} {value}" for name, value in about if value)]
+    context += [f"Decision {message.decision}"] if message.decision is not None else []
+    yield {"type": "context", "elements": [_plain(" \N{MIDDLE DOT} ".join(context), SECTION)]}
     if buttons:
         elements = [{"type": "button", "text": _plain(label, BUTTON), "url": where} for label, where in buttons]
         yield {"type": "actions", "elements": elements}
@@ -80,10 +80,10 @@ def _is_address(where: str) -> bool:
 
 def _plain(text: str, longest: int) -> dict[str, Any]:
     """Return *text*, cut so that it fits when escaped; Slack rejects the whole message for one that does not."""
-    shown = cut(disarm(text), longest)
-    while len(_escaped(shown)) > longest:
-        shown = cut(shown, len(shown) - 1)
-    return {"type": "plain_text", "text": _escaped(shown), "emoji": False}
+    excerpt = cut(disarm(text), longest)
+    while len(_escaped(excerpt)) > longest:
+        excerpt = cut(excerpt, len(excerpt) - 1)
+    return {"type": "plain_text", "text": _escaped(excerpt), "emoji": False}
 
 
 def _escaped(text: str) -> str:

@@ -28,9 +28,9 @@ def disarm(text: str) -> str:
 def hide(text: str, url: str) -> str:
     """Return *text* without any part of *url* that could be a secret (its scheme may stay), as it is written there or
     as Apprise reads it: ``p%40ss`` is ``p@ss``."""
-    rest = url.partition("://")[2] or url
-    parts = {part for part in re.split(r"[/?&=:@#,;\s]+", rest) if len(part) >= HIDE_FROM}
+    address = url.partition("://")[2] or url
+    parts = {part for part in re.split(r"[/?&=:@#,;\s]+", address) if len(part) >= HIDE_FROM}
     read = {unquote(part) for part in parts} | {unquote_plus(part) for part in parts}
-    for part in sorted({rest, *parts, *read}, key=len, reverse=True):
+    for part in sorted({address, *parts, *read}, key=len, reverse=True):
         text = text.replace(part, "***")
     return text

@@ -81,12 +81,12 @@ def _ways(pattern: str) -> int:
 def _kinds(pattern: str) -> Iterator[str]:
     at = 0
     while at < len(pattern):
-        found = _PARTS.match(pattern, at)
-        if found is None:
+        match = _PARTS.match(pattern, at)
+        if match is None:
             yield ""
             return
-        yield str(found.lastgroup)
-        at = found.end()
+        yield str(match.lastgroup)
+        at = match.end()
 
 
 class AlertmanagerAlarms:

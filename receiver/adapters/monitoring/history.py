@@ -173,27 +173,27 @@ class PodBook:
     def pods(self, until: datetime, step: timedelta, span: timedelta) -> tuple[list[PastPod], list[Trouble]]:
         """Return the pods that requested GPUs, and the problems of others. A pod seen less than a gap before *until*
         still holds its GPUs."""
-        found: list[PastPod] = []
+        past_pods: list[PastPod] = []
         troubles: list[Trouble] = []
         for key in sorted(self._pods):
             seen = self._pods[key]
             if not seen.requests:
                 continue
             try:
-                found.append(self._pod(key, seen, until, step, span))
+                past_pods.append(self._pod(key, seen, until, step, span))
             except ValueError as error:
                 remedy = "let Prometheus scrape and keep it, or leave the pod out with --skip-bad"
                 where, name = f"Pod {key[0]}/{key[1]}", str(error)
                 troubles.append(Trouble(where=where, field=name, problem="there is none of it", remedy=remedy))
-        return found, troubles
+        return past_pods, troubles
 
     def _pod(self, key: Key, seen: _Seen, until: datetime, step: timedelta, span: timedelta) -> PastPod:
         """Raises ValueError with the name of a metric that is missing."""
         namespace, name, uid = key
-        created, begun = _moment(seen.times.get("created")), _moment(seen.times.get("start"))
+        created, start = _moment(seen.times.get("created")), _moment(seen.times.get("start"))
         if created is None:
             raise ValueError("kube_pod_created")
-        ended = _ended(seen, begun, until, step)
+        ended = _ended(seen, start, until, step)
         kind, _, owner = seen.owner.partition("/")
         pod = Pod(
             namespace=namespace,
@@ -209,21 +209,21 @@ class PodBook:
         )
         return PastPod(
             pod=pod,
-            held_from=begun,
+            held_from=start,
             held_until=ended,
             above=self._above.get((namespace, owner), "") if kind == "Job" else "",
-            gpu_util=self._mean_use((namespace, name), begun, ended or until, span),
+            gpu_util=self._mean_use((namespace, name), start, ended or until, span),
         )
 
-    def _mean_use(self, pod: tuple[str, str], begun: datetime | None, ended: datetime, span: timedelta) -> float | None:
-        if begun is None:
+    def _mean_use(self, pod: tuple[str, str], start: datetime | None, ended: datetime, span: timedelta) -> float | None:
+        if start is None:
             return None
-        first, last = begun.timestamp(), (ended + span).timestamp()
-        spans = (told for at, told in self._use.get(pod, {}).items() if first <= at <= last)
+        first, last = start.timestamp(), (ended + span).timestamp()
+        spans = (use for at, use in self._use.get(pod, {}).items() if first <= at <= last)
         # Of a sample without a number there is no sum; garbage of the exporter makes one that is no ratio.
-        mine = [told for told in spans if told.get("count") and 0 <= told.get("sum", -1) <= told["count"]]
-        counted = sum(told["count"] for told in mine)
-        return sum(told["sum"] for told in mine) / counted if counted else None
+        mine = [use for use in spans if use.get("count") and 0 <= use.get("sum", -1) <= use["count"]]
+        counted = sum(use["count"] for use in mine)
+        return sum(use["sum"] for use in mine) / counted if counted else None
 
 
 def gaps(scrapes: Iterable[float], since: datetime, until: datetime, step: timedelta) -> list[Gap]:
@@ -242,29 +242,29 @@ def begin(holes: Sequence[Gap], since: datetime) -> datetime | None:
     return holes[0].end if holes and holes[0].begin == since else None
 
 
-def _ended(seen: _Seen, begun: datetime | None, until: datetime, step: timedelta) -> datetime | None:
+def _ended(seen: _Seen, start: datetime | None, until: datetime, step: timedelta) -> datetime | None:
     """Return when a pod released its GPUs: its completion if that is of the whole pod, else when it was last seen; None
     if it still held them at *until*."""
-    if begun is None:
+    if start is None:
         return None
     completed, held = _moment(seen.times.get("completion")), _moment(seen.held)
     over = seen.times.get("over", 0) >= 1
     if completed is not None and (over or held is None or held <= completed + step):
         return completed
     if over:
-        return held or begun
-    last = held or begun
+        return held or start
+    last = held or start
     return None if last >= until - max(UNSEEN, 3 * step) else last
 
 
-def _requests(told: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for name in sorted({name for mine in told.values() for name in mine}):
+def _requests(requests: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name in sorted({name for mine in requests.values() for name in mine}):
         # nvidia_com_mig_1g_10gb in kube-state-metrics is the MIG slice nvidia.com/mig-1g.10gb
         mig = f"nvidia.com/mig-{name.removeprefix(MIG).replace('_', '.')}"
         resource = mig if name.startswith(MIG) else RESOURCES.get(name, name)
-        found[resource] = round(max(mine.get(name, 0) for mine in told.values()))
-    return found
+        counts[resource] = round(max(mine.get(name, 0) for mine in requests.values()))
+    return counts
 
 
 def _moment(seconds: float | None) -> datetime | None:
@@ -353,17 +353,17 @@ class PrometheusHistory(PrometheusReader):
         return [*self._range(query, first, middle, step), *self._range(query, middle + step, last, step)]
 
     def _asked(self, query: str, first: datetime, last: datetime, step: timedelta) -> Series:
-        said = repr(query if len(query) <= SHOWN else f"{query[:SHOWN]}...")  # whole ones fill a screen
+        title = repr(query if len(query) <= SHOWN else f"{query[:SHOWN]}...")  # whole ones fill a screen
         every, params = f"{round(step.total_seconds())}s", {"timeout": f"{self._timeout:g}s"}
-        result = self._result(said, lambda: self._prometheus.custom_query_range(query, first, last, every, params))
-        found: list[tuple[Labels, list[tuple[float, float]]]] = []
+        result = self._result(title, lambda: self._prometheus.custom_query_range(query, first, last, every, params))
+        series: list[tuple[Labels, list[tuple[float, float]]]] = []
         try:
             for record in result:
                 labels = {str(k): str(v) for k, v in record["metric"].items()}
-                found.append((labels, [(float(at), float(text)) for at, text in record["values"]]))
+                series.append((labels, [(float(at), float(text)) for at, text in record["values"]]))
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise self._malformed(said) from None
-        return found
+            raise self._malformed(title) from None
+        return series
 
 
 def _pages(since: datetime, until: datetime, span: timedelta, most: int) -> Iterator[tuple[datetime, datetime]]:

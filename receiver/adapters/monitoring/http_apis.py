@@ -51,10 +51,10 @@ class MonitoringApi:
 
     def get(self, path: str, **query: str) -> Any:
         """Return the JSON of GET *path*. Raises TryLater, with a code such as ``http_404``."""
-        found = json_of(self._send("GET", path, params=query))
-        if found is None:
+        document = json_of(self._send("GET", path, params=query))
+        if document is None:
             raise self._malformed(path)
-        return found
+        return document
 
     def text(self, path: str) -> str:
         return self._send("GET", path).text
@@ -83,8 +83,8 @@ class MonitoringApi:
         data = self.data("query", query=query)
         try:
             return [
-                InstantSample(labels={str(k): str(v) for k, v in one["metric"].items()}, value=float(one["value"][1]))
-                for one in data["result"]
+                InstantSample(labels={str(k): str(v) for k, v in raw["metric"].items()}, value=float(raw["value"][1]))
+                for raw in data["result"]
             ]
         except (KeyError, TypeError, ValueError, AttributeError, IndexError):
             raise self._malformed(query) from None
@@ -95,8 +95,8 @@ class MonitoringApi:
         data = self.data("query", query="time()")
         after = self._clock.now()
         try:
-            found = data["result"]
-            at, value = map(float, found[0]["value"] if data.get("resultType") == "vector" else found)
+            vector = data["result"]
+            at, value = map(float, vector[0]["value"] if data.get("resultType") == "vector" else vector)
             delay = timedelta(seconds=max(0, math.ceil(round(at - value, 3))))  # VictoriaMetrics truncates `at`
             theirs = datetime.fromtimestamp(value, UTC) + delay
         except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError):
@@ -104,20 +104,20 @@ class MonitoringApi:
         half = (after - before) / 2
         return ServerTime(ahead=theirs - (before + half), uncertain=half, delay=delay)
 
-    def _send(self, method: str, path: str, **more: Any) -> requests.Response:
+    def _send(self, method: str, path: str, **options: Any) -> requests.Response:
         try:
             answer = self._session.request(
-                method, self._url + path, timeout=self._timeout, allow_redirects=False, **more
+                method, self._url + path, timeout=self._timeout, allow_redirects=False, **options
             )
         except (requests.RequestException, OSError, ValueError) as error:
             code, phrase = wire_failure(error)
             raise TryLater(f"{self._name} at {self.shown}: {phrase}", code=code) from None
         if not 200 <= answer.status_code < 300:
             document = json_of(answer)  # with the error's text, of Prometheus as an object, of Alertmanager as text
-            told = document.get("error") if isinstance(document, dict) else document
-            detail = f": {str(told)[:MOST_SAID]}" if told and not isinstance(told, list) else ""
-            said = f"{self._name} at {self.shown} answered {path} with {answer.status_code}{detail}"
-            raise TryLater(said, code=f"http_{answer.status_code}")
+            reason = document.get("error") if isinstance(document, dict) else document
+            detail = f": {str(reason)[:MOST_SAID]}" if reason and not isinstance(reason, list) else ""
+            sentence = f"{self._name} at {self.shown} answered {path} with {answer.status_code}{detail}"
+            raise TryLater(sentence, code=f"http_{answer.status_code}")
         return answer
 
     def _malformed(self, what: str) -> TryLater:

@@ -94,8 +94,8 @@ class PrometheusReader:
         try:
             result = ask()
         except PrometheusApiClientException as error:
-            found = re.match(r"HTTP Status Code (\d{3})", str(error))  # the only place that has the status
-            code = f"http_{found[1]}" if found else "malformed"
+            match = re.match(r"HTTP Status Code (\d{3})", str(error))  # the only place that has the status
+            code = f"http_{match[1]}" if match else "malformed"
             detail = f"Prometheus at {self.shown} answered {query} with {code.removeprefix('http_')}"
             refusal = TryLater(detail, code=code, delay=self._wait)
             self._pause.begin(refusal)
@@ -136,13 +136,13 @@ class PrometheusTelemetry(PrometheusReader):
 
     def value(self, query: str, at: datetime) -> float | None:
         """Return the value of *query* at *at*, None if it has no value or several."""
-        found = self._query(query, at)
-        return found[0][1] if len(found) == 1 else None
+        samples = self._query(query, at)
+        return samples[0][1] if len(samples) == 1 else None
 
     def courses(self, window: timedelta) -> Mapping[str, Course]:
         """Return the activity of each pod's GPUs over the last *window* (1 s or more), by ``namespace/name``."""
         queries = course_queries(window)
-        engine, memory, power, swing, least_swing, nvml, seen = (self._by_pod(query) for query in queries)
+        engine, memory, power, swing, least_swing, nvml, coverage = (self._by_pod(query) for query in queries)
         return {
             key: Course(
                 window=window,
@@ -152,29 +152,29 @@ class PrometheusTelemetry(PrometheusReader):
                 power_floor=power[key] - swing[key] if key in power and key in swing else None,
                 least_swing=least_swing.get(key),
                 nvml=nvml.get(key),
-                coverage=seen.get(key, 0.0),
+                coverage=coverage.get(key, 0.0),
             )
             for key in sorted(engine.keys() | memory.keys() | power.keys())
         }
 
     def samples(self) -> Mapping[str, Sequence[Sample]]:
         """Return the activity of each pod's GPUs over the last two minutes, GPU by GPU, by ``namespace/name``."""
-        found: dict[str, dict[tuple[str, ...], dict[str, float]]] = {}
+        gpus_by_pod: dict[str, dict[tuple[str, ...], dict[str, float]]] = {}
         for labels, value, _ in self._query(SAMPLES):
             if labels.get("namespace") and labels.get("pod") and labels.get("of") in Sample.__slots__:
                 gpu = tuple(labels.get(name, "") for name in GPU_LABELS)
-                found.setdefault(_key(labels), {}).setdefault(gpu, {})[labels["of"]] = value
-        return {key: tuple(Sample(**told) for told in gpus.values()) for key, gpus in found.items()}
+                gpus_by_pod.setdefault(_key(labels), {}).setdefault(gpu, {})[labels["of"]] = value
+        return {key: tuple(Sample(**activity) for activity in gpus.values()) for key, gpus in gpus_by_pod.items()}
 
     def _nodes(self) -> Mapping[str, Activity]:
         """Return DCGM's activity of each node; of several replicas the highest value counts."""
-        found: dict[str, dict[str, float]] = {}
+        activities: dict[str, dict[str, float]] = {}
         for labels, value, _ in self._query(NODES):
             node, witness = labels.get("node", ""), _WITNESS.fullmatch(labels.get("__name__", ""))
             if node and witness:
-                values = found.setdefault(node, {})
+                values = activities.setdefault(node, {})
                 values[witness[1]] = max(value, values.get(witness[1], value))
-        return {node: Activity(**values) for node, values in found.items()}
+        return {node: Activity(**values) for node, values in activities.items()}
 
     def _failures(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Return by node its GPUs with a fatal XID, and the phase of a restart by Civo's node agent. A GPU whose
@@ -196,19 +196,19 @@ class PrometheusTelemetry(PrometheusReader):
                 reported.add(gpu)
             elif node:
                 failed[gpu] = index
-        found: dict[str, list[str]] = {}
+        faults_by_node: dict[str, list[str]] = {}
         for gpu, index in sorted(failed.items(), key=lambda item: (item[0][0], item[1])):
             xid = f"XID {codes[gpu]}" if gpu in codes else "a fatal XID"
             lost = "" if gpu in reported else ", which is no longer reported"
-            found.setdefault(gpu[0], []).append(f"{xid} on GPU {index}{lost}")
-        return {node: ", ".join(said) for node, said in found.items()}, recovering
+            faults_by_node.setdefault(gpu[0], []).append(f"{xid} on GPU {index}{lost}")
+        return {node: ", ".join(faults) for node, faults in faults_by_node.items()}, recovering
 
     def _missing(self) -> Mapping[str, Sequence[str]]:
-        found: dict[str, set[str]] = {}
+        nodes_by_counter: dict[str, set[str]] = {}
         for labels, _, _ in self._query(MISSING):
             if labels.get("counter") and labels.get("node"):
-                found.setdefault(labels["counter"], set()).add(labels["node"])
-        return {counter: tuple(sorted(nodes)) for counter, nodes in sorted(found.items())}
+                nodes_by_counter.setdefault(labels["counter"], set()).add(labels["node"])
+        return {counter: tuple(sorted(nodes)) for counter, nodes in sorted(nodes_by_counter.items())}
 
     def _by_pod(self, query: str) -> Mapping[str, float]:
         named = ((labels, value) for labels, value, _ in self._query(query))
@@ -216,11 +216,11 @@ class PrometheusTelemetry(PrometheusReader):
 
     def _by_pool(self, query: str, of_two: Callable[[float, float], float]) -> Mapping[str, float]:
         """Return values by pool; of several replicas the value that removes fewer nodes counts."""
-        found: dict[str, float] = {}
+        value_by_pool: dict[str, float] = {}
         for labels, value, _ in self._query(query):
             if pool := labels.get("pool"):
-                found[pool] = of_two(found[pool], value) if pool in found else value
-        return found
+                value_by_pool[pool] = of_two(value_by_pool[pool], value) if pool in value_by_pool else value
+        return value_by_pool
 
     def _waiting(self) -> tuple[Pod, ...]:
         samples = self._query(WAITING)
@@ -247,16 +247,16 @@ class PrometheusTelemetry(PrometheusReader):
         """Return (labels, value, time) of an instant vector at *at*, or now, without values that are not numbers."""
         params = {"time": at.timestamp()} if at else None
         result = self._result(repr(query), lambda: self._prometheus.custom_query(query, params))
-        found: list[tuple[Mapping[str, str], float, float]] = []
+        samples: list[tuple[Mapping[str, str], float, float]] = []
         try:
             for record in result:
                 moment, text = record["value"]
                 value, labels = float(text), {str(k): str(v) for k, v in record["metric"].items()}
                 if math.isfinite(value):
-                    found.append((labels, value, float(moment)))
+                    samples.append((labels, value, float(moment)))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             raise self._malformed(repr(query)) from None
-        return found
+        return samples
 
 
 def course_queries(window: timedelta) -> tuple[str, str, str, str, str, str, str]:
@@ -282,9 +282,9 @@ def course_queries(window: timedelta) -> tuple[str, str, str, str, str, str, str
     engine = f"{counted(ENGINE)} and {ENGINE} or 0 * max_over_time({HOLDERS}{span})"
     others = (f'label_replace({counted(s)}, "of", "{s}", "", "")' for s in (MEMORY, POWER))
     steps_seen = f"min by (namespace, pod) ({' or '.join((engine, *others))})"
-    seen = f"clamp_max({steps_seen} * {step} / {seconds}, 1)"  # with a step at both ends there is one more
+    coverage = f"clamp_max({steps_seen} * {step} / {seconds}, 1)"  # with a step at both ends there is one more
     watts, swings = highest(POWER), (swing("max", POWER), swing("min", POWER, an_hour))
-    return highest(ENGINE), swing("max", MEMORY), watts, *swings, nvml, seen
+    return highest(ENGINE), swing("max", MEMORY), watts, *swings, nvml, coverage
 
 
 def _key(labels: Mapping[str, str]) -> str:

@@ -168,16 +168,16 @@ class Items(Json):
         return to_json([self._stored(item) if self._fields else item for item in value])
 
     def _stored(self, item: Any) -> dict[str, Any]:
-        found = {name: getattr(item, name) for name in self._fields}
-        return {name: value for name, value in found.items() if value or name not in self.unless_empty}
+        fields = {name: getattr(item, name) for name in self._fields}
+        return {name: value for name, value in fields.items() if value or name not in self.unless_empty}
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> tuple[Any, ...]:
-        found = super().process_result_value(value, dialect) or ()
+        records = super().process_result_value(value, dialect) or ()
         if not self._fields:
-            return tuple(found)
+            return tuple(records)
         return tuple(
             self.kind(**{n: self._enums[n](v) if n in self._enums else v for n, v in item.items() if n in self._fields})
-            for item in found
+            for item in records
         )
 
 
@@ -240,9 +240,9 @@ UNTAG: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _untag(found: dict[str, Any]) -> Any:
+def _untag(json_object: dict[str, Any]) -> Any:
     """Undo `_tag` for one object; json.loads calls it for inner objects first."""
-    if found.keys() != {TAG}:
-        return found
-    kind, value = found[TAG]
+    if json_object.keys() != {TAG}:
+        return json_object
+    kind, value = json_object[TAG]
     return UNTAG[kind](value)

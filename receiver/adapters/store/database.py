@@ -92,12 +92,12 @@ def connect(url: URL, lock_wait: float, answers_within: float) -> Engine:
         engine = create_engine(url, pool_pre_ping=True, connect_args=postgres_arguments(url), **sizes)
         limit_answers(engine, answers_within)
         return engine
-    one = is_in_memory(url)  # its only connection is the database; threads queue for it
+    in_memory = is_in_memory(url)  # its only connection is the database; threads queue for it
     engine = create_engine(
         url,
         poolclass=QueuePool,
-        pool_size=1 if one else POOL_SIZE,
-        max_overflow=0 if one else OVERFLOW,
+        pool_size=1 if in_memory else POOL_SIZE,
+        max_overflow=0 if in_memory else OVERFLOW,
         pool_timeout=lock_wait,
         connect_args={"timeout": lock_wait, "check_same_thread": False},
         **LAST_USED_FIRST,
@@ -142,12 +142,12 @@ class SameFiles:
             self._anchor = sqlite3.connect(self._files[0], check_same_thread=False)
             self._anchor.execute("PRAGMA schema_version").fetchone()  # opens the log
         try:
-            found = tuple((stat.st_dev, stat.st_ino) for stat in (file.stat() for file in self._files))
+            identities = tuple((stat.st_dev, stat.st_ino) for stat in (file.stat() for file in self._files))
         except OSError:
-            found = ()
+            identities = ()
         if self._first is None:
-            self._first = found or None
-        elif found != self._first:
+            self._first = identities or None
+        elif identities != self._first:
             raise TryLater(
                 "store: the database file, or the -wal beside it, was replaced or removed while this process used it;"
                 " stop the process, put the file in place, start it again",
@@ -167,9 +167,9 @@ def postgres_arguments(url: URL, changes: Mapping[str, str | int] | None = None)
     ``options`` are joined, and the last one of each counts: a URL that sets a schema there keeps our limits."""
     changes = changes or {}
     limits = {name: value for name, value in {**POSTGRES, **changes}.items() if name not in url.query}
-    given = url.query.get("options", ())
+    url_options = url.query.get("options", ())
     ours = (str(options) for options in (POSTGRES["options"], changes.get("options")) if options)
-    return {**limits, "options": " ".join([*ours, *([given] if isinstance(given, str) else given)])}
+    return {**limits, "options": " ".join([*ours, *([url_options] if isinstance(url_options, str) else url_options)])}
 
 
 def limit_answers(engine: Engine, seconds: float) -> None:
@@ -204,9 +204,9 @@ def _patient(seconds: float) -> Any:
 
         answers_within = seconds
 
-        def wait(self, gen: Generator[Any, Any, Any], *given: Any, **named: Any) -> Any:
+        def wait(self, gen: Generator[Any, Any, Any], *arguments: Any, **named: Any) -> Any:
             """Wait as the driver does, at most *answers_within* seconds. Raises OperationalError."""
-            return super().wait(_limited(gen, self.answers_within, self._give_up), *given, **named)
+            return super().wait(_limited(gen, self.answers_within, self._give_up), *arguments, **named)
 
         def _give_up(self) -> Exception:
             self.pgconn.finish()
@@ -367,9 +367,9 @@ class StorePart:
 
 def fields_of(value: Any) -> Values:
     """The fields of a frozen dataclass with slots, by name: columns have the same names. An owner's lie beside them."""
-    found = {name: getattr(value, name) for name in type(value).__slots__}
-    owner = found.pop("owner", None)
-    return found if owner is None else found | fields_of(owner)
+    fields = {name: getattr(value, name) for name in type(value).__slots__}
+    owner = fields.pop("owner", None)
+    return fields if owner is None else fields | fields_of(owner)
 
 
 def value_of(kind: type[T], row: RowMapping) -> T:

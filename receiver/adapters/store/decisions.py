@@ -46,9 +46,9 @@ class SqlDecisions(StorePart):
     _said: Mapping[str, tuple[int, Said]] = {}  # each pool's last decision, while it is known
 
     def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:
-        said, known = _said(decision), self._said.get(decision.pool)
-        if known is not None and known[1] == said:
-            return known[0]
+        content, last = _said(decision), self._said.get(decision.pool)
+        if last is not None and last[1] == content:
+            return last[0]
         with self._database.read() as connection:
             number = _in_force(connection, decision)
         if number is None:
@@ -59,7 +59,7 @@ class SqlDecisions(StorePart):
             if self._newest is not None and number == self._newest + 1:
                 self._newest = number
         if self._newest is not None:
-            self._said = {**self._said, decision.pool: (number, said)}
+            self._said = {**self._said, decision.pool: (number, content)}
         return number
 
     def _forget_what_others_follow(self, connection: Connection) -> None:
@@ -81,13 +81,13 @@ class SqlDecisions(StorePart):
             .join(decisions, grounds.c.digest.in_([decisions.c.facts, decisions.c.policy]))
             .where(decisions.c.id == number)
         )
-        found = {row["is_facts"]: row for row in self._rows(query)}
-        if len(found) < 2:
+        rows = {row["is_facts"]: row for row in self._rows(query)}
+        if len(rows) < 2:
             return None
         return GroundsKept(
-            format=max(row["format"] for row in found.values()),
-            facts=decompressed(found[True]["body"]),
-            policy=decompressed(found[False]["body"]),
+            format=max(row["format"] for row in rows.values()),
+            facts=decompressed(rows[True]["body"]),
+            policy=decompressed(rows[False]["body"]),
         )
 
     def beside(self, stored: StoredDecision) -> tuple[int | None, int | None]:
@@ -103,7 +103,7 @@ class SqlDecisions(StorePart):
         query = select(decisions.c.pool, decisions.c.at, decisions.c.id).where(which)
         held = select(decisions.c.id, decisions.c.reasons, decisions.c.evidence).where(which, _held_by_a_budget())
         with self._database.read() as connection:
-            found = connection.execute(query.order_by(decisions.c.at, decisions.c.id)).all()
+            rows = connection.execute(query.order_by(decisions.c.at, decisions.c.id)).all()
             details: dict[int, str] = {}  # how budgets held growth back
             budgets: dict[int, frozenset[str]] = {}
             for row in connection.execute(held):
@@ -117,7 +117,7 @@ class SqlDecisions(StorePart):
                 detail=details.get(row.id, ""),
                 budgets=budgets.get(row.id, frozenset()),
             )
-            for row in found
+            for row in rows
         )
 
 
@@ -147,7 +147,7 @@ def _conditions(only: DecisionFilter) -> Iterator[ColumnElement[bool]]:
 def _held_by_a_budget() -> ColumnElement[bool]:
     """The condition of what `spoken` looks for, in the text of the verdicts."""
     verdicts = cast(decisions.c.verdicts, Text)
-    return or_(*(verdicts.contains(f'["{rule}","{said}"', autoescape=True) for rule in RULES for said in LEAVES))
+    return or_(*(verdicts.contains(f'["{rule}","{verdict}"', autoescape=True) for rule in RULES for verdict in LEAVES))
 
 
 def _unseen() -> ColumnElement[bool]:
@@ -206,19 +206,19 @@ def grounds_values(made_from: Grounds) -> Mapping[str, bytes]:
     }
 
 
-def read_grounds(found: GroundsKept) -> Grounds:
+def read_grounds(record: GroundsKept) -> Grounds:
     """Return the inputs. Raises WontWork if another version stored them in a form that this one cannot read."""
-    if found.format > FORMAT:
+    if record.format > FORMAT:
         raise WontWork(
-            f"a later version stored the inputs of this decision (format {found.format}; this one reads {FORMAT}): "
+            f"a later version stored the inputs of this decision (format {record.format}; this one reads {FORMAT}): "
             "use that version",
             code="grounds",
         )
-    facts = found.facts if found.format == FORMAT else _renamed(found.facts, found.facts.get("at"))
+    facts = record.facts if record.format == FORMAT else _renamed(record.facts, record.facts.get("at"))
     try:
         return Grounds(
             facts=_adapter(Facts).validate_json(json.dumps(facts)),
-            policy=_adapter(Policy).validate_json(json.dumps(found.policy)),
+            policy=_adapter(Policy).validate_json(json.dumps(record.policy)),
         )
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]

@@ -88,20 +88,20 @@ class SqlFigures(StorePart):
     _kept: tuple[datetime, Mapping[str, NodeTurn]] | None = None  # the last minute, and every living node's last turn
 
     def keep_samples(self, found: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
-        minute, kept = minute_of(at), self._kept
-        if kept is not None and kept[0] == minute:
+        minute, last_turns = minute_of(at), self._kept
+        if last_turns is not None and last_turns[0] == minute:
             return
         with self._database.write() as connection:
-            if kept is not None and minute - kept[0] == A_MINUTE:
-                known = kept[1]
+            if last_turns is not None and minute - last_turns[0] == A_MINUTE:
+                prior = last_turns[1]
             else:  # after a pause another process may have written
-                known = {row["instance"]: value_of(NodeTurn, row) for row in connection.execute(LIVING).mappings()}
-            living = living_turns(known, doing, minute)
-            gone = [
-                replace(turn, at=minute, doing=Doing.GONE) for instance, turn in known.items() if instance not in living
+                prior = {row["instance"]: value_of(NodeTurn, row) for row in connection.execute(LIVING).mappings()}
+            living = living_turns(prior, doing, minute)
+            ended_turns = [
+                replace(turn, at=minute, doing=Doing.GONE) for instance, turn in prior.items() if instance not in living
             ]
-            news = [turn for instance, turn in living.items() if known.get(instance) != turn]
-            for table, rows in ((samples, found), (turns, (*news, *gone))):
+            news = [turn for instance, turn in living.items() if prior.get(instance) != turn]
+            for table, rows in ((samples, found), (turns, (*news, *ended_turns))):
                 if rows:  # another process may have stored the same minute
                     statement = insert(connection, table).on_conflict_do_nothing()
                     connection.execute(statement, [fields_of(row) for row in rows])
@@ -112,18 +112,18 @@ class SqlFigures(StorePart):
             count_all(connection, {(PROMISES, *labels): number for labels, number in ended.items()})
 
     def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[PoolSample]:
-        found = self._rows(SAMPLES.where(samples.c.pool == pool), {"since": since, "until": until})
-        return tuple(PoolSample(**row) for row in found)
+        rows = self._rows(SAMPLES.where(samples.c.pool == pool), {"since": since, "until": until})
+        return tuple(PoolSample(**row) for row in rows)
 
     def pool_minutes(self, since: datetime, until: datetime) -> Mapping[str, PoolMinutes]:
-        found = self._rows(MINUTES, {"since": since, "until": until})
-        return {row["pool"]: PoolMinutes(known=row["known"], busy=row["busy"], idle=row["idle"]) for row in found}
+        rows = self._rows(MINUTES, {"since": since, "until": until})
+        return {row["pool"]: PoolMinutes(known=row["known"], busy=row["busy"], idle=row["idle"]) for row in rows}
 
     def held(self, since: datetime, until: datetime) -> HeldHours:
         hours = {hour_of(since + n * AN_HOUR) for n in range(round((until - since) / AN_HOUR))}
         query = select(totals.c.labels, totals.c.total).where(totals.c.name == HELD_MILLISECONDS)
-        found = [row["total"] for row in self._rows(query) if row["labels"][0] in hours]
-        return HeldHours(gpu_hours=sum(found) / 3_600_000, known=len(found) / len(hours) if hours else 0.0)
+        amounts = [row["total"] for row in self._rows(query) if row["labels"][0] in hours]
+        return HeldHours(gpu_hours=sum(amounts) / 3_600_000, known=len(amounts) / len(hours) if hours else 0.0)
 
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[NodeTurn]:
         before = LAST.where(turns.c.pool == pool, turns.c.at < since).subquery()
@@ -134,45 +134,45 @@ class SqlFigures(StorePart):
         return tuple(value_of(NodeTurn, row) for row in self._rows(query))
 
     def counts(self) -> Mapping[str, Any]:
-        found: dict[str, dict[tuple[str, ...], int]] = {}
+        totals_by_name: dict[str, dict[tuple[str, ...], int]] = {}
         pending = outbox.c.sent_at.is_(None), outbox.c.given_up_at.is_(None)
         oldest_pending = select(func.count(), func.min(outbox.c.created_at)).where(*pending)
         under_way = select(actions.c.pool, actions.c.opened_at).where(actions.c.closed_at.is_(None))
         with self._database.read() as connection:
             for row in connection.execute(select(totals).where(totals.c.name != HELD_MILLISECONDS)):
-                found.setdefault(row.name, {})[tuple(row.labels)] = row.total
+                totals_by_name.setdefault(row.name, {})[tuple(row.labels)] = row.total
             waiting, oldest = connection.execute(oldest_pending).one()
             last = marked(connection)
             return {
-                "deliveries": found.get("deliveries", {}).get((), 0),
-                "alerts_by_action": _by_label(found.get("alerts", {})),
-                "notices": {"sent": 0, "failed": 0, **_by_label(found.get("notices", {})), "pending": waiting},
+                "deliveries": totals_by_name.get("deliveries", {}).get((), 0),
+                "alerts_by_action": _by_label(totals_by_name.get("alerts", {})),
+                "notices": {"sent": 0, "failed": 0, **_by_label(totals_by_name.get("notices", {})), "pending": waiting},
                 "oldest_notice_at": oldest,
-                "drifts": _by_label(found.get("drifts", {})),
+                "drifts": _by_label(totals_by_name.get("drifts", {})),
                 "open_actions": {row.pool: row.opened_at for row in connection.execute(under_way)},
                 "last_delivery_at": last.get(LAST_DELIVERY),
                 "heartbeat_at": last.get(HEARTBEAT),
                 "last_step_at": connection.scalar(select(control.c.at)),
-                **{name: found.get(name, {}) for name in BY_LABELS},
+                **{name: totals_by_name.get(name, {}) for name in BY_LABELS},
             }
 
 
 BY_LABELS = ("decisions", "actions", MESSAGES, PROMISES, PROVISION_BUCKETS, PROVISION_MILLISECONDS)
 
 
-def _by_label(found: Mapping[tuple[str, ...], int]) -> dict[str, int]:
-    return {labels[0]: total for labels, total in found.items()}
+def _by_label(counts: Mapping[tuple[str, ...], int]) -> dict[str, int]:
+    return {labels[0]: total for labels, total in counts.items()}
 
 
 def living_turns(
-    known: Mapping[str, NodeTurn], found: Sequence[NodeTurn] | None, minute: datetime
+    old_turns: Mapping[str, NodeTurn], new_turns: Sequence[NodeTurn] | None, minute: datetime
 ) -> dict[str, NodeTurn]:
     """Each living node's turn: the known one continues unless the node does something else now."""
-    if found is None:
-        found = [replace(turn, at=minute, doing=Doing.UNKNOWN) for turn in known.values()]
+    if new_turns is None:
+        new_turns = [replace(turn, at=minute, doing=Doing.UNKNOWN) for turn in old_turns.values()]
     living: dict[str, NodeTurn] = {}
-    for turn in found:
-        before = known.get(turn.instance)
+    for turn in new_turns:
+        before = old_turns.get(turn.instance)
         goes_on = before is not None and (before.doing, before.pool) == (turn.doing, turn.pool)
         living[turn.instance] = before if before is not None and goes_on else turn
     return living

@@ -46,8 +46,8 @@ class LeaseRow:
 def is_in_force(connection: Connection, owner: str, term: int) -> bool:
     """True during this *term* of *owner*; no other begins before the transaction of *connection* ends. The number alone
     does not suffice: in a restored backup the terms continue from an older one."""
-    found = connection.execute(LEADS).first()
-    return found is not None and (found.owner, found.term) == (owner, term)
+    row = connection.execute(LEADS).first()
+    return row is not None and (row.owner, row.term) == (owner, term)
 
 
 class LeaseTable:
@@ -95,17 +95,17 @@ class LeaseTable:
 
     def _take(self) -> LeaseRow:
         with self._engine.begin() as connection:
-            found = connection.execute(self._row).first()
-            if found is None:
+            row = connection.execute(self._row).first()
+            if row is None:
                 first = insert(lease).values(id=THE_ONE, term=0, wakes=0, **self._released)
                 connection.execute(first.on_conflict_do_nothing())
-            elif not found.free:
-                return LeaseRow(found.owner, found.term)
-            found = connection.execute(self._row.with_for_update()).one()
-            if not found.free:
-                return LeaseRow(found.owner, found.term)
-            self._change(connection, found.term, {"owner": self.owner, "term": found.term + 1, **self._from_now})
-            return LeaseRow(self.owner, found.term + 1)
+            elif not row.free:
+                return LeaseRow(row.owner, row.term)
+            row = connection.execute(self._row.with_for_update()).one()
+            if not row.free:
+                return LeaseRow(row.owner, row.term)
+            self._change(connection, row.term, {"owner": self.owner, "term": row.term + 1, **self._from_now})
+            return LeaseRow(self.owner, row.term + 1)
 
     def renew(self, term: int) -> bool:
         """Make the lease of this *term* last from now; False when another term has begun."""

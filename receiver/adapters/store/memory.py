@@ -191,8 +191,8 @@ def group_values(prefix: str, value: Backoff | LateCount | None) -> Values:
 def group_of(row: RowMapping, prefix: str) -> Any:
     """The back-off or late count in these columns, or None."""
     kind = POOL_GROUPS[prefix]
-    found = {name: row[f"{prefix}_{name}"] for name in kind.__slots__}
-    return None if found[kind.__slots__[0]] is None else kind(**found)
+    fields = {name: row[f"{prefix}_{name}"] for name in kind.__slots__}
+    return None if fields[kind.__slots__[0]] is None else kind(**fields)
 
 
 HOUR = timedelta(hours=1)
@@ -231,7 +231,7 @@ class SqlMemory(SqlDecisions):
             hour = {"since": now - HOUR, "until": now + HOUR}  # later ones were closed under a wrong clock
             recent = [stored_action(row) for row in connection.execute(RECENT, hour).mappings()]
             under_way = {s.action.pool: s.action for s in recent if s.outcome is None}
-            known = {row["pool"]: row for row in connection.execute(POOLS).mappings()}
+            pool_rows = {row["pool"]: row for row in connection.execute(POOLS).mappings()}
             # Growth dated further ahead was closed under a wrong clock: its reservation would last as long.
             growth = [
                 (s.action, s.outcome)
@@ -245,16 +245,16 @@ class SqlMemory(SqlDecisions):
             lives = _lives(connection, LIVES, {"since": since})
             grown, removed, first = changed_since(recent, lives, now - HOUR)
             set_by_people = connection.execute(NOT_OVER, {"now": now}).mappings().all()
-            found = Memory(
+            new_memory = Memory(
                 pools={
-                    pool: _pool(known.get(pool), under_way.get(pool), drifted.get(pool, ()))
-                    for pool in sorted({*known, *under_way})
+                    pool: _pool(pool_rows.get(pool), under_way.get(pool), drifted.get(pool, ()))
+                    for pool in sorted({*pool_rows, *under_way})
                 },
                 lives=lives,
                 grown_last_hour=grown,
                 removed_last_hour=removed,
                 first_changed_at=first,
-                watched_since=min(filter(None, (row["watched_since"] for row in known.values())), default=None),
+                watched_since=min(filter(None, (row["watched_since"] for row in pool_rows.values())), default=None),
                 heartbeat_at=marked(connection).get(HEARTBEAT),
                 deliveries=tuple(connection.execute(NOT_CONSIDERED).scalars()),
                 overrides=tuple(value_of(Override, row) for row in set_by_people if row["ended_at"] is None),
@@ -266,8 +266,8 @@ class SqlMemory(SqlDecisions):
                 refused=refused_counts(growth, now),
             )
             self._forget_what_others_follow(connection)
-        self._last_read = found
-        return found
+        self._last_read = new_memory
+        return new_memory
 
     def node_lives(self, since: datetime) -> Sequence[NodeLife]:
         with self._database.read() as connection:
@@ -331,11 +331,11 @@ def _are_news(memory: Memory, required: Mapping[str, int], works: Collection[str
     """True when counts or working pools differ from *memory*, which equals what the store holds."""
     if any(p.provisioning is not None and pool in works for pool, p in memory.pools.items()):
         return True
-    for pool, shown in required.items():
+    for pool, civo_count in required.items():
         past = memory.pools.get(pool)
-        if past is None or past.required_since is None or past.required != shown:  # without a time: never seen
+        if past is None or past.required_since is None or past.required != civo_count:  # without a time: never seen
             return True
-        if past.late is not None and not is_late(past.late, shown):
+        if past.late is not None and not is_late(past.late, civo_count):
             return True
     return False
 
@@ -361,8 +361,8 @@ def _write_lives(connection: Connection, lives: Sequence[NodeLife], at: datetime
             became_usable.add(life.pool)
     for pool in became_usable:
         # The median time to usable of the pool's last nodes is stored with the pool: every step reads it.
-        found = connection.execute(LAST_USABLE, {"of_pool": pool})
-        took = [max(usable_at - created_at, timedelta(0)) for created_at, usable_at in found]
+        usable_rows = connection.execute(LAST_USABLE, {"of_pool": pool})
+        took = [max(usable_at - created_at, timedelta(0)) for created_at, usable_at in usable_rows]
         if took:
             connection.execute(update(pools).where(pools.c.pool == pool).values(ready_in=median(took)))
 
@@ -370,27 +370,27 @@ def _write_lives(connection: Connection, lives: Sequence[NodeLife], at: datetime
 def _write_counts(connection: Connection, required: Mapping[str, int], at: datetime) -> None:
     """Write the counts that changed. One that reaches a late count, or exceeds it, ends that."""
     stored = {row["pool"]: row for row in connection.execute(POOLS).mappings()}
-    for pool, shown in required.items():
+    for pool, civo_count in required.items():
         row = stored.get(pool)
         values: Values = {}
-        if row is None or row["required_since"] is None or row["required"] != shown:
-            values = {"required": shown, "required_since": at}
+        if row is None or row["required_since"] is None or row["required"] != civo_count:
+            values = {"required": civo_count, "required_since": at}
         if row is None or row["watched_since"] is None:
             values["watched_since"] = at
         late = group_of(row, LATE) if row is not None else None
-        if late is not None and not is_late(late, shown):
+        if late is not None and not is_late(late, civo_count):
             values |= group_values(LATE, None)
         if values:
-            put(connection, pools, {"pool": pool, **values}, required=shown)
+            put(connection, pools, {"pool": pool, **values}, required=civo_count)
 
 
 def _stored(offer: Offer) -> Values:
     """The row of an *offer*. What older versions do not know stands in a list with its configuration: they take it for
     that of another configuration, and learn anew."""
-    found = {name: value for name, value in fields_of(offer).items() if name not in ("since", "others")}
-    found["taints"] = [[t.key, t.value, t.effect] for t in offer.taints]
-    found["configured"] = [offer.configured, offer.since, [_stored(other) for other in offer.others]]
-    return found
+    row = {name: value for name, value in fields_of(offer).items() if name not in ("since", "others")}
+    row["taints"] = [[t.key, t.value, t.effect] for t in offer.taints]
+    row["configured"] = [offer.configured, offer.since, [_stored(other) for other in offer.others]]
+    return row
 
 
 def _offer(stored: Mapping[str, Any] | None) -> Offer | None:

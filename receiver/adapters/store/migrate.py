@@ -47,22 +47,22 @@ def upgrade(database: Database) -> None:
             )
 
 
-def missing(found: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the names of this version's tables, columns and unique indexes that are not in *found*. *found* has the
-    names of columns and indexes by table; additional ones belong to a newer version."""
+def missing(present: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the names of this version's tables, columns and unique indexes that are not *present*, names of
+    columns and indexes by table; additional ones there belong to a newer version."""
     absent: list[str] = []
     for table in metadata.sorted_tables:
-        if table.name not in found:
+        if table.name not in present:
             absent.append(f"table {table.name}")
         else:
-            absent += [f"column {c}" for c in table.columns if c.name not in found[table.name]]
-            absent += [f"index {i.name}" for i in table.indexes if i.unique and i.name not in found[table.name]]
+            absent += [f"column {c}" for c in table.columns if c.name not in present[table.name]]
+            absent += [f"index {i.name}" for i in table.indexes if i.unique and i.name not in present[table.name]]
     return absent
 
 
 def _few(names: list[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    others = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {others} more" if others > 0 else "")
 
 
 def names_in(connection: Connection) -> dict[str, set[str]]:
@@ -97,9 +97,9 @@ def _migrate(connection: Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
     scripts = ScriptDirectory.from_config(config)
-    known = {script.revision for script in scripts.walk_revisions()}
+    revisions = {script.revision for script in scripts.walk_revisions()}
     present = set(MigrationContext.configure(connection).get_current_heads())
-    if strange := present - known:
+    if strange := present - revisions:
         # The newer version may have declared its schema compatible with our latest revision.
         declared = inspect(connection).has_table("compatibility")
         query = text("SELECT oldest FROM compatibility WHERE id = 1")

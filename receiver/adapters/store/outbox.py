@@ -40,17 +40,17 @@ class SqlOutbox(StorePart):
     def stand(self, notices: Sequence[Notice], at: datetime, *, complete: bool) -> Sequence[Notice]:
         standing = {storable(notice.topic): notice for notice in notices}
         with self._database.read() as connection:  # mostly nothing is new and nothing waits: no write lock is needed
-            told = connection.execute(KEYS, {"topics": list(standing)}) if standing else ()
-            keys = {row.topic: row.key for row in told}
+            rows = connection.execute(KEYS, {"topics": list(standing)}) if standing else ()
+            keys = {row.topic: row.key for row in rows}
             news = any(_is_news(notice, keys.get(storable(notice.topic))) for notice in notices)
             waits = complete and connection.execute(REPEATED).first() is not None
             if not (news or waits):
                 return ()
         with self._database.write() as connection:
-            said = [notice for notice in notices if say(connection, notice, at)]
+            new_notices = [notice for notice in notices if say(connection, notice, at)]
             if complete:
                 _bring_up_to_date(connection, standing, at)
-        return said
+        return new_notices
 
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
         escaped = prefix.replace("/", "//").replace("%", "/%").replace("_", "/_")
@@ -66,26 +66,26 @@ class SqlOutbox(StorePart):
         of_group = outbox.c.grouped == group
         tellings_of: dict[int, dict[str, Telling]] = {}
         with self._database.read() as connection:
-            found = [_stored(row) for row in connection.execute(WAITING.where(of_group).limit(limit)).mappings()]
+            notices = [_stored(row) for row in connection.execute(WAITING.where(of_group).limit(limit)).mappings()]
             progress = select(tellings).join(outbox).where(of_group, UNDELIVERED)
             for row in connection.execute(progress).mappings():
                 tellings_of.setdefault(row["notice"], {})[row["destination"]] = value_of(Telling, row)
             # Number and cause of the newest notice of each topic.
-            oldest, topics_of = min((n.id for n in found), default=0), {n.notice.topic for n in found}
+            oldest, topics_of = min((n.id for n in notices), default=0), {n.notice.topic for n in notices}
             newer = CAUSES.where(outbox.c.id >= oldest, outbox.c.topic.in_(topics_of))
             newest = {topic: (number, cause) for topic, number, cause in connection.execute(newer)}
         return tuple(
-            replace(one, tellings=tellings_of.get(one.id, {}), followed_by=cause if number > one.id else None)
-            for one in found
-            for number, cause in [newest[one.notice.topic]]
+            replace(stored, tellings=tellings_of.get(stored.id, {}), followed_by=cause if number > stored.id else None)
+            for stored in notices
+            for number, cause in [newest[stored.notice.topic]]
         )
 
     def reached_last(self, group: str, destination: str, now: datetime) -> datetime | None:
         at = tellings.c.reached_at
         query = select(func.max(at)).join(outbox)
-        there = outbox.c.grouped == group, tellings.c.destination == destination, at <= now
+        conditions = outbox.c.grouped == group, tellings.c.destination == destination, at <= now
         with self._database.read() as connection:
-            return connection.execute(query.where(*there)).scalar()
+            return connection.execute(query.where(*conditions)).scalar()
 
     def notice_sent(self, notice: int, at: datetime) -> None:
         with self._database.write() as connection:
@@ -137,8 +137,8 @@ def say(connection: Connection, notice: Notice, at: datetime) -> bool:
 
 
 def _last_key(connection: Connection, notice: Notice) -> str | None:
-    found = connection.execute(LAST_KEY, {"of_topic": notice.topic}).scalar()
-    return None if found is None else str(found)
+    key = connection.execute(LAST_KEY, {"of_topic": notice.topic}).scalar()
+    return None if key is None else str(key)
 
 
 def _is_news(notice: Notice, last_key: str | None) -> bool:
@@ -166,8 +166,8 @@ def _bring_up_to_date(connection: Connection, standing: Mapping[str, Notice], at
 
 def _update(connection: Connection, numbers: Collection[int], **values: Any) -> bool:
     """Change notices that are still to be delivered; True if there were any."""
-    found = connection.execute(update(outbox).where(outbox.c.id.in_(numbers), UNDELIVERED).values(values))
-    return bool(found.rowcount)
+    cursor = connection.execute(update(outbox).where(outbox.c.id.in_(numbers), UNDELIVERED).values(values))
+    return bool(cursor.rowcount)
 
 
 def _stored(row: RowMapping) -> StoredNotice:

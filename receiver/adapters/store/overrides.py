@@ -37,8 +37,8 @@ STANDING = (
 
 def changes_in_force(connection: Connection) -> tuple[BudgetChange, ...]:
     """Return the last change of a budget for each scope, name and month."""
-    found = (value_of(BudgetChange, row) for row in connection.execute(CHANGES).mappings())
-    return tuple({(change.scope, change.name, change.month): change for change in found}.values())
+    changes = (value_of(BudgetChange, row) for row in connection.execute(CHANGES).mappings())
+    return tuple({(change.scope, change.name, change.month): change for change in changes}.values())
 
 
 THE_ONE = 1  # the row of the key
@@ -129,8 +129,8 @@ class SqlOverrides(StorePart):
         override: Override | None = None,
     ) -> bool:
         unanswered = questions.c.answer.is_(None), questions.c.done_at.is_(None), questions.c.expires_at > at
-        given = update(questions).where(questions.c.id == question, *unanswered)
-        return self._change(given.values(answer=answer, who=who, why=why, answered_at=at), notice, at, override)
+        statement = update(questions).where(questions.c.id == question, *unanswered)
+        return self._change(statement.values(answer=answer, who=who, why=why, answered_at=at), notice, at, override)
 
     def question_done(self, question: str, at: datetime) -> None:
         with self._database.write() as connection:

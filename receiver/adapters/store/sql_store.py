@@ -62,8 +62,8 @@ def _deletions(now: datetime) -> Iterator[Delete]:
     # As a difference of sets: PostgreSQL looks for each row of NOT IN through all of them once they are some 40,000.
     unused = except_(select(schema.grounds.c.digest), select(decisions.facts), select(decisions.policy))
     yield delete(schema.grounds).where(schema.grounds.c.digest.in_(unused))
-    for column, kept in KEPT.items():
-        yield delete(column.table).where(column < now - kept)
+    for column, period in KEPT.items():
+        yield delete(column.table).where(column < now - period)
     kept_from = now - LIVES_KEPT
     # Whole months only, so that none looks cheaper than it was; in some zones the month begins the day before.
     lived = kept_from.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
@@ -114,16 +114,16 @@ class SqlStore(SqlInbox, SqlMemory, SqlActions, SqlOutbox, SqlOverrides, SqlUsag
         try:
             upgrade(self._database)
         except (TryLater, WontWork, OSError) as error:
-            found: Exception = error
+            cause: Exception = error
             if isinstance(error, OSError):  # the lock file beside the database
-                found = WontWork(f"cannot write beside the file that {VARIABLE} names: {error.strerror}", code="store")
+                cause = WontWork(f"cannot write beside the file that {VARIABLE} names: {error.strerror}", code="store")
             elif isinstance(error, TryLater) and "file is not a database" in str(error):
                 remedy = "name another file, or move it away"
-                found = WontWork(f"the file that {VARIABLE} names is not a SQLite database: {remedy}", code="store")
-            self._database.gate.close(f"not open since this process started: {str(found).removeprefix('store: ')}")
-            if found is error:
+                cause = WontWork(f"the file that {VARIABLE} names is not a SQLite database: {remedy}", code="store")
+            self._database.gate.close(f"not open since this process started: {str(cause).removeprefix('store: ')}")
+            if cause is error:
                 raise
-            raise found from None
+            raise cause from None
         self._database.gate.open()
 
     def close(self) -> None:
@@ -158,12 +158,12 @@ class SqlStore(SqlInbox, SqlMemory, SqlActions, SqlOutbox, SqlOverrides, SqlUsag
 
     def snapshot(self) -> Snapshot | None:
         with self._database.read() as connection:
-            known = self._picture
-            if known is None or connection.execute(SNAPSHOT_AT).scalar() != known[1]:
+            snapshot = self._picture
+            if snapshot is None or connection.execute(SNAPSHOT_AT).scalar() != snapshot[1]:
                 row = connection.execute(SNAPSHOT).first()
-                known = None if row is None else (row.picture, row.at)
-        self._picture = known  # parsed once, and never by the loop that wrote it
-        return known
+                snapshot = None if row is None else (row.picture, row.at)
+        self._picture = snapshot  # parsed once, and never by the loop that wrote it
+        return snapshot
 
     def prune(self, now: datetime) -> int:
         """Delete what is too old to matter; return the number of rows. Totals stay as they are. Never deleted:

@@ -57,16 +57,16 @@ class SqlUsage(StorePart):
 
     def accounted(self) -> Accounted:
         with self._database.read() as connection:
-            known, at = self._accounted, marked(connection).get(ACCOUNTED)
-            if known is None or at != known.at:
+            cache, at = self._accounted, marked(connection).get(ACCOUNTED)
+            if cache is None or at != cache.at:
                 holdings = tuple(value_of(GpuHolding, row) for row in connection.execute(HELD).mappings())
                 running = tuple(value_of(WorkloadLife, row) for row in connection.execute(RUNNING).mappings())
-                known = Accounted(at=at, holdings=holdings, running=running)
-        self._accounted = known
-        return known
+                cache = Accounted(at=at, holdings=holdings, running=running)
+        self._accounted = cache
+        return cache
 
     def account(self, accounting: Accounting, since: datetime | None, at: datetime) -> bool:
-        known = self._accounted
+        cache = self._accounted
         self._accounted = self._month = None
         with self._database.write() as connection:
             last = marked(connection)
@@ -77,7 +77,7 @@ class SqlUsage(StorePart):
             count(connection, HELD_MILLISECONDS, hour_of(at), by=held)
             _add(connection, unwatched, accounting.unwatched)
             _add(connection, workload_lives, accounting.lives)
-            _hold(connection, known.holdings if known is not None and known.at == since else None, accounting.holdings)
+            _hold(connection, cache.holdings if cache is not None and cache.at == since else None, accounting.holdings)
             moments = {ACCOUNTED: at}
             began = last.get(ACCOUNTED_SINCE) if since is not None and at < since else since
             if began is None or at < began:  # the first, or the first was under a clock that was ahead
@@ -87,13 +87,13 @@ class SqlUsage(StorePart):
 
     def usage(self, month: str) -> Sequence[Usage]:
         with self._database.read() as connection:
-            known, standing = self._month, marked(connection).get(ACCOUNTED)
-            if known is None or known[:2] != (month, standing):
+            cache, standing = self._month, marked(connection).get(ACCOUNTED)
+            if cache is None or cache[:2] != (month, standing):
                 statement = select(usage).where(usage.c.month == month).order_by(*usage.primary_key)
                 rows = connection.execute(statement).mappings()
-                known = (month, standing, tuple(value_of(Usage, row) for row in rows))
-        self._month = known
-        return known[2]
+                cache = (month, standing, tuple(value_of(Usage, row) for row in rows))
+        self._month = cache
+        return cache[2]
 
     def unwatched(self, month: str) -> Sequence[Unwatched]:
         statement = select(unwatched).where(unwatched.c.month == month).order_by(unwatched.c.instance)
@@ -178,12 +178,12 @@ def _hold(connection: Connection, held: tuple[GpuHolding, ...] | None, wanted: t
     differences are written."""
     if held is None:
         held = tuple(value_of(GpuHolding, row) for row in connection.execute(HELD).mappings())
-    known = {holding.uid: holding for holding in held}
+    held_by_uid = {holding.uid: holding for holding in held}
     new = {holding.uid: holding for holding in wanted}
-    gone = [{"of_uid": uid} for uid in known if uid not in new]
-    if gone:
-        connection.execute(RELEASE, gone)
-    _add(connection, holdings, [holding for uid, holding in new.items() if known.get(uid) != holding])
+    releases = [{"of_uid": uid} for uid in held_by_uid if uid not in new]
+    if releases:
+        connection.execute(RELEASE, releases)
+    _add(connection, holdings, [holding for uid, holding in new.items() if held_by_uid.get(uid) != holding])
 
 
 def _add(connection: Connection, table: Table, rows: Sequence[Any]) -> None:
