@@ -109,6 +109,13 @@ class SimulatedCluster(WorldCluster):
         ]
 
     def scale_to_zero(self, pod: Pod) -> Receipt:
+        found = self._world.pods.get((pod.namespace, pod.name))
+        if found is None or found.uid != pod.uid or found.deletion_at is not None:
+            return Receipt(did=Did.DIFFERS, sentence=f"pod {pod.key} is gone or going")
+        seen = self._as_pod(found)
+        wishes = (seen.idle_shutdown, seen.keep_until, seen.protected)
+        if seen.idle_shutdown is None or wishes != (pod.idle_shutdown, pod.keep_until, pod.protected):
+            return Receipt(did=Did.DIFFERS, sentence=f"the annotations of pod {pod.key} changed meanwhile")
         kind, _, name = pod.owner.partition("/")
         if kind not in SCALABLE:
             raise WontWork(f"{pod.key} has no controller that can be scaled", code="not_scalable")

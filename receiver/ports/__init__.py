@@ -418,11 +418,12 @@ class Cluster(WorkGate, Protocol):
         ALREADY when it has them."""
 
     def scale_to_zero(self, pod: Pod) -> Receipt:
-        """Scale the owner of *pod* to zero replicas, or suspend it if it is a Job. ALREADY when that is done;
-        WontWork for a pod without an owner that can be scaled."""
+        """Scale the owner of *pod* to zero replicas, or suspend it if it is a Job. ALREADY when that is done; DIFFERS
+        for a pod that is gone or going, that does not consent (`IDLE_SHUTDOWN_ANNOTATION`), or whose wishes changed
+        since; WontWork for one without an owner that can be scaled."""
 
     def admit(self, pod: Pod) -> Receipt:
-        """Remove our scheduling gate from *pod*. ALREADY when it has none."""
+        """Remove our scheduling gate from *pod*. ALREADY when it has none; DIFFERS when it is gone or going."""
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         """Write a Kubernetes Event for *pod*."""

@@ -371,7 +371,9 @@ class WorldCluster(WorldHolding):
 
     def admit(self, pod: Pod) -> Receipt:
         found = self._world.pods.get((pod.namespace, pod.name))
-        if found is None or found.uid != pod.uid or found.gate != MAY_WAIT:
+        if found is None or found.uid != pod.uid or found.deletion_at is not None:
+            return Receipt(did=Did.DIFFERS, sentence=f"pod {pod.key} is gone or going")
+        if found.gate != MAY_WAIT:
             return Receipt(did=Did.ALREADY, sentence=f"pod {pod.key} has no gate of ours")
         done = f"removed the scheduling gate of pod {pod.key}"
         return self.write(lambda: self._world.ungate(pod.namespace, pod.name), done, "admit", pod.namespace, pod.name)

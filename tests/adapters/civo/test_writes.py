@@ -1,4 +1,7 @@
-"""What `CivoCloud` sends when it resizes a pool or deletes an instance, and when it sends nothing."""
+"""How Civo is asked to resize a pool or to delete an instance, on the wire.
+
+When a count is sent is promised by the port: tests/contracts/test_cloud.py.
+"""
 
 import time
 from collections.abc import Iterator
@@ -55,56 +58,6 @@ def test_growth_sends_exactly_count_and_region_to_the_pool(httpserver: HTTPServe
     assert [r.method for r, _ in httpserver.log] == ["GET", "PUT", "GET"]
 
 
-@pytest.mark.parametrize("present", [3, 4], ids=["at the target", "above the target"])
-def test_nothing_is_sent_when_civo_is_there_already(httpserver: HTTPServer, cloud: CivoCloud, present: int) -> None:
-    required(httpserver, present)
-    receipt = cloud.resize(POOL, decided_on=1, target=3)
-    assert (receipt.did, receipt.required) == (Did.ALREADY, present)
-    assert not requests_sent(httpserver, "PUT")
-
-
-@pytest.mark.parametrize("present", [0, 2], ids=["fewer", "more"])
-def test_nothing_is_sent_when_the_count_is_not_the_one_decided_on(
-    httpserver: HTTPServer, cloud: CivoCloud, present: int
-) -> None:
-    required(httpserver, present)
-    receipt = cloud.resize(POOL, decided_on=1, target=3)
-    assert (receipt.did, receipt.required) == (Did.DIFFERS, present)
-    assert not requests_sent(httpserver, "PUT")
-
-
-@pytest.mark.parametrize("decided_on", range(6))
-@pytest.mark.parametrize("present", range(6))
-def test_a_count_is_never_lowered(httpserver: HTTPServer, cloud: CivoCloud, present: int, decided_on: int) -> None:
-    required(httpserver, present)
-    httpserver.expect_ordered_request(POOL_PATH, method="PUT").respond_with_json(a_pool())
-    required(httpserver, 2)
-    cloud.resize(POOL, decided_on=decided_on, target=2)
-    sent = requests_sent(httpserver, "PUT")
-    assert not sent or present < 2
-    assert bool(sent) is (present < 2 and decided_on == present)
-
-
-@pytest.mark.parametrize("target", range(2, 6))
-@pytest.mark.parametrize("present", [2, 3], ids=["fallen in part", "not fallen"])
-def test_nothing_is_sent_while_the_count_is_still_to_fall(
-    httpserver: HTTPServer, cloud: CivoCloud, present: int, target: int
-) -> None:
-    """Below, equal or above: Civo's own step down would leave fewer than there are nodes."""
-    required(httpserver, present)
-    receipt = cloud.resize(POOL, decided_on=1, target=target, shown=3)
-    assert (receipt.did, receipt.required) == (Did.DIFFERS, present)
-    assert "still counts removed nodes" in receipt.sentence
-    assert not requests_sent(httpserver, "PUT")
-
-
-def test_growth_goes_on_where_the_list_does_not_show_the_last_one(httpserver: HTTPServer, cloud: CivoCloud) -> None:
-    required(httpserver, 1)
-    httpserver.expect_ordered_request(POOL_PATH, method="PUT").respond_with_json(a_pool())
-    required(httpserver, 3)
-    assert cloud.resize(POOL, decided_on=2, target=3, shown=1).did is Did.DONE
-
-
 @pytest.mark.parametrize("count", [None, "two", -1], ids=["null", "text", "negative"])
 def test_nothing_is_sent_where_the_count_of_the_pool_cannot_be_read(
     httpserver: HTTPServer, cloud: CivoCloud, count: object
@@ -116,6 +69,18 @@ def test_nothing_is_sent_where_the_count_of_the_pool_cannot_be_read(
         cloud.resize(POOL, decided_on=1, target=3)
     assert caught.value.code == "malformed"
     assert not requests_sent(httpserver, "PUT")
+
+
+def test_nothing_is_sent_where_the_instances_of_the_pool_cannot_be_read(
+    httpserver: HTTPServer, cloud: CivoCloud
+) -> None:
+    cluster = a_cluster({POOL: 1}, (a_pool(an_instance(1), an_instance(2, id=None)),))
+    httpserver.expect_request(CLUSTER_PATH, method="GET").respond_with_json(cluster)
+    httpserver.expect_request(f"{CLUSTER_PATH}/instances").respond_with_json([])
+    httpserver.expect_request(POOL_PATH, method="PUT").respond_with_json(a_pool())
+    with pytest.raises(TryLater) as caught:
+        cloud.resize(POOL, decided_on=1, target=3)
+    assert (caught.value.code, requests_sent(httpserver, "PUT")) == ("malformed", [])
 
 
 def test_another_pool_that_cannot_be_read_keeps_no_pool_from_growing(httpserver: HTTPServer, cloud: CivoCloud) -> None:

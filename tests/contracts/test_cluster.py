@@ -1,61 +1,45 @@
-"""The two implementations of the port `Cluster` change one and the same world in the same way.
+"""What the port `Cluster` promises: each implementation changes one and the same world in the same way.
 
-Every case runs twice: the product's adapter over HTTP, and the in-memory one, which extends that of the replays. Where
-they differ, what a replay promises would not hold in a cluster.
+Every case is played by the product's adapter over HTTP and by those in memory. Where they differ, what a replay or a
+test of the step shows would not hold in a cluster.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from receiver.adapters.kubernetes.cluster import connect
-from receiver.core.model.pods import Toleration
+from receiver.core.model.pods import Pod, PodPhase, Toleration
 from receiver.core.model.policy import Taint
 from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.ports import (
     CORDON_ANNOTATION,
     GANG_ANNOTATION,
     GANG_SIZE_ANNOTATION,
+    IDLE_SHUTDOWN_ANNOTATION,
+    KEEP_UNTIL_ANNOTATION,
+    MAY_WAIT,
     PROTECT_ANNOTATION,
+    QUOTA_NAME,
     SAFE_TO_EVICT_ANNOTATION,
     STOP_ANNOTATION,
     Cluster,
     Did,
+    HeldPlaces,
     TryLater,
+    WontWork,
 )
-from receiver.replay.world.objects import PodSpec
-from simulator.clocks import ManualClock
-from simulator.cluster_port import SimulatedCluster
+from receiver.replay.world.objects import ClusterQueue, HoldQuota, PodSpec
 from simulator.server import Simulator
 from simulator.world import Pdb
-from tests.simulator.builders import GPU_POOL, START, config
+from tests.contracts.stage import GPU
 
-Starter = Callable[..., Simulator]
-GPU = "nvidia.com/gpu"
 LABELS = {"gpu": "on-demand"}
 OURS = Taint(key="gpu", value="true", effect="NoSchedule")
 CONSENTS = {SAFE_TO_EVICT_ANNOTATION: "true"}
-BUSY_POOL = {"id": GPU_POOL, "size": "an.g1.l40s.kube.x4", "resources": {GPU: 4}, "count": 1}
-
-
-@pytest.fixture
-def sim() -> Simulator:
-    """A simulator with one node of four GPUs that came without labels and taints; it serves over HTTP where asked."""
-    return Simulator(config(pools=[BUSY_POOL]), clock=ManualClock(START))
-
-
-@pytest.fixture(params=["over HTTP", "in memory"])
-def cluster(sim: Simulator, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
-    """Both implementations, one after the other."""
-    if request.param == "in memory":
-        yield SimulatedCluster(sim.world)
-        return
-    with sim, closing(connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60))) as adapter:
-        yield adapter
+IDLE = {IDLE_SHUTDOWN_ANNOTATION: "2h"}
+HOST = {"app.kubernetes.io/name": "prometheus"}
 
 
 @pytest.fixture
@@ -305,11 +289,12 @@ def test_gpu_pods_that_consented_leave_with_the_others(sim: Simulator, cluster: 
         ({"owner_kind": "", "owner_name": ""}, True),
         ({"owner_kind": "DaemonSet"}, True),
         ({"owner_kind": "Node"}, True),
-        ({"labels": {"app.kubernetes.io/name": "prometheus"}}, True),
+        ({"labels": HOST}, True),
         ({}, False),
         ({"owner_kind": "Node"}, False),
         ({"gpus": 0, "annotations": {PROTECT_ANNOTATION: "true"}}, True),
-        ({"gpus": 0, "labels": {"app.kubernetes.io/name": "prometheus"}}, False),
+        ({"gpus": 0, "labels": HOST}, False),
+        ({"gpus": 0, "annotations": {SAFE_TO_EVICT_ANNOTATION: "false"}}, False),
     ],
     ids=[
         "silent",
@@ -325,6 +310,7 @@ def test_gpu_pods_that_consented_leave_with_the_others(sim: Simulator, cluster: 
         "a mirror pod, not asked",
         "protected without a GPU",
         "monitoring",
+        "refuses without a GPU",
     ],
 )
 def test_nobody_is_evicted_while_one_pod_speaks_for_the_node(
@@ -336,6 +322,15 @@ def test_nobody_is_evicted_while_one_pod_speaks_for_the_node(
     run_pod(sim, node, "stays", **{"annotations": CONSENTS, **changes})
     assert drained(cluster, node, consenting=consenting) is Did.DIFFERS
     assert leaving(sim) == set()
+
+
+def test_every_pod_that_keeps_its_node_is_named_by_the_drain(sim: Simulator, cluster: Cluster, node: str) -> None:
+    for name in ("first", "second"):
+        run_pod(sim, node, name)
+    cluster.cordon(node, "action-7")
+    receipt = cluster.drain(node)
+    assert receipt.did is Did.DIFFERS
+    assert [name for name in ("ml/first", "ml/second") if name not in receipt.sentence] == []
 
 
 def test_gpu_pods_that_nobody_protects_leave_where_a_window_evicts(sim: Simulator, cluster: Cluster, node: str) -> None:
@@ -358,7 +353,7 @@ def test_gpu_pods_that_nobody_protects_leave_where_a_window_evicts(sim: Simulato
         {"owner_kind": "", "owner_name": ""},
         {"owner_kind": "DaemonSet"},
         {"owner_kind": "Node"},
-        {"labels": {"app.kubernetes.io/name": "prometheus"}},
+        {"labels": HOST},
         {"gpus": 0, "annotations": {PROTECT_ANNOTATION: "true"}},
     ],
     ids=["refuses", "protected", "gang", "no owner", "a DaemonSet's", "a mirror pod", "monitoring", "without a GPU"],
@@ -448,3 +443,274 @@ def test_a_gang_that_lost_a_pod_asks_for_those_that_still_need_a_node(
         world.evict("ml", "one")
     sim.live.turn(timedelta(minutes=2))
     assert {p.gang_min for p in cluster.look().pods} == {left}
+
+
+# --- what is there
+
+
+def test_a_node_is_shown_with_its_instance_and_what_it_offers(sim: Simulator, cluster: Cluster, node: str) -> None:
+    (vm,) = sim.world.lives
+    patch(sim, node, labels=LABELS, taints=[OURS])
+    (shown,) = cluster.look().nodes
+    assert (shown.name, shown.instance, shown.ready, shown.unschedulable) == (node, vm.id, True, False)
+    assert (shown.allocatable, shown.labels["gpu"]) == ({GPU: 4}, "on-demand")
+    assert OURS in shown.taints
+    assert cluster.has_node(node)
+    assert not cluster.has_node("gone")
+
+
+def test_a_cordon_and_its_reason_are_shown(cluster: Cluster, node: str) -> None:
+    cluster.cordon(node, "action-7")
+    (shown,) = cluster.look().nodes
+    assert (shown.unschedulable, shown.annotations[CORDON_ANNOTATION]) == (True, "action-7")
+
+
+def test_gpu_pods_are_shown_by_how_far_they_are_and_those_that_ended_are_left_out(
+    sim: Simulator, cluster: Cluster, node: str
+) -> None:
+    run_pod(sim, node, "runs")
+    run_pod(sim, node, "done", duration=timedelta(seconds=1))
+    run_pod(sim, node, "web", gpus=0)
+    with sim.moved() as world:
+        for name, gate in (("waits", ""), ("deferred", MAY_WAIT), ("gated", "queue.example/gate")):
+            world.add_pod(PodSpec(namespace="ml", name=name, requests={GPU: 8}, gate=gate))
+    sim.live.turn(timedelta(seconds=40))
+    with sim.moved() as world:
+        world.add_pod(PodSpec(namespace="ml", name="starts", requests={GPU: 1}, node=node))
+    assert {p.name: (p.phase, p.node) for p in cluster.look().pods} == {
+        "starts": (PodPhase.STARTING, node),
+        "runs": (PodPhase.RUNNING, node),
+        "waits": (PodPhase.WAITING, None),
+        "deferred": (PodPhase.DEFERRED, None),
+        "gated": (PodPhase.OTHER, None),
+    }
+    assert sorted(p.name for p in cluster.gpu_pods_on(node)) == ["runs", "starts"]
+    assert not cluster.gpu_pods_on("gone")
+
+
+def test_a_pod_is_shown_with_what_decides_where_it_may_run_and_whether_it_may_go(
+    sim: Simulator, cluster: Cluster, node: str
+) -> None:
+    tolerations = (Toleration(key="gpu", operator="Exists"),)
+    run_pod(sim, node, "moves", gpus=2, annotations=CONSENTS, tolerations=tolerations, labels={"team": "vision"})
+    run_pod(sim, node, "stays", annotations={PROTECT_ANNOTATION: "true"})
+    run_pod(sim, node, "daemon", owner_kind="DaemonSet")
+    with sim.moved() as world:
+        world.delete_pod("ml", "stays")
+    pods = {p.name: p for p in cluster.look().pods if p.node}
+    moves = pods["moves"]
+    assert (moves.requests, moves.owner, moves.labels["team"]) == ({GPU: 2}, "ReplicaSet/moves", "vision")
+    assert tolerations[0] in moves.tolerations
+    assert {name: p.evictable for name, p in pods.items()} == {"moves": True, "stays": False, "daemon": False}
+    assert {name: p.protected for name, p in pods.items()} == {"moves": False, "stays": True, "daemon": False}
+    assert {name: p.daemon for name, p in pods.items()} == {"moves": False, "stays": False, "daemon": True}
+    assert {name: p.terminating for name, p in pods.items()} == {"moves": False, "stays": True, "daemon": False}
+
+
+@pytest.mark.parametrize(
+    "annotations, evictable, protected",
+    [
+        ({}, False, False),
+        ({SAFE_TO_EVICT_ANNOTATION: "true"}, True, False),
+        ({SAFE_TO_EVICT_ANNOTATION: "false"}, False, True),
+        ({PROTECT_ANNOTATION: "true"}, False, True),
+        ({PROTECT_ANNOTATION: ""}, False, True),
+        ({PROTECT_ANNOTATION: "false"}, False, False),
+        ({PROTECT_ANNOTATION: "yes", SAFE_TO_EVICT_ANNOTATION: "true"}, False, True),
+    ],
+)
+def test_a_pod_says_whether_it_may_be_moved(
+    sim: Simulator,
+    cluster: Cluster,
+    node: str,
+    annotations: Mapping[str, str],
+    evictable: bool,
+    protected: bool,
+) -> None:
+    run_pod(sim, node, "pod", annotations=annotations)
+    (pod,) = cluster.look().pods
+    assert (pod.evictable, pod.protected) == (evictable, protected)
+
+
+def test_every_pod_that_keeps_its_node_and_every_pod_of_the_monitoring_is_named(
+    sim: Simulator, cluster: Cluster, node: str
+) -> None:
+    for name in ("prometheus-0", "prometheus-1"):
+        run_pod(sim, node, name, gpus=0, labels=HOST)
+    for name in ("alone-0", "alone-1"):
+        run_pod(sim, node, name, gpus=0, owner_kind="", owner_name="")
+    (shown,) = cluster.look().nodes
+    assert sorted(shown.hosts) == ["ml/prometheus-0", "ml/prometheus-1"]
+    assert [name for name in ("ml/alone-0", "ml/alone-1") if name in " ".join(shown.kept_by)] == [
+        "ml/alone-0",
+        "ml/alone-1",
+    ]
+
+
+def test_what_every_pod_without_a_gpu_requests_is_summed(sim: Simulator, cluster: Cluster, node: str) -> None:
+    for name, cpu in (("one", 500), ("two", 250)):
+        run_pod(sim, node, name, gpus=0, compute={"cpu": cpu, "memory": 2**30})
+    (shown,) = cluster.look().nodes
+    assert {r: shown.others[r] for r in ("cpu", "memory")} == {"cpu": 750, "memory": 2**31}
+
+
+def test_gpu_pods_that_ended_are_shown_for_the_namespaces_asked_for(
+    sim: Simulator, cluster: Cluster, node: str
+) -> None:
+    run_pod(sim, node, "done", duration=timedelta(seconds=1))
+    run_pod(sim, node, "web", gpus=0, duration=timedelta(seconds=1))
+    run_pod(sim, node, "runs")
+    sim.live.turn(timedelta(minutes=1))
+    (ended,) = cluster.ended(["other", "ml"])
+    assert (ended.succeeded, ended.uid) == (True, sim.world.pods["ml", "done"].uid)
+    assert ended.at is not None
+    assert not cluster.ended(["other"])
+
+
+# --- pods
+
+
+def test_a_deferred_pod_is_admitted_once(sim: Simulator, cluster: Cluster) -> None:
+    with sim.moved() as world:
+        world.add_pod(PodSpec(namespace="ml", name="deferred", requests={GPU: 1}, gate=MAY_WAIT))
+    (pod,) = cluster.look().pods
+    assert [cluster.admit(pod).did for _ in range(2)] == [Did.DONE, Did.ALREADY]
+    assert not sim.world.pods["ml", "deferred"].gate
+
+
+def test_a_pod_behind_a_gate_that_is_not_ours_is_not_admitted(sim: Simulator, cluster: Cluster) -> None:
+    with sim.moved() as world:
+        world.add_pod(PodSpec(namespace="ml", name="gated", requests={GPU: 1}, gate="queue.example/gate"))
+    (pod,) = cluster.look().pods
+    assert cluster.admit(pod).did is Did.ALREADY
+    assert sim.world.pods["ml", "gated"].gate == "queue.example/gate"
+
+
+def test_a_pod_that_is_gone_is_not_admitted_and_neither_is_its_namesake(sim: Simulator, cluster: Cluster) -> None:
+    def put() -> None:
+        with sim.moved() as world:
+            world.add_pod(PodSpec(namespace="ml", name="deferred", requests={GPU: 1}, gate=MAY_WAIT))
+
+    put()
+    (pod,) = cluster.look().pods
+    with sim.moved() as world:
+        world.delete_pod("ml", "deferred")
+    sim.live.turn(timedelta(minutes=1))
+    assert cluster.admit(pod).did is Did.DIFFERS
+    put()
+    assert cluster.admit(pod).did is Did.DIFFERS
+    assert sim.world.pods["ml", "deferred"].gate == MAY_WAIT
+
+
+def idle_pod(sim: Simulator, cluster: Cluster, node: str, **changes: Any) -> Pod:
+    """The one GPU pod, which may be shut down when it is idle."""
+    run_pod(sim, node, "web", **{"annotations": IDLE, **changes})
+    (pod,) = cluster.look().pods
+    return pod
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "Job"])
+def test_the_owner_of_an_idle_pod_goes_to_zero(sim: Simulator, cluster: Cluster, node: str, kind: str) -> None:
+    pod = idle_pod(sim, cluster, node, owner_kind=kind)
+    assert cluster.scale_to_zero(pod).did is Did.DONE
+    sim.live.turn(timedelta(minutes=2))
+    assert not cluster.look().pods
+    assert cluster.scale_to_zero(pod).did is Did.DIFFERS
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {IDLE_SHUTDOWN_ANNOTATION: None},
+        {IDLE_SHUTDOWN_ANNOTATION: "3h"},
+        {KEEP_UNTIL_ANNOTATION: "2026-03-03T00:00:00Z"},
+        {PROTECT_ANNOTATION: "true"},
+    ],
+    ids=["takes its consent back", "waits longer", "is kept until tomorrow", "is protected"],
+)
+def test_the_owner_of_a_pod_whose_wishes_changed_stays(
+    sim: Simulator, cluster: Cluster, node: str, changes: Mapping[str, str | None]
+) -> None:
+    pod = idle_pod(sim, cluster, node)
+    with sim.moved() as world:
+        world.patch_pod("ml", "web", annotations=changes)
+    assert cluster.scale_to_zero(pod).did is Did.DIFFERS
+    assert leaving(sim) == set()
+
+
+def test_the_owner_of_a_pod_that_never_consented_or_is_going_stays(sim: Simulator, cluster: Cluster, node: str) -> None:
+    silent = idle_pod(sim, cluster, node, annotations={})
+    assert cluster.scale_to_zero(silent).did is Did.DIFFERS
+    with sim.moved() as world:
+        world.patch_pod("ml", "web", annotations=IDLE)
+    (pod,) = cluster.look().pods
+    with sim.moved() as world:
+        world.delete_pod("ml", "web")
+    assert cluster.scale_to_zero(pod).did is Did.DIFFERS
+
+
+@pytest.mark.parametrize("owner", ["", "DaemonSet", "Node"])
+def test_a_pod_without_an_owner_that_can_be_scaled_is_refused(
+    sim: Simulator, cluster: Cluster, node: str, owner: str
+) -> None:
+    pod = idle_pod(sim, cluster, node, owner_kind=owner, owner_name=owner and "of")
+    with pytest.raises(WontWork) as refused:
+        cluster.scale_to_zero(pod)
+    assert (refused.value.code, leaving(sim)) == ("not_scalable", set())
+
+
+def test_an_event_is_written_for_its_pod(sim: Simulator, cluster: Cluster, node: str) -> None:
+    run_pod(sim, node, "runs")
+    (pod,) = cluster.look().pods
+    assert cluster.record_event(pod, reason="NoPoolFits", message="no pool offers it").did is Did.DONE
+    (event,) = [e for e in sim.world.events if e.component == "gpu-autoscaler"]
+    assert (event.name, event.uid, event.reason, event.message) == ("runs", pod.uid, "NoPoolFits", "no pool offers it")
+
+
+# --- the budget hold
+
+
+def test_a_namespace_is_held_once_held_otherwise_and_released_once(cluster: Cluster) -> None:
+    for passing in ([], ["production"]):
+        assert [cluster.hold_namespace("ml", [GPU], passing).did for _ in range(2)] == [Did.DONE, Did.ALREADY]
+    cluster.hold_namespace("batch", [GPU], [])
+    assert cluster.held_places(queues=True) == HeldPlaces(namespaces=("batch", "ml"))
+    assert [cluster.release_namespace("ml").did for _ in range(2)] == [Did.DONE, Did.ALREADY]
+    assert cluster.held_places(queues=True) == HeldPlaces(namespaces=("batch",))
+
+
+def test_a_quota_of_others_by_our_name_is_neither_changed_nor_deleted(sim: Simulator, cluster: Cluster) -> None:
+    theirs = {"metadata": {"name": QUOTA_NAME}, "spec": {"hard": {f"requests.{GPU}": "1"}}}
+    sim.live.quotas.create("ml", theirs, sim.world.now)
+    sim.world.quotas["ml"] = HoldQuota(spec={}, ours=False)
+    assert cluster.hold_namespace("ml", [GPU], []).did is Did.DIFFERS
+    assert cluster.release_namespace("ml").did is Did.DIFFERS
+    assert cluster.held_places(queues=False) == HeldPlaces()
+
+
+def put_queue(sim: Simulator, stop_policy: str | None) -> None:
+    """Create ClusterQueue gpus with that stop policy where each implementation finds it."""
+    spec = {} if stop_policy is None else {"stopPolicy": stop_policy}
+    queue = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "gpus"}, "spec": spec}
+    with sim.moved() as world:
+        sim.live.custom.put([queue], world.now)
+        world.cluster_queues["gpus"] = ClusterQueue(stop_policy=stop_policy)
+
+
+@pytest.mark.parametrize("before", [None, "None"], ids=["none set", "None"])
+def test_a_cluster_queue_is_held_once_and_released_once(sim: Simulator, cluster: Cluster, before: str | None) -> None:
+    put_queue(sim, before)
+    assert [cluster.hold_queue("gpus").did for _ in range(2)] == [Did.DONE, Did.ALREADY]
+    assert cluster.held_places(queues=True) == HeldPlaces(cluster_queues=("gpus",))
+    assert cluster.held_places(queues=False) == HeldPlaces()
+    assert [cluster.release_queue("gpus").did for _ in range(2)] == [Did.DONE, Did.ALREADY]
+    assert cluster.held_places(queues=True) == HeldPlaces()
+
+
+@pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
+def test_a_cluster_queue_that_others_stopped_is_left_alone(sim: Simulator, cluster: Cluster, policy: str) -> None:
+    put_queue(sim, policy)
+    assert cluster.hold_queue("gpus").did is Did.DIFFERS
+    assert cluster.release_queue("gpus").did is Did.ALREADY
+    assert cluster.hold_queue("unknown").did is Did.DIFFERS
+    assert cluster.release_queue("unknown").did is Did.ALREADY

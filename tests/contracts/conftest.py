@@ -1,0 +1,46 @@
+"""The implementations of each port, one after the other, over one and the same world."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from receiver.adapters.civo.cloud import CivoCloud
+from receiver.adapters.kubernetes.cluster import connect
+from receiver.ports import Cloud, Cluster
+from receiver.replay.ports import WorldCloud
+from simulator.cluster_port import SimulatedCluster
+from simulator.server import Simulator
+from tests.contracts.stage import a_simulator
+from tests.simulator.builders import CLUSTER, KEY
+from tests.world_ports import FlakyCloud, FlakyCluster
+
+ON_THE_WIRE, REPLAY, FLAKY = "on the wire", "replay", "with faults"
+
+
+@pytest.fixture
+def sim() -> Simulator:
+    """A simulator with one node of four GPUs that came without labels and taints; it serves over HTTP where asked."""
+    return a_simulator()
+
+
+@pytest.fixture(params=[ON_THE_WIRE, REPLAY, FLAKY])
+def cloud(sim: Simulator, request: pytest.FixtureRequest) -> Iterator[Cloud]:
+    """Civo: the product's adapter over HTTP, the replay's, and the one of the tests of the step."""
+    if request.param == ON_THE_WIRE:
+        with sim, closing(CivoCloud(sim.url, KEY, "LON1", CLUSTER, timeouts=(60, 60))) as adapter:
+            yield adapter
+        return
+    yield WorldCloud(sim.world) if request.param == REPLAY else FlakyCloud(sim.world)
+
+
+@pytest.fixture(params=[ON_THE_WIRE, "simulated", FLAKY])
+def cluster(sim: Simulator, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """Kubernetes: the product's adapter over HTTP, the simulated one, and the one of the tests of the step."""
+    if request.param == ON_THE_WIRE:
+        kubeconfig = tmp_path / "kubeconfig"
+        with sim, closing(connect(str(sim.kubeconfig(kubeconfig)), timeouts=(60, 60))) as adapter:
+            yield adapter
+        return
+    yield SimulatedCluster(sim.world) if request.param == "simulated" else FlakyCluster(sim.world)
