@@ -447,8 +447,8 @@ class SimulatedTelemetry(WorldTelemetry):
         return replace(found, failed=failed, recovering=dict(faults.recovering))
 
     def courses(self, window: timedelta) -> Mapping[str, Course]:
-        """Return the course over *window* (up to a day) of each pod that holds GPUs."""
-        return self._world.courses(window)
+        """Return the course over *window* (up to a day) of each pod that holds GPUs and was observed in it."""
+        return {pod: course for pod, course in self._world.courses(window).items() if course.engine is not None}
 
     def samples(self) -> Mapping[str, Sequence[Sample]]:
         """Return the current activity of each GPU of each pod, with the change of its memory over two minutes."""

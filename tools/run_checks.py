@@ -31,6 +31,7 @@ QUICK = (
     "tests/ports",
     "tests/runtime",
     *(f"tests/adapters/{room}" for room in ("civo", "http", "kubernetes", "messages", "monitoring")),
+    "tests/contracts",
     "tests/test_generated.py",
     "--deselect=tests/test_generated.py::test_make_generate_changes_nothing[install-manifests]",  # needs Helm
 )

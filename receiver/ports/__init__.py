@@ -185,7 +185,8 @@ class Telemetry(Protocol):
         """Return the latest values."""
 
     def courses(self, window: timedelta) -> Mapping[str, Course]:
-        """Return the activity of each pod's GPUs over the last *window*, by ``namespace/name``."""
+        """Return the activity of each pod's GPUs over the last *window*, by ``namespace/name``, without pods that were
+        not observed in it."""
 
     def value(self, query: str, at: datetime) -> float | None:
         """Return the value of *query* at *at*, None unless it has exactly one."""

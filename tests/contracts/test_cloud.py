@@ -197,7 +197,7 @@ def test_a_refusal_that_may_pass_is_for_later_and_another_wont_work(
     sim: Simulator, cloud: Cloud, status: int, later: bool
 ) -> None:
     sim.world.faults.refuse_rescale("some_code", status=status, reason="because")
-    with pytest.raises(TryLater if later else WontWork, match="some_code.*because"):
+    with pytest.raises(TryLater if later else WontWork, match=r"some_code.*because"):
         cloud.resize(GPU_POOL, decided_on=1, target=2)
     assert cloud.resize(GPU_POOL, decided_on=1, target=2).did is Did.DONE
 

@@ -166,7 +166,7 @@ def test_what_was_not_seen_is_in_no_course() -> None:
     w.work("default", "j-0", engine=0.9)
     run(w, 5600)
     w.work("default", "j-0", engine=0.0)
-    assert course(run(w, 5900), seconds(600)) == Course(window=seconds(600), coverage=0.0)
+    assert SimulatedTelemetry(run(w, 5900)).courses(seconds(600)) == {}
     w.faults.telemetry_gone = False
     found = course(run(w, 6500))
     assert found.engine == 0.0
