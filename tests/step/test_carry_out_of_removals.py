@@ -212,6 +212,16 @@ def test_before_a_retry_a_node_is_given_back_unless_the_last_call_hung() -> None
         assert (progress.outcome is None, progress.again_at) == ((not calls), None if calls else NOW + 10 * SECOND)
 
 
+@pytest.mark.parametrize(("pods", "rests"), [((), True), ((POD,), False)], ids=["empty", "busy again"])
+def test_removals_rest_where_pods_were_evicted_in_vain_and_not_where_the_node_has_work_again(
+    pods: tuple[Pod, ...], rests: bool
+) -> None:
+    given = ours(pods=pods)
+    progress = goes_on(removal(victim(emptied=True)), given, wanted=[], kept={"i-n1": "the pool is paused"})
+    assert one(progress).stage is VictimStage.SPARED
+    assert (progress.backoff is not None) is rests
+
+
 def test_what_it_waited_for_before_is_told_too() -> None:
     spared = one(goes_on(removal(victim(why="the disk is busy")), ours(), wanted=[], kept={"i-n1": "it is needed"}))
     assert spared.why == "the disk is busy; then it is needed"

@@ -86,3 +86,12 @@ def test_an_answer_is_believed_for_hours_and_a_failure_tried_again_after_minutes
         assert sizes.machines()[SIZE]["memory"] == 96 * GIB
     assert [at - NOW for at in asked] == [timedelta(0), SIZES_READ_AGAIN, SIZES_READ_AGAIN + SIZES_RETRIED]
     assert (sizes.machines()[SIZE]["cpu"], sizes.machines()["other"]) == (24_000, MACHINE)
+
+
+def test_a_size_that_a_later_answer_leaves_out_stays_known() -> None:
+    answers, now = [[a_size(), a_size(name="other")], [a_size()]], NOW
+    sizes = KnownSizes(lambda: answers.pop(0), lambda: now)
+    sizes.machines()
+    now += SIZES_READ_AGAIN
+    assert sizes.machines() == {SIZE: MACHINE, "other": MACHINE}
+    assert not answers

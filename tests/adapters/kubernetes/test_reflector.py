@@ -244,6 +244,19 @@ def test_a_silent_watch_makes_the_cache_stale_and_the_next_read_lists(scene: Sce
     assert scene.read() == {"one": 1}
 
 
+def test_bookmarks_alone_keep_the_cache_fresh(scene: Scene) -> None:
+    """A list in which nothing changes is never read again while its watch stands."""
+    scene.server.put("one", 1)
+    scene.read()
+    until(scene.serves_from_cache, "a fresh cache")
+    lists = scene.server.lists
+    for _ in range(4):
+        scene.later += STALE_AFTER
+        until(lambda: (scene.reflector.age or 0) < QUIET, "a bookmark")
+        assert scene.read() == {"one": 1}
+    assert scene.server.lists == lists
+
+
 def test_after_a_silence_a_short_watch_asks_for_a_bookmark_and_nothing_is_listed(scene: Scene) -> None:
     scene.server.plans = [silent]  # then the watch works
     scene.read()

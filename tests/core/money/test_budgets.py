@@ -433,6 +433,12 @@ def test_a_month_that_is_not_watched_has_no_forecast() -> None:
     assert forecast(Decimal(100), Decimal(0), None, Decimal(0), month, NOW) == Forecast()
 
 
+def test_a_spend_that_is_not_known_has_no_forecast() -> None:
+    given = spent(50, seen={"l40s-id": Decimal(50)}, seen_since=NOW - timedelta(days=5), unknown="Civo does not answer")
+    found = the_budget(Scope.CLUSTER, "", a_policy(budget=a_budget()), facts(a_state(), spend=given))
+    assert found.forecast == Forecast()
+
+
 def test_the_forecast_of_a_pool_is_that_of_its_own_nodes() -> None:
     pools = (a_pool("a", budget_usd=MUCH), a_pool("b", budget_usd=MUCH))
     states = (a_state(a_busy_node(), pool="a-id"), a_state(pool="b-id"))
@@ -606,6 +612,19 @@ def test_nodes_of_a_pool_that_left_the_configuration_keep_their_place_in_the_res
     stays, left = (spent(elsewhere_per_hour=Decimal(usd)) for usd in ("0", "1.29"))
     targets = [run(facts(a_state(), waiting=[a_pod()], spend=s), policy)[1]["l40s"].target for s in (stays, left)]
     assert targets == [1, 0]
+
+
+def test_two_unanswered_growths_of_a_pool_that_left_the_configuration_cost_the_higher_one() -> None:
+    """Counts are absolute: they do not add up."""
+    growths = [a_growth(to_count=n, pool="left-id", id=f"to-{n}", reserved_usd=Decimal(n)) for n in (3, 2)]
+    found = facts(a_state(), spend=spent(), unanswered=tuple(growths))
+    assert the_budget(Scope.CLUSTER, "", a_policy(budget=a_budget()), found).reserved == 3
+
+
+def test_unanswered_growths_of_two_pools_that_left_the_configuration_add_up() -> None:
+    growths = [a_growth(to_count=2, pool=f"{pool}-id", id=pool, reserved_usd=Decimal(2)) for pool in ("a", "b")]
+    found = facts(a_state(), spend=spent(), unanswered=tuple(growths))
+    assert the_budget(Scope.CLUSTER, "", a_policy(budget=a_budget()), found).reserved == 4
 
 
 def test_money_from_before_the_ledger_counts_in_full_for_each_team() -> None:
