@@ -1,8 +1,8 @@
 """The pictures of README.md, made anew: `make readme-pictures`.
 
 `pool.png` is a page over the live stack, `message.png` a message as chats show it, `dashboard.png` the top of a
-dashboard over a played scenario. ``docs/pictures/made-of.json`` keeps a digest of what each shows, by which a test
-finds pictures that are older than that.
+dashboard over a played scenario. ``docs/pictures/made-of.json`` keeps a digest of what each shows, by which
+`make release-check` finds pictures that are older than that.
 """
 
 import argparse
