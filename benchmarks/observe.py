@@ -87,7 +87,7 @@ class SimulatedServer:
         labels = {"alertname": HEARTBEAT_ALERT, "action": "heartbeat"}
         alert = Alert(fingerprint="beat", labels=labels, starts_at=START)
         self.store.remember(Delivery(receiver="", group_key="", alerts=(alert,)), now)
-        return step(self._sources, self._hands, POLICY, self._mode, now, chores=False).reconsider_at
+        return step(self._sources, self._hands, POLICY, self._mode, now).reconsider_at
 
     def cost(self, until: datetime) -> Decimal:
         """What the nodes cost, by the server's own ledger."""

@@ -71,7 +71,7 @@ class Service:
         ends, wait = self.world.now + length, WAKE
         while self.world.now < ends:
             self.world.advance(min(ends, self.world.now + wait))
-            step(self.sources, self.hands, self.policy, "act", self.world.now, chores=False)
+            step(self.sources, self.hands, self.policy, "act", self.world.now)
             wait = TICK
 
     def restart(self, grace: timedelta) -> None:

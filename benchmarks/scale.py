@@ -92,11 +92,12 @@ class Bench:
     """The product's step over *world*, with a store of *kind*."""
 
     def __init__(self, kind: str, policy: Policy, world: World, folder: str) -> None:
-        self.policy, self.world, self.chores = policy, world, kind != "memory"
+        self.policy, self.world = policy, world
         if kind == "memory":
             store: StepStore = ReplayStore(priced=False)
+            records = None
         else:
-            store = open_store(f"sqlite:///{Path(folder) / 'store.db'}")
+            store = records = open_store(f"sqlite:///{Path(folder) / 'store.db'}")
         cloud = WorldCloud(world)
         self.sources = Sources(
             cloud=cloud,
@@ -104,6 +105,7 @@ class Bench:
             telemetry=SimulatedTelemetry(world),
             alarms=WorldAlarms(world),
             store=store,
+            records=records,
             accounts=None,
         )
         self.hands = Hands(cloud=cloud, cluster=SimulatedCluster(world), may_write=lambda: True)
@@ -117,7 +119,7 @@ class Bench:
         self.world.advance(self.world.now + timedelta(seconds=after))
         gc.collect()
         began = time.perf_counter()
-        step(self.sources, self.hands, self.policy, "act", self.world.now, chores=self.chores)
+        step(self.sources, self.hands, self.policy, "act", self.world.now)
         return time.perf_counter() - began
 
     def figures(self) -> dict[str, float]:

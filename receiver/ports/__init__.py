@@ -16,7 +16,6 @@ from receiver.core.model.usage import Activity, Course, EndedPod, Sample
 from receiver.core.scaling.admission import CheckAnswer
 from receiver.core.scaling.bookings import BookingProgress
 from receiver.ports.store import Arrival as Arrival
-from receiver.ports.store import CommonStore as CommonStore
 from receiver.ports.store import DecisionFilter as DecisionFilter
 from receiver.ports.store import DecisionKind as DecisionKind
 from receiver.ports.store import Delivery as Delivery
@@ -24,6 +23,8 @@ from receiver.ports.store import Grounds as Grounds
 from receiver.ports.store import GroundsKept as GroundsKept
 from receiver.ports.store import OutboxStore as OutboxStore
 from receiver.ports.store import ReadStore as ReadStore
+from receiver.ports.store import RecordStore as RecordStore
+from receiver.ports.store import ShownStore as ShownStore
 from receiver.ports.store import Snapshot as Snapshot
 from receiver.ports.store import StepStore as StepStore
 from receiver.ports.store import Store as Store

@@ -144,15 +144,19 @@ class StoredNotice:
     followed_by: str | None = None
 
 
+class ShownStore(Protocol):
+    """The picture that each step leaves for readers."""
+
+    def snapshot(self) -> Snapshot | None: ...  # None before the first step
+
+
 class CommonStore(Protocol):
     """Calls that both the step and the server need."""
 
-    def snapshot(self) -> Snapshot | None: ...  # None before the first step
     def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]: ...  # the newest per fingerprint
     def decision(self, number: int) -> StoredDecision | None: ...
     def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]: ...  # newest first
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]: ...  # key and time of each topic's last notice
-    def node_lives(self, since: datetime) -> Sequence[NodeLife]: ...  # not gone by *since*, oldest first
     def usage(self, month: str) -> Sequence[Usage]: ...  # one row per instance, workload and owner
 
     def end_override(self, override: str, at: datetime, by: str | None, notice: Notice) -> bool:
@@ -161,7 +165,7 @@ class CommonStore(Protocol):
 
 
 class StepStore(CommonStore, Protocol):
-    """Calls of the step."""
+    """Calls of a step, except for what it keeps for readers (`RecordStore`)."""
 
     def memory(self, now: datetime, since: datetime) -> Memory: ...  # with the lives not gone by *since*
     def control(self) -> Control | None: ...  # None before the first step
@@ -217,13 +221,6 @@ class StepStore(CommonStore, Protocol):
         """Put *notice* into the outbox unless the last one of its topic had the same key; True when it was added. An
         all-clear of a topic without earlier notices is dropped too. Topics are remembered for 90 days."""
 
-    def stand(self, notices: Sequence[Notice], at: datetime, *, complete: bool) -> Sequence[Notice]:
-        """Say each of *notices*, which are true at *at*, and return those that were added.
-
-        Where they are *complete*, so are the waiting notices of the kinds that each step repeats
-        (`grouping.SAID_EACH_STEP`): they get their present words; those that are not among *notices* are never sent,
-        and may be repeated if they reached no destination."""
-
     def ask(self, question: Question, notice: Notice) -> bool:
         """Store *question* and put *notice* into the outbox. False, and nothing is written, when its id exists, or when
         another question of its pool was answered after this one was to be asked: the step that asks has not seen that
@@ -236,6 +233,19 @@ class StepStore(CommonStore, Protocol):
         """Undo the expiry of the override of that id, and put *notice* into the outbox. False, and nothing is written,
         when it does not exist, continues, or was ended by an operator."""
 
+    def lasted(self, limit: int) -> Sequence[timedelta]: ...  # of the last ended workloads, from their first binding
+
+
+class RecordStore(ShownStore, Protocol):
+    """Calls by which a step keeps messages, usage, promises and the picture for readers: a replay has none."""
+
+    def stand(self, notices: Sequence[Notice], at: datetime, *, complete: bool) -> Sequence[Notice]:
+        """Say each of *notices*, which are true at *at*, and return those that were added.
+
+        Where they are *complete*, so are the waiting notices of the kinds that each step repeats
+        (`grouping.SAID_EACH_STEP`): they get their present words; those that are not among *notices* are never sent,
+        and may be repeated if they reached no destination."""
+
     def accounted(self) -> Accounted: ...
 
     def account(self, accounting: Accounting, since: datetime | None, at: datetime) -> bool:
@@ -247,7 +257,6 @@ class StepStore(CommonStore, Protocol):
         """Add the seconds of *in_use* to those of the same month and workload; keep the higher of the other numbers."""
 
     def count_promises(self, ended: Mapping[tuple[str, str], int]) -> None: ...  # by pool and how they ended
-    def lasted(self, limit: int) -> Sequence[timedelta]: ...  # of the last ended workloads, from their first binding
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None: ...  # what pages, API, metrics show
 
     def keep_samples(self, samples: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
@@ -256,8 +265,10 @@ class StepStore(CommonStore, Protocol):
         days, the last turn of an existing node for longer."""
 
 
-class ReadStore(CommonStore, Protocol):
+class ReadStore(CommonStore, ShownStore, Protocol):
     """Calls of pages, API, metrics and reports that read."""
+
+    def node_lives(self, since: datetime) -> Sequence[NodeLife]: ...  # not gone by *since*, oldest first
 
     def decisions(self, only: DecisionFilter = EVERY_DECISION, *, limit: int = 50) -> Sequence[StoredDecision]:
         """Return the decisions that *only* lets pass, newest first."""
@@ -371,7 +382,7 @@ class OutboxStore(Protocol):
         """Count a failed delivery; the next attempt is at *retry_at*, None gives the notice up."""
 
 
-class Store(StepStore, WebStore, OutboxStore, Protocol):
+class Store(StepStore, RecordStore, WebStore, OutboxStore, Protocol):
     """The whole store: all of the above, and the writes of reports."""
 
     def keep_unit_count(self, counted: Counted) -> None: ...  # replaces the last one of its month and name

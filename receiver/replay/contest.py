@@ -263,7 +263,7 @@ class Product:
         return len(self._cloud.writes)
 
     def look(self, now: datetime) -> datetime | None:
-        self.stepped = stepped = step(self._sources, self._hands, self.policy, "act", now, chores=False)
+        self.stepped = stepped = step(self._sources, self._hands, self.policy, "act", now)
         if self.budgets is not None:
             self.budgets.note(stepped.assignment, now)
         return stepped.reconsider_at

@@ -1,4 +1,4 @@
-"""The ledger in memory: what the store remembers of pools and their actions, as values.
+"""The ledger in memory: what the store remembers of pools, their actions, overrides and approval requests, as values.
 
 It answers as `receiver.adapters.store.SqlStore` does. Replays use it, and so does the whole store in memory of the
 simulator (`simulator.store`), which the contract of the store proves.
@@ -14,19 +14,21 @@ from typing import Any
 from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind, VictimStage
 from receiver.core.model.memory import PoolMemory
 from receiver.core.model.model import Backoff, Drift, LateCount, Offer
+from receiver.core.model.overrides import Question
 from receiver.core.notices.notice import Notice
 from receiver.core.scaling.waits import after_growth, is_late
-from receiver.ports import StoredAction
+from receiver.ports import StoredAction, StoredOverride
 
 HOUR = timedelta(hours=1)
 DRIFTS_COUNT = timedelta(days=2)  # three drifts within a day stop scaling for another day
 TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
 REMOVED = (VictimStage.DELETED, VictimStage.GONE)
+NODES_OF_A_MEDIAN = 20  # the last that became usable, of a pool
 LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 class Ledger:
-    """Pools and actions, and the last notice of each topic. Not safe to use from several threads."""
+    """Pools, actions, overrides, questions, and the last notice of each topic. Not safe to use from several threads."""
 
     def __init__(self) -> None:
         self._pools: dict[str, PoolMemory] = {}  # without open actions and drifts
@@ -37,6 +39,8 @@ class Ledger:
         self._newest: list[tuple[timedelta, str]] = []  # ids of actions, the newest first
         self._ended: list[tuple[datetime, str]] = []  # ids of closed actions, by when
         self._topics: dict[str, tuple[str, datetime]] = {}
+        self._overrides: dict[str, StoredOverride] = {}
+        self._questions: dict[str, Question] = {}
 
     # --- reads
 
@@ -46,6 +50,10 @@ class Ledger:
 
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
         return {topic: last for topic, last in self._topics.items() if topic.startswith(prefix)}
+
+    def questions_standing(self, now: datetime) -> Sequence[Question]:
+        standing = [q for q in self._questions.values() if q.expires_at > now]
+        return tuple(sorted(standing, key=lambda q: (q.asked_at, q.id)))
 
     def _pools_at(self, now: datetime) -> dict[str, PoolMemory]:
         """What each pool did last, with its open action and the drifts that count at *now*."""
@@ -97,6 +105,37 @@ class Ledger:
         self._close(action, outcome, backoff, late)
         if notice is not None:
             self.say(notice, outcome.at)
+
+    def end_override(self, override: str, at: datetime, by: str | None, notice: Notice) -> bool:
+        known = self._overrides.get(override)
+        if known is None or known.ended_at is not None:
+            return False
+        self._overrides[override] = replace(known, ended_at=at, ended_by=by)
+        self.say(notice, at)
+        return True
+
+    def resume_override(self, override: str, at: datetime, notice: Notice) -> bool:
+        known = self._overrides.get(override)
+        if known is None or known.ended_at is None or known.ended_by is not None:
+            return False
+        self._overrides[override] = replace(known, ended_at=None)
+        self.say(notice, at)
+        return True
+
+    def ask(self, question: Question, notice: Notice) -> bool:
+        if question.id in self._questions:
+            return False
+        answered = (q.answered_at for q in self._questions.values() if q.pool == question.pool)
+        if any(at is not None and at > question.asked_at for at in answered):
+            return False
+        self._questions[question.id] = question
+        self.say(notice, question.asked_at)
+        return True
+
+    def question_done(self, question: str, at: datetime) -> None:
+        known = self._questions.get(question)
+        if known is not None and known.done_at is None:
+            self._questions[question] = replace(known, done_at=at)
 
     def say(self, notice: Notice, at: datetime) -> bool:
         """Remember the topic: a ledger sends nothing."""

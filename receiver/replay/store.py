@@ -1,32 +1,30 @@
 """The store of a replay: what a step reads and writes, as values in memory.
 
 It answers a step without chores as `receiver.adapters.store.SqlStore` does (a test runs worlds on both), in an
-eighth of the processor time, and keeps nothing for chores, pages and reports.
+eighth of the processor time. What a step keeps for readers (`receiver.ports.RecordStore`) cannot be given to it.
 """
 
 from collections import deque
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from datetime import datetime, timedelta
 from statistics import median
-from typing import Any
 
 from receiver.core.model.actions import Action, ActionKind, Decision, Outcome, OutcomeKind
 from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.memory import Control, Memory, NodeLife
 from receiver.core.model.model import Drift, Offer
-from receiver.core.model.usage import Accounted
+from receiver.core.model.signals import Alert
+from receiver.core.model.usage import Usage
 from receiver.core.money.budget import UNSURE_FOR, may_have_landed
 from receiver.core.money.cost import EndedLog
 from receiver.core.scaling.waits import refused_counts
-from receiver.ports import Grounds
-from receiver.replay.ledger import HOUR, REMOVED, Ledger
+from receiver.ports import Grounds, StoredDecision
+from receiver.replay.ledger import HOUR, NODES_OF_A_MEDIAN, REMOVED, Ledger
 from receiver.replay.world.objects import FinishedJob
-
-NODES_OF_A_MEDIAN = 20
 
 
 class ReplayStore(Ledger):
-    """The store of one replay, which has no overrides, answers or alerts.
+    """The store of one replay. It gets no alerts and no overrides, and keeps the last decision of each pool.
 
     *priced* False leaves out nodes that are gone, whose cost then counts in no budget. *finished* are the world's
     finished jobs, in order.
@@ -39,7 +37,7 @@ class ReplayStore(Ledger):
         self._took: dict[str, deque[timedelta]] = {}  # how long the last nodes took to become usable
         self._living: dict[str, NodeLife] = {}
         self._gone = EndedLog()
-        self._last: dict[str, tuple[int, Hashable]] = {}  # each pool's last decision: its number, and what it said
+        self._last: dict[str, StoredDecision] = {}  # by pool
         self._decisions = 0
         self._control: Control | None = None
         self._charged: Charged | None = None
@@ -96,6 +94,15 @@ class ReplayStore(Ledger):
     def lasted(self, limit: int) -> Sequence[timedelta]:
         return [job.finished_at - job.started_at for job in self._finished[-limit:]]
 
+    def decision(self, number: int) -> StoredDecision | None:
+        return next((last for last in self._last.values() if last.id == number), None)
+
+    def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:  # noqa: ARG002 (none was delivered)
+        return ()
+
+    def usage(self, month: str) -> Sequence[Usage]:  # noqa: ARG002 (no step accounts for any)
+        return ()
+
     def node_lives(self, since: datetime) -> Sequence[NodeLife]:
         over = (x for x in self._gone.lives if x.gone_at is not None and x.gone_at > since)
         lives = [*over, *self._living.values()]
@@ -134,13 +141,11 @@ class ReplayStore(Ledger):
             self._put_pool(life.pool, ready_in=timedelta(seconds=median(x.total_seconds() for x in took)))
 
     def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:  # noqa: ARG002 (not read)
-        said = (decision.present, decision.target, tuple(decision.verdicts))
-        number, before = self._last.get(decision.pool, (0, None))
-        if before != said:
+        last = self._last.get(decision.pool)
+        if last is None or _said(last.decision) != _said(decision):
             self._decisions += 1
-            number = self._decisions
-            self._last[decision.pool] = (number, said)
-        return number
+            last = self._last[decision.pool] = StoredDecision(id=self._decisions, decision=decision)
+        return last.id
 
     def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:  # noqa: ARG002 (none came)
         self._control = control
@@ -151,17 +156,7 @@ class ReplayStore(Ledger):
     def keep_seed(self, seed: Seed) -> None:
         self._seed = seed
 
-    # --- for chores and people: nothing is kept
 
-    def _nothing(self, *_: Any, **__: Any) -> Any:
-        return None
-
-    def _none_of_them(self, *_: Any, **__: Any) -> Any:
-        return ()
-
-    snapshot = decision = stand = keep_snapshot = keep_samples = keep_in_use = question_done = _nothing
-    account = count_promises = ask = end_override = resume_override = _nothing
-    remembered_alerts = usage = questions_standing = _none_of_them
-
-    def accounted(self) -> Accounted:
-        return Accounted()
+def _said(decision: Decision) -> Hashable:
+    """The part of *decision* that is compared with the pool's last one."""
+    return decision.present, decision.target, tuple(decision.verdicts)

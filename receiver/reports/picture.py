@@ -18,7 +18,7 @@ from receiver.core.notices.notice import Level
 from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.waits import Direction, WaitKind
-from receiver.ports import CommonStore
+from receiver.ports import ShownStore
 from receiver.reports.document import (
     Cents,
     Count,
@@ -492,7 +492,7 @@ class Picture(Published):
         return next((p for p in self.pools if p.pool == pool_id), None)
 
 
-def kept_picture(store: CommonStore) -> tuple[Picture, datetime | None]:
+def kept_picture(store: ShownStore) -> tuple[Picture, datetime | None]:
     """Return the picture that *store* keeps and the time of its step, None before the first. Raises TryLater."""
     kept = store.snapshot()
     return (Picture(), None) if kept is None else (Picture.model_validate(kept[0]), kept[1])

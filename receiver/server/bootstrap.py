@@ -137,6 +137,7 @@ class Outside:
             telemetry=PrometheusTelemetry(said.prometheus.url) if said.prometheus.url else None,
             alarms=AlertmanagerAlarms(said.alertmanager.urls) if said.alertmanager.urls else None,
             store=self.loops_store,
+            records=self.loops_store,
             goes_on=self.beat,
             file=lambda: self.live.file,
             payload_life=said.alertmanager.payload_life,

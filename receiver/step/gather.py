@@ -41,7 +41,19 @@ from receiver.core.money.reconciliation import account, compare
 from receiver.core.scaling.nominations import believed
 from receiver.core.scaling.ownership import own_work
 from receiver.core.scaling.waits import drift, late_after, removals_stop
-from receiver.ports import Accounts, AlarmFacts, Alarms, Cloud, Cluster, Sizes, StepStore, Telemetry, TryLater, WontWork
+from receiver.ports import (
+    Accounts,
+    AlarmFacts,
+    Alarms,
+    Cloud,
+    Cluster,
+    RecordStore,
+    Sizes,
+    StepStore,
+    Telemetry,
+    TryLater,
+    WontWork,
+)
 from receiver.reports.observed import ObservedDocument
 from receiver.step.devices import DeviceJoin
 from receiver.step.hosts import beside_other_nodes
@@ -66,13 +78,15 @@ class Sources:
     after the other is slow, not stuck. *file* tells what the last look at the configuration file found. *payload_life*
     is how long an alert counts after its last delivery where Alertmanager's API does not say what fires. *join* judges
     claims of devices. *waited* are the pods that waited when Kubernetes last answered, by namespace and name.
-    *observed* is the last replay of what observe mode saw, for pages alone (None: not known in this process)."""
+    *observed* is the last replay of what observe mode saw, for pages alone (None: not known in this process). *records*
+    is where a step keeps what readers see; None: it has no readers, as in a replay."""
 
     cloud: Cloud
     cluster: Cluster | None
     telemetry: Telemetry | None
     alarms: Alarms | None
     store: StepStore
+    records: RecordStore | None = None
     accounts: Accounts | None = None
     sizes: Sizes | None = None
     goes_on: Callable[[], None] = lambda: None

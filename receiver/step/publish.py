@@ -31,7 +31,7 @@ from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.patience import deferred
 from receiver.core.scaling.waits import awaited_since, waits
-from receiver.ports import Snapshot, TryLater, WontWork
+from receiver.ports import RecordStore, Snapshot, TryLater, WontWork
 from receiver.reports.observed import ObservedDocument
 from receiver.reports.picture import (
     ChargesDocument,
@@ -59,17 +59,17 @@ log = structlog.get_logger("receiver")
 A_DAY = timedelta(days=1)
 
 
-def publish(work: StepContext, looked: Looked, sources: Sources) -> None:
+def publish(work: StepContext, looked: Looked, sources: Sources, records: RecordStore) -> None:
     """Write messages, usage, the picture and the log line. Raises WriterLostError when this replica may not write.
 
     Stops at the first store failure: every other part would wait for the same database.
     """
     makers: list[tuple[str, Callable[[], object]]] = [
         *(("messages", say) for say in work.unsaid),
-        ("messages", lambda: send_standing_notices(work, sources.file())),
-        ("usage", lambda: account_for_usage(looked, sources, work.policy, work.now)),
-        ("promises", lambda: judge_promises(work, looked)),
-        ("picture", lambda: _show(work, sources.observed(), steady=looked.steady)),
+        ("messages", lambda: send_standing_notices(work, records, sources.file())),
+        ("usage", lambda: account_for_usage(looked, sources, records, work.policy, work.now)),
+        ("promises", lambda: judge_promises(work, looked, records)),
+        ("picture", lambda: _show(work, records, sources.observed(), steady=looked.steady)),
         ("log", lambda: _log_step(work.facts, work.decisions, work.mode)),
     ]
     try:
@@ -80,7 +80,7 @@ def publish(work: StepContext, looked: Looked, sources: Sources) -> None:
         log.warning("not everything was published", error=str(error), code=error.code)
 
 
-def _show(work: StepContext, observed: ObservedDocument | None, *, steady: bool) -> None:
+def _show(work: StepContext, records: RecordStore, observed: ObservedDocument | None, *, steady: bool) -> None:
     """Store what this step found for pages, API and metrics and, where the clock is *steady*, the minute's samples.
     Without *observed*, in a process that has just started, the one of the last picture stays."""
     facts = work.facts
@@ -92,22 +92,22 @@ def _show(work: StepContext, observed: ObservedDocument | None, *, steady: bool)
         work.policy,
         work.mode,
         work.parts.failures,
-        work.store.snapshot,
+        records.snapshot,
         work.concerns,
         work.learnt,
         work.hands.promised.open,
     )
     if work.mode == "observe":
-        before = None if observed is not None else work.store.snapshot()
+        before = None if observed is not None else records.snapshot()
         document = observed if before is None else before[0].get("observed")
         new_picture = new_picture.model_copy(
             update={"observed": document and ObservedDocument.model_validate(document)}
         )
     work.parts.log()
-    work.store.keep_snapshot(new_picture.document(), work.now)
+    records.keep_snapshot(new_picture.document(), work.now)
     if steady:  # a stored minute is never replaced
         with work.parts.part("samples"):
-            work.store.keep_samples(samples(new_picture, facts.at), turns(facts), facts.at)
+            records.keep_samples(samples(new_picture, facts.at), turns(facts), facts.at)
 
 
 def picture(
@@ -281,16 +281,16 @@ def samples(step_picture: Picture, at: datetime) -> tuple[PoolSample, ...]:
     )
 
 
-def account_for_usage(looked: Looked, sources: Sources, policy: Policy, now: datetime) -> None:
+def account_for_usage(looked: Looked, sources: Sources, records: RecordStore, policy: Policy, now: datetime) -> None:
     """Account for usage up to *now* once a minute, and whenever other pods hold GPUs. Raises TryLater (store down).
 
     While Civo or Kubernetes does not answer, usage is unknown: the account stays, and the next accounting covers that
     time.
     """
-    cluster, facts, store = sources.cluster, looked.facts, sources.store
+    cluster, facts = sources.cluster, looked.facts
     if cluster is None or not (facts.up(Source.CIVO) and facts.up(Source.KUBERNETES)):
         return
-    before = store.accounted()
+    before = records.accounted()
     nodes = tuple(node for pool in facts.pools for node in pool.nodes)
     sight = StepSight(at=now, lives=looked.lives, nodes=nodes, pods=looked.pods)
     if not is_due(before, sight):
@@ -305,10 +305,10 @@ def account_for_usage(looked: Looked, sources: Sources, policy: Policy, now: dat
             sight = replace(sight, ended=cluster.ended(namespaces))
         except (TryLater, WontWork) as error:
             log.warning("the results of ended pods are unknown", error=str(error))
-    if not store.account(account(before, sight, policy), before.at, now):
+    if not records.account(account(before, sight, policy), before.at, now):
         log.warning("another process has accounted for this time")
         return
-    store.keep_in_use(in_use(before, sight, policy))
+    records.keep_in_use(in_use(before, sight, policy))
 
 
 def _log_step(facts: Facts, decisions: Mapping[str, Decision], mode: str) -> None:

@@ -36,12 +36,14 @@ class Stepped:
     failures: tuple[Failure, ...] = field(default=(), compare=False)
 
 
-def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime, *, chores: bool = True) -> Stepped:
+def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime) -> Stepped:
     """Run one step at *now*. Raises TryLater when the store fails, WriterLostError when this replica may not write.
 
-    Without *chores* (as in a replay, which has no readers) the step writes no explanations, messages, pages or samples,
-    accounts for no usage and shuts down no idle workload.
+    Without `Sources.records` (as in a replay, which has no readers) there are no chores: the step writes no
+    explanations, messages, pages or samples, accounts for no usage and shuts down no idle workload.
     """
+    records = sources.records
+    chores = records is not None
     parts = Parts()
     policy = without_approvals(policy) if mode == "observe" else policy  # observe mode changes nothing: no approvals
     looked = gather(sources, policy, now, parts, chores=chores)
@@ -50,9 +52,9 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     parts.log()
     work = record(decided, looked, hands, sources.store, policy, mode, now, parts, chores=chores)
     work, again = act(work, looked, sources, chores=chores)
-    if chores:
+    if records is not None:
         with parts.part("publish"):
-            publish(work, looked, sources)
+            publish(work, looked, sources, records)
     return Stepped(
         facts=work.facts,
         assignment=work.assignment,

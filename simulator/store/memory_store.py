@@ -21,14 +21,12 @@ from receiver.core.money.budget import UNSURE_FOR, may_have_landed
 from receiver.core.notices.notice import Notice
 from receiver.core.scaling.waits import refused_counts
 from receiver.ports import Snapshot, StoredAction
-from receiver.replay.ledger import HOUR
+from receiver.replay.ledger import HOUR, NODES_OF_A_MEDIAN
 from simulator.store.decisions import Decisions
 from simulator.store.figures import Figures
 from simulator.store.forms import fresh, kept, moment
 from simulator.store.people import People
 from simulator.store.usage import UsageStore
-
-NODES_OF_A_MEDIAN = 20
 
 
 class MemoryStore(People, Decisions, Figures, UsageStore):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from receiver.adapters.store.columns import storable
 from receiver.adapters.store.figures import HEARTBEAT, LAST_DELIVERY
 from receiver.adapters.store.inbox import ACTIONS
 from receiver.core.model.overrides import Answer, Override, Question
@@ -27,8 +28,6 @@ class People(Outbox):
         self._unconsidered: dict[int, None] = {}  # numbers, oldest first
         self._arrivals: list[Arrival] = []
         self._by_fingerprint: dict[str, list[tuple[int, Arrival]]] = {}
-        self._overrides: dict[str, StoredOverride] = {}
-        self._questions: dict[str, Question] = {}
         self._sealing_key = ""
         self._allowances: dict[tuple[str, str, str], BudgetChange] = {}
 
@@ -99,21 +98,12 @@ class People(Outbox):
 
     def end_override(self, override: str, at: datetime, by: str | None, notice: Notice) -> bool:
         self._writes()
-        known, notice = self._overrides.get(override), kept(notice)
-        if known is None or known.ended_at is not None:
-            return False
-        self._overrides[override] = kept(replace(known, ended_at=at, ended_by=by))
-        self._say(notice, at)
-        return True
+        by = by and storable(by)
+        return super().end_override(override, moment(at), by, kept(notice))
 
     def resume_override(self, override: str, at: datetime, notice: Notice) -> bool:
         self._writes()
-        known, notice = self._overrides.get(override), kept(notice)
-        if known is None or known.ended_at is None or known.ended_by is not None:
-            return False
-        self._overrides[override] = replace(known, ended_at=None)
-        self._say(notice, at)
-        return True
+        return super().resume_override(override, at, kept(notice))
 
     def _overrides_by_age(self) -> list[StoredOverride]:
         return sorted(self._overrides.values(), key=lambda s: (s.override.at, s.override.id))
@@ -153,15 +143,7 @@ class People(Outbox):
 
     def ask(self, question: Question, notice: Notice) -> bool:
         self._writes()
-        question, notice = kept(question), kept(notice)
-        if question.id in self._questions:
-            return False
-        answered = (q.answered_at for q in self._questions.values() if q.pool == question.pool)
-        if any(at is not None and at > question.asked_at for at in answered):
-            return False
-        self._questions[question.id] = question
-        self._say(notice, question.asked_at)
-        return True
+        return super().ask(kept(question), kept(notice))
 
     def answer_question(
         self,
@@ -186,14 +168,11 @@ class People(Outbox):
 
     def question_done(self, question: str, at: datetime) -> None:
         self._writes()
-        known = self._questions.get(question)
-        if known is not None and known.done_at is None:
-            self._questions[question] = replace(known, done_at=moment(at))
+        super().question_done(question, moment(at))
 
     def questions_standing(self, now: datetime) -> Sequence[Question]:
         self._reads()
-        standing = [q for q in self._questions.values() if q.expires_at > now]
-        return tuple(sorted(standing, key=lambda q: (q.asked_at, q.id)))
+        return super().questions_standing(now)
 
     def questions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[Question]:
         self._reads()

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 from receiver.adapters.store import open_in_memory
+from receiver.core.model.actions import Decision
 from receiver.core.model.memory import Memory
 from receiver.core.model.policy import Billing, Budget, Policy, Pool
 from receiver.ports import Store
@@ -133,6 +134,20 @@ def test_the_memory_of_a_replay_knows_at_every_step_what_the_store_knows(seed: i
     for number, (kept, replayed) in enumerate(zip(*known, strict=True)):
         assert replayed == kept, number
     assert sum(life.gone_at is not None for life in known[0][-1].lives) > 3
+
+
+def test_a_replay_knows_the_last_decision_of_each_pool_under_its_number() -> None:
+    store = ReplayStore()
+    made = [Decision(pool=p, at=START, present=0, target=n, reasons=()) for p, n in (("l40s-id", 1), ("h100-id", 1))]
+    first, other = map(store.decided, made)
+    last = store.decided(replace(made[0], target=2))
+    assert store.decided(replace(made[0], target=2)) == last
+    known = [store.decision(number) for number in (first, other, last)]
+    assert [(d.decision.pool, d.decision.target) if d else None for d in known] == [
+        None,
+        ("h100-id", 1),
+        ("l40s-id", 2),
+    ]
 
 
 def test_a_product_under_a_budget_leaves_jobs_waiting_and_says_how_many() -> None:

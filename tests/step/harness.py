@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -141,6 +141,7 @@ class Life:
             telemetry=self.telemetry,
             alarms=self.alarms,
             store=self.store,
+            records=self.store,
             accounts=self.accounts,
             sizes=self.cloud,
             file=lambda: self.file,
@@ -184,7 +185,7 @@ class Life:
     def step_without_chores(self) -> Stepped:
         """One step now as a replay takes it."""
         self._beat()
-        stepped = step(self.sources, self.hands, self.policy, self.mode, self.now, chores=False)
+        stepped = step(replace(self.sources, records=None), self.hands, self.policy, self.mode, self.now)
         self.steps.append(stepped)
         return stepped
 

@@ -321,3 +321,10 @@ def test_what_was_observed_is_published_and_outlives_a_restart(life: Life, store
     life.mode = "act"
     life.step()
     assert kept_picture(store)[0].observed is None
+
+
+def test_a_step_without_readers_decides_and_keeps_no_picture(life: Life, store: Store) -> None:
+    life.submit(a_job())
+    life.step_without_chores()
+    assert [stored.decision.target for stored in store.decisions()] == [1]
+    assert store.snapshot() is None

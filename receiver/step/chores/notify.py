@@ -22,7 +22,7 @@ from receiver.core.notices.notice import Notice, Seen, behind, scale_up_event
 from receiver.core.promises.promise import UNKNOWN, Promise, Promises
 from receiver.core.scaling.bounds import TOPIC, evicts
 from receiver.core.scaling.decide import case_of
-from receiver.ports import TryLater, WontWork
+from receiver.ports import RecordStore, TryLater, WontWork
 from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
@@ -56,7 +56,7 @@ def record_pod_events(decision: Decision, work: StepContext) -> None:
             room -= len(pods)
 
 
-def send_standing_notices(work: StepContext, file: ConfigurationFile) -> None:
+def send_standing_notices(work: StepContext, records: RecordStore, file: ConfigurationFile) -> None:
     """Send, once each, what no action sends: misfits, budget stages, silent sources, holds, stuck nodes."""
     facts, assignment, policy = work.facts, work.assignment, work.policy
     observing = work.mode == "observe"
@@ -64,7 +64,7 @@ def send_standing_notices(work: StepContext, file: ConfigurationFile) -> None:
     workload_fates = fates(facts, assignment, work.decisions, policy, observing=observing, learnt=work.learnt)
     waiting = list(islice(workload_fates, MOST_LOOKED_AT)) if any_waits else []
     if any_waits and facts.up(Source.KUBERNETES):
-        _record_why_pods_wait(work, waiting)
+        _record_why_pods_wait(work, records, waiting)
     closes = work.mode == "act" and work.hands.cluster is not None
     sent_notices = work.store.told(money_notices.BUDGET_TOPIC) if assignment.budgets.views else {}
     # Pods that wait beside free room may only just have been admitted.
@@ -94,17 +94,17 @@ def send_standing_notices(work: StepContext, file: ConfigurationFile) -> None:
     numbered = [n if n.decision is not None else replace(n, decision=work.numbers.get(n.pool or "")) for n in standing]
     ignored = workload_notices.ignored_wishes(facts.pools, policy.keep_until, work.now)
     complete = facts.up(Source.CIVO) and facts.up(Source.KUBERNETES)  # otherwise it is unknown what has ended
-    news = work.store.stand([*numbered, *ignored], work.now, complete=complete)
+    news = records.stand([*numbered, *ignored], work.now, complete=complete)
     for notice, pods in ignored.items():
         if notice in news:
             record_events(work, pods[:EVENTS_PER_POOL], "KeepUntilIgnored", notice.body)
 
 
-def _record_why_pods_wait(work: StepContext, waiting: Sequence[tuple[Workload, Fate]]) -> None:
+def _record_why_pods_wait(work: StepContext, records: RecordStore, waiting: Sequence[tuple[Workload, Fate]]) -> None:
     """Write one Event for each *waiting* pod on what it waits for; later steps go on where this one stops."""
     sent_events, facts, room = work.hands.told, work.facts, EVENTS_PER_STEP
     if not sent_events.begun:
-        snapshot = work.store.snapshot()
+        snapshot = records.snapshot()
         sent_events.begin(snapshot[0] if snapshot is not None else {}, (*facts.waiting, *facts.deferred))
     details = {misfit.workload.key: misfit.detail for misfit in work.assignment.misfits}
     for workload, fate in waiting:

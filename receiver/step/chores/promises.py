@@ -5,17 +5,18 @@ from itertools import islice
 from receiver.core.explain.explain import MOST, fates
 from receiver.core.model.model import Source
 from receiver.core.promises.calibration import Promised
+from receiver.ports import RecordStore
 from receiver.reports.picture import kept_picture
 from receiver.step.gather import Looked
 from receiver.step.parts import StepContext
 
 
-def judge_promises(work: StepContext, looked: Looked) -> None:
+def judge_promises(work: StepContext, looked: Looked, records: RecordStore) -> None:
     """Count the promises that have ended and keep those that are new. Raises TryLater (store down)."""
     promised, facts = work.hands.promised, work.facts
-    snapshot = work.store.snapshot()
+    snapshot = records.snapshot()
     if snapshot is not None and (promised.at is None or snapshot[1] > promised.at):  # another process has led meanwhile
-        last, at = kept_picture(work.store)[0], snapshot[1]
+        last, at = kept_picture(records)[0], snapshot[1]
         promised.begin(
             {
                 pod.workload: Promised(pool=pod.pool, starts_p50=pod.promised_at, starts_p90=pod.promised_by)
@@ -28,7 +29,7 @@ def judge_promises(work: StepContext, looked: Looked) -> None:
     if not (looked.steady and facts.up(Source.KUBERNETES)):  # a clock that jumped makes all late
         return
     if ended := promised.ended(looked.pods, work.now):
-        work.store.count_promises({(pool, came.value): number for (pool, came), number in ended.items()})
+        records.count_promises({(pool, came.value): number for (pool, came), number in ended.items()})
     if facts.waiting:
         observing = work.mode == "observe"
         workload_fates = fates(
