@@ -54,42 +54,42 @@ class Owners(ClusterPart):
 
     def _scale(self, namespace: str, reference: Json, steps: int = LONGEST_CHAIN) -> Receipt:
         """Follow the controllers up from *reference* and change the last one, at most so many *steps* away."""
-        owned = f"{named(reference.get('kind'))} {namespace}/{named(reference.get('name'))}"
+        target = f"{named(reference.get('kind'))} {namespace}/{named(reference.get('name'))}"
         if _kind(reference) not in SCALABLE:
-            raise WontWork(f"{owned} cannot be scaled to zero by us; {WORKS}", code="not_scalable")
+            raise WontWork(f"{target} cannot be scaled to zero by us; {WORKS}", code="not_scalable")
         plural, path = SCALABLE[_kind(reference)]
         raw = self._wire.find(plural, path, namespace, text(reference, "name"))
         if raw is None or section(raw, "metadata").get("uid") != text(reference, "uid"):
-            return Receipt(did=Did.DIFFERS, sentence=f"{owned} is gone, or another one has its name")
+            return Receipt(did=Did.DIFFERS, sentence=f"{target} is gone, or another one has its name")
         above = controller_of(section(raw, "metadata"))
         if above and _kind(above) != STARTS_ONLY:
             if _kind(above) not in SCALABLE:
                 owner = f"{named(above.get('kind'))} {named(above.get('name'))}"
-                raise WontWork(f"{owned} belongs to {owner}, which would start it again; {WORKS}", code="not_scalable")
+                raise WontWork(f"{target} belongs to {owner}, which would start it again; {WORKS}", code="not_scalable")
             if not steps:
-                raise WontWork(f"{owned} is owned in circles; {WORKS}", code="not_scalable")
+                raise WontWork(f"{target} is owned in circles; {WORKS}", code="not_scalable")
             return self._scale(namespace, above, steps - 1)
-        return self._suspend(raw, owned) if plural == "jobs" else self._to_zero(plural, path, raw, owned)
+        return self._suspend(raw, target) if plural == "jobs" else self._to_zero(plural, path, raw, target)
 
-    def _to_zero(self, plural: str, path: str, raw: Json, workload: str) -> Receipt:
+    def _to_zero(self, plural: str, path: str, raw: Json, target: str) -> Receipt:
         spec = section(raw, "spec")
         if section(spec, "persistentVolumeClaimRetentionPolicy").get("whenScaled") == "Delete":
-            raise WontWork(f"{workload} would delete its volumes with its pods (whenScaled: Delete)", code="keeps_data")
+            raise WontWork(f"{target} would delete its volumes with its pods (whenScaled: Delete)", code="keeps_data")
         replicas = spec.get("replicas", 1)  # absent means one
         if replicas == 0:
-            return Receipt(did=Did.ALREADY, sentence=f"{workload} is at zero replicas already")
+            return Receipt(did=Did.ALREADY, sentence=f"{target} is at zero replicas already")
         self._modify(f"{plural}/scale", f"{path}/scale", raw, {"replicas": 0})
-        return Receipt(did=Did.DONE, sentence=f"scaled {workload} from {replicas} to 0 replicas")
+        return Receipt(did=Did.DONE, sentence=f"scaled {target} from {replicas} to 0 replicas")
 
-    def _suspend(self, raw: Json, workload: str) -> Receipt:
+    def _suspend(self, raw: Json, target: str) -> Receipt:
         if QUEUE_LABEL in words(section(raw, "metadata"), "labels"):
-            raise WontWork(f"{workload} belongs to a queue of Kueue, which would resume it", code="not_scalable")
+            raise WontWork(f"{target} belongs to a queue of Kueue, which would resume it", code="not_scalable")
         if section(raw, "spec").get("suspend") is True:
-            return Receipt(did=Did.ALREADY, sentence=f"{workload} is suspended already")
+            return Receipt(did=Did.ALREADY, sentence=f"{target} is suspended already")
         if condition(section(raw, "status"), "Complete", "Failed"):
-            return Receipt(did=Did.ALREADY, sentence=f"{workload} is finished")
+            return Receipt(did=Did.ALREADY, sentence=f"{target} is finished")
         self._modify("jobs", api.JOB, raw, {"suspend": True})
-        return Receipt(did=Did.DONE, sentence=f"suspended {workload}")
+        return Receipt(did=Did.DONE, sentence=f"suspended {target}")
 
     def _modify(self, resource: str, path: str, raw: Json, spec: Mapping[str, Any]) -> None:
         metadata = section(raw, "metadata")

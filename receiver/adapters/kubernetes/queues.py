@@ -63,8 +63,8 @@ class Roll:
                 continue
             if gang.key in sizes:
                 gang = replace(gang, size=sizes[gang.key])
-            first = self.gangs.setdefault(gang.key, gang)
-            if first.size is None and gang.size is not None:
+            entry = self.gangs.setdefault(gang.key, gang)
+            if entry.size is None and gang.size is not None:
                 self.gangs[gang.key] = gang
             self._controllers.setdefault(gang.key, set()).add(_controller(pod))
             self._living[gang.key] += 1

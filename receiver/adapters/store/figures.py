@@ -122,8 +122,8 @@ class SqlFigures(StorePart):
     def held(self, since: datetime, until: datetime) -> HeldHours:
         hours = {hour_of(since + n * AN_HOUR) for n in range(round((until - since) / AN_HOUR))}
         query = select(totals.c.labels, totals.c.total).where(totals.c.name == HELD_MILLISECONDS)
-        amounts = [row["total"] for row in self._rows(query) if row["labels"][0] in hours]
-        return HeldHours(gpu_hours=sum(amounts) / 3_600_000, known=len(amounts) / len(hours) if hours else 0.0)
+        held_ms = [row["total"] for row in self._rows(query) if row["labels"][0] in hours]
+        return HeldHours(gpu_hours=sum(held_ms) / 3_600_000, known=len(held_ms) / len(hours) if hours else 0.0)
 
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[NodeTurn]:
         before = LAST.where(turns.c.pool == pool, turns.c.at < since).subquery()

@@ -57,13 +57,13 @@ class SqlUsage(StorePart):
 
     def accounted(self) -> Accounted:
         with self._database.read() as connection:
-            cache, at = self._accounted, marked(connection).get(ACCOUNTED)
-            if cache is None or at != cache.at:
+            last, at = self._accounted, marked(connection).get(ACCOUNTED)
+            if last is None or at != last.at:
                 holdings = tuple(value_of(GpuHolding, row) for row in connection.execute(HELD).mappings())
                 running = tuple(value_of(WorkloadLife, row) for row in connection.execute(RUNNING).mappings())
-                cache = Accounted(at=at, holdings=holdings, running=running)
-        self._accounted = cache
-        return cache
+                last = Accounted(at=at, holdings=holdings, running=running)
+        self._accounted = last
+        return last
 
     def account(self, accounting: Accounting, since: datetime | None, at: datetime) -> bool:
         cache = self._accounted
@@ -87,13 +87,13 @@ class SqlUsage(StorePart):
 
     def usage(self, month: str) -> Sequence[Usage]:
         with self._database.read() as connection:
-            cache, standing = self._month, marked(connection).get(ACCOUNTED)
-            if cache is None or cache[:2] != (month, standing):
+            last, standing = self._month, marked(connection).get(ACCOUNTED)
+            if last is None or last[:2] != (month, standing):
                 statement = select(usage).where(usage.c.month == month).order_by(*usage.primary_key)
                 rows = connection.execute(statement).mappings()
-                cache = (month, standing, tuple(value_of(Usage, row) for row in rows))
-        self._month = cache
-        return cache[2]
+                last = (month, standing, tuple(value_of(Usage, row) for row in rows))
+        self._month = last
+        return last[2]
 
     def unwatched(self, month: str) -> Sequence[Unwatched]:
         statement = select(unwatched).where(unwatched.c.month == month).order_by(unwatched.c.instance)
