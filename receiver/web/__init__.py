@@ -77,7 +77,7 @@ def create_app(parts: WebParts) -> Flask:
 
 
 def _pages(parts: WebParts) -> Blueprint:
-    found = Blueprint("pages", __name__)
+    pages = Blueprint("pages", __name__)
     for add in (add_overview, add_pool_page, add_decisions, reports.add_costs, add_what_if_page):
-        add(found, parts)
-    return found
+        add(pages, parts)
+    return pages

@@ -55,8 +55,8 @@ READERS, OPERATOR, WEBHOOK = ("reader", "operator", "session"), ("operator",), (
 
 
 def _words(kinds: Sequence[str], says: str = "") -> Schema:
-    found: Schema = {**TEXT, "enum": [str(kind) for kind in kinds]}
-    return {**found, "description": says} if says else found
+    schema: Schema = {**TEXT, "enum": [str(kind) for kind in kinds]}
+    return {**schema, "description": says} if says else schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +172,10 @@ def _named(model: type[BaseModel]) -> str:
 @cache
 def schemas() -> dict[str, Schema]:
     models = {m for r in REQUESTS for m in (r.answer, r.body) if isinstance(m, type)} | {api.ProblemDocument}
-    _, found = models_json_schema(
+    _, json_schema = models_json_schema(
         [(m, "serialization") for m in sorted(models, key=_named)], ref_template="#/components/schemas/{model}"
     )
-    return {name.removesuffix(SUFFIX): _renamed(schema) for name, schema in found["$defs"].items()}
+    return {name.removesuffix(SUFFIX): _renamed(schema) for name, schema in json_schema["$defs"].items()}
 
 
 def _renamed(node: Any) -> Any:
@@ -195,10 +195,10 @@ def _operation(request: Request, path: str, *, closed: bool) -> Schema:
     content = {kind: {"schema": _shown(request.answer, many=request.many)} for kind in kinds}
     if _FORMAT in request.query:
         content["text/csv"] = {"schema": TEXT}
-    found: dict[str, Any] = {"description": "done" if request.status != 200 else "found", "content": content}
+    success: dict[str, Any] = {"description": "done" if request.status != 200 else "found", "content": content}
     if request.headers:
-        found["headers"] = dict(request.headers)
-    answers = {str(request.status): found}
+        success["headers"] = dict(request.headers)
+    answers = {str(request.status): success}
     if path in ("/healthz", "/readyz"):
         answers["503"] = {"description": "it does not", "content": content}
     takes_token = request.token is OPERATOR or (request.token is READERS and closed)

@@ -72,16 +72,18 @@ def add_overrides(routes: Blueprint, parts: WebParts) -> None:
         with_ended = request.args.get("ended", "false")
         if with_ended not in ("true", "false"):
             raise invalid("ended", "ended is neither true nor false", "write true, or leave it out")
-        found = [s for s in parts.store.overrides(limit=MAX_LIMIT) if pool is None or s.override.concerns(pool)]
-        over = [s for s in found if s.ended_at is not None or s.override.until <= now]
-        listed = [s for s in found if s not in over] + (over if with_ended == "true" else [])
+        stored_overrides = [
+            s for s in parts.store.overrides(limit=MAX_LIMIT) if pool is None or s.override.concerns(pool)
+        ]
+        ended = [s for s in stored_overrides if s.ended_at is not None or s.override.until <= now]
+        listed = [s for s in stored_overrides if s not in ended] + (ended if with_ended == "true" else [])
         return jsonify([OverrideDocument.of_stored(s, parts, now) for s in listed[:limit]])
 
     @routes.post("/overrides")
     def set_one() -> Response:
         require_operator(parts)
-        said = read_object(request, FIELDS, EXAMPLE)
-        override, problems = override_of(said, parts.policy, parts.clock.now())
+        body = read_object(request, FIELDS, EXAMPLE)
+        override, problems = override_of(body, parts.policy, parts.clock.now())
         if override is None:
             raise problems[0]
         keep_override(override, parts)
@@ -128,9 +130,9 @@ def _kept_override(parts: WebParts, override_id: str) -> StoredOverride:
 
 
 def override_of(
-    said: Mapping[str, Any], policy: Policy, now: datetime, once: str = ""
+    fields: Mapping[str, Any], policy: Policy, now: datetime, once: str = ""
 ) -> tuple[Override | None, list[Problem]]:
-    """Return the override that *said* asks for, its id ending with *once* if given; or None and what is wrong."""
+    """Return the override that *fields* ask for, its id ending with *once* if given; or None and what is wrong."""
     problems: list[Problem] = []
 
     def checked(check: Callable[[], T]) -> T | None:
@@ -140,13 +142,13 @@ def override_of(
             problems.append(problem)
             return None
 
-    kind = checked(lambda: choice_asked(said, "kind", OverrideKind))
-    pool = checked(lambda: _pool(said.get("pool"), policy))
+    kind = checked(lambda: choice_asked(fields, "kind", OverrideKind))
+    pool = checked(lambda: _pool(fields.get("pool"), policy))
     # How many nodes may be said depends on kind and pool: nothing is told of them while those are wrong.
-    nodes = checked(lambda: _nodes(said, kind, pool, policy)) if kind is not None and not problems else None
-    until = checked(lambda: _until(said, policy, now))
-    who = checked(lambda: words_asked(said, "who", "give the name of the person, such as alice"))
-    why = checked(lambda: words_asked(said, "why", "give the reason in one sentence"))
+    nodes = checked(lambda: _nodes(fields, kind, pool, policy)) if kind is not None and not problems else None
+    until = checked(lambda: _until(fields, policy, now))
+    who = checked(lambda: words_asked(fields, "who", "give the name of the person, such as alice"))
+    why = checked(lambda: words_asked(fields, "why", "give the reason in one sentence"))
     if problems or kind is None or until is None or who is None or why is None:
         return None, problems
     override = Override(
@@ -162,20 +164,20 @@ def override_of(
     return override, []
 
 
-def _pool(said: Any, policy: Policy) -> Pool | None:
-    if said in (None, EVERY_POOL):
+def _pool(name: Any, policy: Policy) -> Pool | None:
+    if name in (None, EVERY_POOL):
         return None
-    found = policy.pool(said) if isinstance(said, str) else None
-    if found is not None:
-        return found
+    pool = policy.pool(name) if isinstance(name, str) else None
+    if pool is not None:
+        return pool
     names = [p.name for p in policy.pools]
-    close = nearest(str(said), [*names, EVERY_POOL])
+    close = nearest(str(name), [*names, EVERY_POOL])
     listed = f"use one of: {', '.join(names)}, or {EVERY_POOL} for every pool"
     raise invalid("pool", "no pool has this id or name", f"did you mean {close}? {listed}" if close else listed)
 
 
-def _nodes(said: Mapping[str, Any], kind: OverrideKind, pool: Pool | None, policy: Policy) -> int | None:
-    nodes = said.get("nodes")
+def _nodes(fields: Mapping[str, Any], kind: OverrideKind, pool: Pool | None, policy: Policy) -> int | None:
+    nodes = fields.get("nodes")
     if kind not in SIZES:
         if nodes is not None:
             raise invalid("nodes", f"nodes does not apply to a {kind}", "leave it empty")
@@ -188,14 +190,14 @@ def _nodes(said: Mapping[str, Any], kind: OverrideKind, pool: Pool | None, polic
         raise invalid("nodes", "nodes is negative", "give 0 or more")
     most = pool.max_nodes if pool else max(p.max_nodes for p in policy.pools)
     if nodes > most:
-        whose = f"max_nodes of {pool.name}" if pool else "max_nodes of every pool"
+        limit_name = f"max_nodes of {pool.name}" if pool else "max_nodes of every pool"
         remedy = f"give at most {most}, or raise max_nodes in the configuration"
-        raise invalid("nodes", f"nodes is above {whose} ({most})", remedy)
+        raise invalid("nodes", f"nodes is above {limit_name} ({most})", remedy)
     return nodes
 
 
-def _until(said: Mapping[str, Any], policy: Policy, now: datetime) -> datetime:
-    length, end = said.get("for"), said.get("until")
+def _until(fields: Mapping[str, Any], policy: Policy, now: datetime) -> datetime:
+    length, end = fields.get("for"), fields.get("until")
     longest = policy.longest_override
     if (length is None) is (end is None):
         problem = "until is missing" if end is None else "until and for are both given"
@@ -211,9 +213,9 @@ def _until(said: Mapping[str, Any], policy: Policy, now: datetime) -> datetime:
     return until
 
 
-def _moment(said: Any) -> datetime:
+def _moment(text: Any) -> datetime:
     try:
-        moment = datetime.fromisoformat(said) if isinstance(said, str) else None
+        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
         if moment is not None and moment.tzinfo is not None:
             return moment.astimezone(UTC)
     except (ValueError, OverflowError):
@@ -221,11 +223,11 @@ def _moment(said: Any) -> datetime:
     raise invalid("until", "until is not a time with a time zone", f"write it as RFC 3339 does, {MOMENT}")
 
 
-def _end(said: Any, policy: Policy, now: datetime) -> datetime:
-    if not isinstance(said, str) or not said.strip():
-        raise invalid("for", "for is missing" if isinstance(said, str) else "for is not text", LENGTH)
+def _end(length: Any, policy: Policy, now: datetime) -> datetime:
+    if not isinstance(length, str) or not length.strip():
+        raise invalid("for", "for is missing" if isinstance(length, str) else "for is not text", LENGTH)
     try:
-        return end_of(said, now, policy.timezone)
+        return end_of(length, now, policy.timezone)
     except Wrong as wrong:
         raise invalid("for", f"for: {wrong.problem}", wrong.remedy) from wrong
 
@@ -235,11 +237,11 @@ def _end(said: Any, policy: Policy, now: datetime) -> datetime:
 
 def size_of(pool: str, store: WebStore) -> int | None:
     """Return how many nodes the pool (an id) has or was just asked for by the last picture, None if not known."""
-    found = kept_picture(store)[0].pool(pool)
-    if found is None or found.required is None:
+    pool_document = kept_picture(store)[0].pool(pool)
+    if pool_document is None or pool_document.required is None:
         return None
-    action = found.open_action
-    return max(found.required, action.to_count if action is not None and action.kind == ActionKind.GROW else 0)
+    action = pool_document.open_action
+    return max(pool_document.required, action.to_count if action is not None and action.kind == ActionKind.GROW else 0)
 
 
 def take_answer(
@@ -291,8 +293,8 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
     @routes.get("/questions")
     def questions() -> Response:
         pool, limit, now = pool_asked(parts), limit_asked(), parts.clock.now()
-        found = parts.store.questions(pool=pool, limit=limit)
-        return jsonify([QuestionDocument.of_question(q, parts, now) for q in found])
+        approval_requests = parts.store.questions(pool=pool, limit=limit)
+        return jsonify([QuestionDocument.of_question(q, parts, now) for q in approval_requests])
 
     @routes.get("/questions/<question_id>")
     def one_question(question_id: str) -> Response:
@@ -301,15 +303,15 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
     @routes.post("/questions/<question_id>")
     def answer(question_id: str) -> Response:
         require_operator(parts)
-        said = read_object(request, ("answer", "who", "why"), '{"answer": "approve", "who": "alice"}')
-        word = choice_asked(said, "answer", Answer)
-        who = words_asked(said, "who", "give the name of the person, such as alice")
-        why = words_asked(said, "why", "") if said.get("why") else ""
-        taken = answer_once(kept(question_id), word, who, why, parts)
-        if taken is None:
+        body = read_object(request, ("answer", "who", "why"), '{"answer": "approve", "who": "alice"}')
+        word = choice_asked(body, "answer", Answer)
+        who = words_asked(body, "who", "give the name of the person, such as alice")
+        why = words_asked(body, "why", "") if body.get("why") else ""
+        accepted = answer_once(kept(question_id), word, who, why, parts)
+        if accepted is None:
             raise Problem(503, "the pool's size is unknown", "try again in a minute, approve or reject", field="answer")
         question, now = kept(question_id), parts.clock.now()
-        if not taken and question.answer is not word:
+        if not accepted and question.answer is not word:
             remedy, state = (
                 "set an override instead: see `gpu-autoscaler override --help`",
                 question.standing(now).value,
@@ -324,28 +326,28 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
 def add_budget_changes(routes: Blueprint, parts: WebParts) -> None:
     """Add the routes that change an allowance to *routes*."""
 
-    def keep(said: Mapping[str, Any], usd: Decimal | None, *, confirmed: bool) -> Response:
-        change = _budget_change(said, usd, parts.policy, parts.clock.now())
-        shown = parts.pool_name(change.name) if change.name else ""
+    def keep(fields: Mapping[str, Any], usd: Decimal | None, *, confirmed: bool) -> Response:
+        change = _budget_change(fields, usd, parts.policy, parts.clock.now())
+        display_name = parts.pool_name(change.name) if change.name else ""
         monthly = _configured(change, parts.policy) if usd is None else usd
-        stopped = None if monthly is None else _stopped(change, shown, monthly, parts)
+        stopped = None if monthly is None else _stopped(change, display_name, monthly, parts)
         if stopped is not None and not confirmed:
             amount = "This" if usd is not None or monthly is None else f"The configured {dollars(monthly)}"
             raise Problem(409, f"{amount} is {stopped}", 'add --yes, in JSON "confirm": true', field="confirm")
-        parts.store.change_budget(change, budget_changed(change, title_of(change.scope, shown), stopped))
+        parts.store.change_budget(change, budget_changed(change, title_of(change.scope, display_name), stopped))
         parts.wake()
         log.info("budget changed", scope=change.scope.value, name=change.name, usd=str(change.monthly_usd))
-        return jsonify(BudgetChangeDocument.of(change, name=shown))
+        return jsonify(BudgetChangeDocument.of(change, name=display_name))
 
     @routes.post("/budget")
     def set_budget() -> Response:
         require_operator(parts)
         example = '{"scope": "cluster", "monthly_usd": "6000", "who": "", "why": ""}'
-        said = read_object(request, ("scope", "name", "monthly_usd", "who", "why", "confirm"), example)
-        confirmed = said.get("confirm", False)
+        body = read_object(request, ("scope", "name", "monthly_usd", "who", "why", "confirm"), example)
+        confirmed = body.get("confirm", False)
         if not isinstance(confirmed, bool):
             raise invalid("confirm", "confirm is neither true nor false", "write true or false, without quotes")
-        return keep(said, _amount(said.get("monthly_usd")), confirmed=confirmed)
+        return keep(body, _amount(body.get("monthly_usd")), confirmed=confirmed)
 
     @routes.delete("/budget")
     def reset_budget() -> Response:
@@ -369,58 +371,60 @@ def _configured(change: BudgetChange, policy: Policy) -> Decimal | None:
     }[change.scope]
 
 
-def _stopped(change: BudgetChange, shown: str, monthly: Decimal, parts: WebParts) -> Stops | None:
-    """Return what *monthly* USD would stop by the spend that the last step saw. *shown* is the name that people see."""
+def _stopped(change: BudgetChange, display_name: str, monthly: Decimal, parts: WebParts) -> Stops | None:
+    """Return what *monthly* USD would stop by the spend that the last step saw. *display_name* is what people see."""
     picture, _ = kept_picture(parts.store)
-    seen = [b for b in picture.budgets if (b.scope, b.name) == (change.scope, shown) and b.month == change.month]
-    if not seen or seen[0].spent_usd is None or parts.policy.budget is None:
+    budgets = [
+        b for b in picture.budgets if (b.scope, b.name) == (change.scope, display_name) and b.month == change.month
+    ]
+    if not budgets or budgets[0].spent_usd is None or parts.policy.budget is None:
         return None
-    before = BudgetStage(seen[0].stage) if seen[0].stage is not None else None
+    before = BudgetStage(budgets[0].stage) if budgets[0].stage is not None else None
     closes = mode_of(picture, parts) == "act"
-    return stops(change.scope, monthly, seen[0].spent_usd, before, parts.policy.budget, closes=closes)
+    return stops(change.scope, monthly, budgets[0].spent_usd, before, parts.policy.budget, closes=closes)
 
 
-def _amount(said: Any) -> Decimal:
-    if said is None:
+def _amount(amount: Any) -> Decimal:
+    if amount is None:
         raise invalid("monthly_usd", "monthly_usd is missing", "give an amount of USD such as 1250.50")
-    if isinstance(said, bool) or not isinstance(said, str | int | Decimal):
+    if isinstance(amount, bool) or not isinstance(amount, str | int | Decimal):
         raise invalid("monthly_usd", "monthly_usd is not an amount of USD", "write digits and a point")
     try:
-        return Decimal(parse(Money, str(said)))
+        return Decimal(parse(Money, str(amount)))
     except Wrong as wrong:
         raise invalid("monthly_usd", f"monthly_usd: {wrong.problem}", wrong.remedy) from wrong
 
 
-def _budget_change(said: Mapping[str, Any], usd: Decimal | None, policy: Policy, now: datetime) -> BudgetChange:
+def _budget_change(fields: Mapping[str, Any], usd: Decimal | None, policy: Policy, now: datetime) -> BudgetChange:
     if policy.budget is None:
         raise invalid("scope", "no budget is configured", "add budget.monthly_usd to the configuration")
-    scope = choice_asked(said, "scope", Scope)
+    scope = choice_asked(fields, "scope", Scope)
     return BudgetChange(
         scope=scope,
-        name=_budget_name(said.get("name"), scope, policy),
+        name=_budget_name(fields.get("name"), scope, policy),
         month=month_of(now, policy.budget.timezone).name,
         monthly_usd=usd,
-        who=words_asked(said, "who", "give the name of the person, such as alice"),
-        why=words_asked(said, "why", "give the reason in one sentence"),
+        who=words_asked(fields, "who", "give the name of the person, such as alice"),
+        why=words_asked(fields, "why", "give the reason in one sentence"),
         at=now,
     )
 
 
-def _budget_name(said: Any, scope: Scope, policy: Policy) -> str:
+def _budget_name(name: Any, scope: Scope, policy: Policy) -> str:
     """The pool's id or the team; empty where the scope says it all."""
     if scope in (Scope.ACCOUNT, Scope.CLUSTER):
-        if said not in (None, ""):
+        if name not in (None, ""):
             raise invalid("name", f"there is one {scope} only", "leave name out")
         return ""
-    if not isinstance(said, str) or not said:
+    if not isinstance(name, str) or not name:
         raise invalid("name", f"name is missing: which {scope}?", f"give the name of the {scope}")
     if scope is Scope.TEAM:
         try:
-            return str(parse(LabelValue, said))
+            return str(parse(LabelValue, name))
         except Wrong as wrong:
             raise invalid("name", f"name: {wrong.problem}", wrong.remedy) from wrong
-    pool = policy.pool(said)
+    pool = policy.pool(name)
     if pool is None:
-        remedy = did_you_mean(said, [p.name for p in policy.pools])
+        remedy = did_you_mean(name, [p.name for p in policy.pools])
         raise invalid("name", "no pool has this id or name", remedy)
     return pool.id

@@ -72,9 +72,9 @@ def _usd(value: Any) -> Any:
     return amount(Decimal(value)) if isinstance(value, str) and "E" in value else plain(value)
 
 
-def mode_of(found: Picture, parts: WebParts) -> str:
-    """Return the mode of the step that *found* shows, before the first step the configured one."""
-    return found.mode or parts.mode
+def mode_of(picture: Picture, parts: WebParts) -> str:
+    """Return the mode of the step that *picture* shows, before the first step the configured one."""
+    return picture.mode or parts.mode
 
 
 class VictimDocument(Published):
@@ -175,9 +175,9 @@ class ExplainedDecision(DecisionDocument):
 def explained(stored: StoredDecision, parts: WebParts) -> ExplainedDecision:
     """Return a decision with what followed from it and its neighbours in the history of its pool."""
     previous, following = parts.store.beside(stored)
-    found = ExplainedDecision.of_stored(stored, parts, previous=previous, next=following)
-    actions = tuple(ActionDocument.of(a, pool_name=found.pool_name) for a in parts.store.followed(stored.id))
-    return found.model_copy(update={"actions": actions})
+    document = ExplainedDecision.of_stored(stored, parts, previous=previous, next=following)
+    actions = tuple(ActionDocument.of(a, pool_name=document.pool_name) for a in parts.store.followed(stored.id))
+    return document.model_copy(update={"actions": actions})
 
 
 class GroundsDocument(Published):
@@ -286,14 +286,16 @@ class BudgetDocument(ScopedBudget):
     ] = None
 
     @classmethod
-    def of_picture(cls, found: Picture, parts: WebParts) -> Self:
+    def of_picture(cls, picture: Picture, parts: WebParts) -> Self:
         """Return the month's money; before the first step, what the configuration says."""
-        configured, shown = parts.policy.budget, found.budget or ScopedBudget()
-        known = {name: getattr(shown, name) for name in (*_MONEY, *shown.model_fields_set)}
+        configured, budget = parts.policy.budget, picture.budget or ScopedBudget()
+        fields = {name: getattr(budget, name) for name in (*_MONEY, *budget.model_fields_set)}
         if configured is not None:
             of_policy = {name: getattr(configured, name) for name in ("monthly_usd", "warn_at", "hold_at", "stop_at")}
-            known |= {name: value for name, value in of_policy.items() if known[name] is None}
-        return cls(configured=configured is not None, scopes=found.budgets or None, kept_out=found.kept_out, **known)
+            fields |= {name: value for name, value in of_policy.items() if fields[name] is None}
+        return cls(
+            configured=configured is not None, scopes=picture.budgets or None, kept_out=picture.kept_out, **fields
+        )
 
 
 class BudgetAsked(Asked):
@@ -457,12 +459,14 @@ class ProblemDocument(Published):
     mistakes: Annotated[tuple[dict[str, str], ...], says("of a configuration: field, problem and remedy of each")]
 
 
-def waiting_document(pod: WaitingPod, found: Picture, parts: WebParts) -> WaitingPod:
-    """Return *pod* of the picture *found* with the name of its pool and what a person can do."""
-    observing = mode_of(found, parts) == "observe"
-    said = pod.what_to_do or what_to_do(pod.state, pod.rule, namespace=pod.namespace, pod=pod.name, observing=observing)
+def waiting_document(pod: WaitingPod, picture: Picture, parts: WebParts) -> WaitingPod:
+    """Return *pod* of *picture* with the name of its pool and what a person can do."""
+    observing = mode_of(picture, parts) == "observe"
+    advice = pod.what_to_do or what_to_do(
+        pod.state, pod.rule, namespace=pod.namespace, pod=pod.name, observing=observing
+    )
     name = parts.pool_name(pod.pool) if pod.pool else None
-    return pod.model_copy(update={"what_to_do": said, "pool_name": name})
+    return pod.model_copy(update={"what_to_do": advice, "pool_name": name})
 
 
 def pool_document(pool: PoolDocument, mode: str) -> PoolDocument:

@@ -44,16 +44,16 @@ def add_report(routes: Blueprint, parts: WebParts) -> None:
     @routes.get("/costs")
     def costs() -> Response:
         now, by = parts.clock.now(), request.args.get("by", By.TEAM.value)
-        month, known = _month_asked(parts, now), [by.value for by in By]
-        if by not in known:
-            remedy = f"use one of: {', '.join(known)}"
-            raise Problem(400, "costs cannot be grouped by this", remedy, field="by", known=known)
+        month, groupings = _month_asked(parts, now), [by.value for by in By]
+        if by not in groupings:
+            remedy = f"use one of: {', '.join(groupings)}"
+            raise Problem(400, "costs cannot be grouped by this", remedy, field="by", known=groupings)
         with ONE_AT_A_TIME:
-            found = costs_of(parts.store, parts.policy, month, now)
+            month_costs = costs_of(parts.store, parts.policy, month, now)
         until, began = min(now, month.end), min(parts.store.watched().values(), default=month.start)
         since = max(month.start, began)
-        lines = [_line(line, burn(line.usd, since, until)) for line in told_by(found, By(by), parts.policy)]
-        return jsonify(CostsDocument.of(found, month=month.name, by=by, until=until, lines=lines))
+        lines = [_line(line, burn(line.usd, since, until)) for line in told_by(month_costs, By(by), parts.policy)]
+        return jsonify(CostsDocument.of(month_costs, month=month.name, by=by, until=until, lines=lines))
 
 
 def add_costs(routes: Blueprint, parts: WebParts) -> None:
@@ -62,8 +62,8 @@ def add_costs(routes: Blueprint, parts: WebParts) -> None:
     @routes.get("/costs")
     def costs() -> str:
         with ONE_AT_A_TIME:
-            shown = _shown(_asked_for(parts))
-        return render_template("costs.html", layout="base.html", mode=parts.mode, now=parts.clock.now(), **shown)
+            context = _shown(_asked_for(parts))
+        return render_template("costs.html", layout="base.html", mode=parts.mode, now=parts.clock.now(), **context)
 
 
 def standalone(document: Mapping[str, Any], version: str) -> str:
@@ -105,9 +105,9 @@ def _charges(parts: WebParts) -> str:
     now, policy = parts.clock.now(), parts.policy
     month = _month_asked(parts, now)
     document = _document_of(parts, month, now)
-    found = pieces(costs_of(parts.store, policy, month, now), policy)
+    cost_pieces = pieces(costs_of(parts.store, policy, month, now), policy)
     lives, account = parts.store.node_lives(month.start), parts.cluster_id
-    return as_focus(document, found, lives, month, now, policy.billing, account=account, region=parts.region)
+    return as_focus(document, cost_pieces, lives, month, now, policy.billing, account=account, region=parts.region)
 
 
 def _document_of(parts: WebParts, month: Month, now: datetime) -> dict[str, Any]:
@@ -119,18 +119,18 @@ def _document_of(parts: WebParts, month: Month, now: datetime) -> dict[str, Any]
         if closed is None:
             raise _unknown(team or "", month, [part["name"] for part in everybody["teams"] if part["name"]])
         return ReportDocument.model_validate({**closed, "cluster_name": parts.cluster_name}).document()
-    found = report_of(parts.store, parts.policy, month, now, team)
+    month_report = report_of(parts.store, parts.policy, month, now, team)
     of_policy = (*(parts.policy.budget.teams if parts.policy.budget else ()), *parts.policy.reports.monthly.teams)
-    if team and not found.lines and not found.jobs.seen and team not in of_policy:
-        known = report_of(parts.store, parts.policy, month, now).teams
-        raise _unknown(team, month, sorted({part.name for part in known if part.name}))
-    return ReportDocument.of(found, cluster_name=parts.cluster_name).document()
+    if team and not month_report.lines and not month_report.jobs.seen and team not in of_policy:
+        team_parts = report_of(parts.store, parts.policy, month, now).teams
+        raise _unknown(team, month, sorted({part.name for part in team_parts if part.name}))
+    return ReportDocument.of(month_report, cluster_name=parts.cluster_name).document()
 
 
-def _unknown(team: str, month: Month, known: list[str]) -> Problem:
-    said = f'no workload of {month.name} has the team label "{team}"'
-    remedy = "use one of: " + ", ".join(sorted(known)) if known else "leave team out for the report of all teams"
-    return Problem(404, said, remedy, field="team", known=sorted(known))
+def _unknown(team: str, month: Month, teams: list[str]) -> Problem:
+    problem = f'no workload of {month.name} has the team label "{team}"'
+    remedy = "use one of: " + ", ".join(sorted(teams)) if teams else "leave team out for the report of all teams"
+    return Problem(404, problem, remedy, field="team", known=sorted(teams))
 
 
 def _shown(document: Mapping[str, Any]) -> dict[str, Any]:

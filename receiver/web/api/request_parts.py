@@ -73,53 +73,53 @@ def pool_called(parts: WebParts, name_or_id: str) -> Pool:
 
 def pool_asked(parts: WebParts) -> str | None:
     """Return the id of the query's *pool*, or None when none is asked for."""
-    asked = request.args.get("pool")
-    return pool_called(parts, asked).id if asked is not None else None
+    name = request.args.get("pool")
+    return pool_called(parts, name).id if name is not None else None
 
 
-def decisions_asked(parts: WebParts, said: Mapping[str, str]) -> DecisionFilter:
-    """Return which decisions a query asks for by what it *said*. Problem 400 or 404 for a part that is not valid.
+def decisions_asked(parts: WebParts, query: Mapping[str, str]) -> DecisionFilter:
+    """Return which decisions a query asks for by its parts. Problem 400 or 404 for a part that is not valid.
 
     *last* counts back from now, and *from* and *until* without an offset are UTC. All of them hold at once."""
-    last = choice_asked(said, "last", Last) if "last" in said else None
+    last = choice_asked(query, "last", Last) if "last" in query else None
     starts = [parts.clock.now() - SPANS[last]] if last is not None else []
-    starts += [_moment(said, "from")] if "from" in said else []
-    if "rule" in said and said["rule"] not in RULES:
-        raise invalid("rule", "unknown rule", did_you_mean(said["rule"], tuple(RULES)))
-    before = said.get("before", "1")
+    starts += [_moment(query, "from")] if "from" in query else []
+    if "rule" in query and query["rule"] not in RULES:
+        raise invalid("rule", "unknown rule", did_you_mean(query["rule"], tuple(RULES)))
+    before = query.get("before", "1")
     if not (before.isascii() and before.isdigit()):
         raise invalid("before", "before is not the number of a decision", "take it from the oldest one you have")
     return DecisionFilter(
-        pool=pool_called(parts, said["pool"]).id if "pool" in said else None,
-        rule=said.get("rule"),
-        kind=choice_asked(said, "kind", DecisionKind) if "kind" in said else None,
+        pool=pool_called(parts, query["pool"]).id if "pool" in query else None,
+        rule=query.get("rule"),
+        kind=choice_asked(query, "kind", DecisionKind) if "kind" in query else None,
         since=max(starts, default=None),
-        until=_moment(said, "until") if "until" in said else None,
-        before=min(int(before[:20]), MAX_ROW) if "before" in said else None,
+        until=_moment(query, "until") if "until" in query else None,
+        before=min(int(before[:20]), MAX_ROW) if "before" in query else None,
     )
 
 
-def _moment(said: Mapping[str, str], field: str) -> datetime:
+def _moment(query: Mapping[str, str], field: str) -> datetime:
     try:
-        at = datetime.fromisoformat(said[field])
+        at = datetime.fromisoformat(query[field])
         return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     except (ValueError, OverflowError):
         raise invalid(field, f"{field} is not a time", "give one such as 2026-03-10T14:30, which is UTC") from None
 
 
-def choice_asked(said: Mapping[str, Any], field: str, kinds: type[Word]) -> Word:
-    """Return the word of *kinds* in *field* of *said*; Problem 400 for any other."""
-    known, word = [kind.value for kind in kinds], said.get(field)
+def choice_asked(fields: Mapping[str, Any], field: str, kinds: type[Word]) -> Word:
+    """Return the word of *kinds* in *field* of *fields*; Problem 400 for any other."""
+    choices, word = [kind.value for kind in kinds], fields.get(field)
     if word is None:
-        raise invalid(field, f"{field} is missing", f"use one of: {', '.join(known)}")
-    if word not in known:
-        raise invalid(field, f"unknown {field}", did_you_mean(str(word), known))
+        raise invalid(field, f"{field} is missing", f"use one of: {', '.join(choices)}")
+    if word not in choices:
+        raise invalid(field, f"unknown {field}", did_you_mean(str(word), choices))
     return kinds(word)
 
 
-def words_asked(said: Mapping[str, Any], field: str, remedy: str) -> str:
-    """Return the text in *field* of *said* on one line; Problem 400 with *remedy* when there is none."""
-    text = said.get(field)
+def words_asked(fields: Mapping[str, Any], field: str, remedy: str) -> str:
+    """Return the text in *field* of *fields* on one line; Problem 400 with *remedy* when there is none."""
+    text = fields.get(field)
     if text is None or (isinstance(text, str) and not text.strip()):
         raise invalid(field, f"{field} is missing", remedy)
     if not isinstance(text, str):
@@ -148,15 +148,15 @@ def read_form(incoming: Request, limit: int = LARGEST_FORM) -> dict[str, str]:
 def read_object(incoming: Request, fields: Sequence[str], example: str) -> Mapping[str, Any]:
     """Return the JSON object of the body, with Decimals; Problem 400 for anything but *fields*, 413 if too large."""
     try:
-        said = json.loads(read_body(incoming, LARGEST_BODY), parse_float=Decimal)
+        body = json.loads(read_body(incoming, LARGEST_BODY), parse_float=Decimal)
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
+        body = None
+    if not isinstance(body, dict):
         raise Problem(400, "the body is not a JSON object", f"send one such as {example}")
-    for field in said:
+    for field in body:
         if field not in fields:
             raise invalid(field, "unknown field", did_you_mean(field, fields))
-    return said
+    return body
 
 
 def read_body(incoming: Request, limit: int, remedy: str = REMEDIES[413]) -> bytes:

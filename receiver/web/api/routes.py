@@ -84,17 +84,17 @@ def blueprint(parts: WebParts) -> Blueprint:
 
 def _picture(parts: WebParts) -> Picture:
     """The last step's picture, whose time the answer's header names."""
-    found, g.step_at = kept_picture(parts.store)
-    return found
+    picture, g.step_at = kept_picture(parts.store)
+    return picture
 
 
 def _add_picture(routes: Blueprint, parts: WebParts) -> None:
     @routes.get("/status")
     def status() -> Response:
-        shown = _status(_picture(parts), parts).document()
-        for pool in shown["pools"]:
+        document = _status(_picture(parts), parts).document()
+        for pool in document["pools"]:
             pool.pop("nodes", None)
-        return jsonify(shown)
+        return jsonify(document)
 
     @routes.get("/summary")
     def summary() -> Response:
@@ -102,15 +102,17 @@ def _add_picture(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/pools")
     def pools() -> Response:
-        found = _picture(parts)
-        return jsonify([api.pool_document(pool, api.mode_of(found, parts)) for pool in found.pools])
+        picture = _picture(parts)
+        return jsonify([api.pool_document(pool, api.mode_of(picture, parts)) for pool in picture.pools])
 
     @routes.get("/pools/<pool>")
     def one_pool(pool: str) -> Response:
-        wanted, found = pool_called(parts, pool), _picture(parts)
-        shown = found.pool(wanted.id) or PoolDocument(name=wanted.name, pool=wanted.id, size=wanted.size)
-        more = {"fits_nowhere": fits_nowhere(found, wanted.id), "messages_to": parts.messages_to}
-        return jsonify(api.pool_document(shown, api.mode_of(found, parts)).model_copy(update=more))
+        configured, picture = pool_called(parts, pool), _picture(parts)
+        document = picture.pool(configured.id) or PoolDocument(
+            name=configured.name, pool=configured.id, size=configured.size
+        )
+        additions = {"fits_nowhere": fits_nowhere(picture, configured.id), "messages_to": parts.messages_to}
+        return jsonify(api.pool_document(document, api.mode_of(picture, parts)).model_copy(update=additions))
 
     @routes.get("/budget")
     def budget() -> Response:
@@ -124,32 +126,32 @@ def _add_picture(routes: Blueprint, parts: WebParts) -> None:
     def alerts() -> Response:
         """List what Alertmanager delivered within the last hour, so that people can see whether it arrives."""
         name = request.args.get("alertname")
-        found = [
+        received_alerts = [
             ReceivedAlert.of(a, alertname=a.labels.get("alertname", ""))
             for a in parts.store.remembered_alerts(parts.clock.now() - AN_HOUR)
             if name in (None, a.labels.get("alertname"))
         ]
-        return jsonify(list(reversed(found)))
+        return jsonify(list(reversed(received_alerts)))
 
 
-def _status(found: Picture, parts: WebParts) -> api.StatusDocument:
-    mode = api.mode_of(found, parts)
+def _status(picture: Picture, parts: WebParts) -> api.StatusDocument:
+    mode = api.mode_of(picture, parts)
     undelivered = parts.store.undelivered(limit=UNDELIVERED)
     failing = [notice for notice in undelivered if notice.attempts]
-    likely = (pod.expected_by for pod in found.waiting if pod.state != State.MAY_WAIT)  # theirs is the latest start
+    likely = (pod.expected_by for pod in picture.waiting if pod.state != State.MAY_WAIT)  # theirs is the latest start
     return api.StatusDocument(
-        at=found.at,
+        at=picture.at,
         cluster_name=parts.cluster_name,
         mode=mode,
         version=parts.version,
         loop=api.LoopDocument.of(parts.heartbeat()),
-        budget=api.BudgetDocument.of_picture(found, parts),
-        pools=tuple(api.pool_document(pool, mode) for pool in found.pools),
-        sources=found.sources,
-        rights=found.rights,
-        concerns=found.concerns,
-        waiting_total=found.waiting_total,
-        fits_nowhere=sum(pod.state == State.FITS_NOWHERE for pod in found.waiting),
+        budget=api.BudgetDocument.of_picture(picture, parts),
+        pools=tuple(api.pool_document(pool, mode) for pool in picture.pools),
+        sources=picture.sources,
+        rights=picture.rights,
+        concerns=picture.concerns,
+        waiting_total=picture.waiting_total,
+        fits_nowhere=sum(pod.state == State.FITS_NOWHERE for pod in picture.waiting),
         next_by=min((by for by in likely if by), default=None),
         decisions=tuple(
             api.DecisionLine.of(api.DecisionDocument.of_stored(d, parts)) for d in parts.store.decisions(limit=LATEST)
@@ -160,7 +162,7 @@ def _status(found: Picture, parts: WebParts) -> api.StatusDocument:
             failing=len(failing),
             last_error=failing[0].last_error if failing else None,
         ),
-        observed=found.observed,
+        observed=picture.observed,
     )
 
 
@@ -168,19 +170,19 @@ def _add_waiting(routes: Blueprint, parts: WebParts) -> None:
     @routes.get("/waiting")
     def waiting() -> Response:
         pool, limit = pool_asked(parts), limit_asked()
-        found = _picture(parts)
-        kept = [pod for pod in found.waiting if pool in (None, pod.pool)]
-        response = jsonify([api.waiting_document(pod, found, parts) for pod in kept[:limit]])
-        response.headers[TOTAL_HEADER] = str(found.waiting_total or 0)
+        picture = _picture(parts)
+        pods = [pod for pod in picture.waiting if pool in (None, pod.pool)]
+        response = jsonify([api.waiting_document(pod, picture, parts) for pod in pods[:limit]])
+        response.headers[TOTAL_HEADER] = str(picture.waiting_total or 0)
         return response
 
     @routes.get("/waiting/<namespace>/<name>")
     def one_waiting(namespace: str, name: str) -> Response:
-        found = _picture(parts)
-        for pod in found.waiting:
+        picture = _picture(parts)
+        for pod in picture.waiting:
             if (pod.namespace, pod.name) == (namespace, name):
-                return jsonify(api.waiting_document(pod, found, parts))
-        raise not_waiting(found, namespace, name, last_asked(parts, f"{namespace}/{name}"))
+                return jsonify(api.waiting_document(pod, picture, parts))
+        raise not_waiting(picture, namespace, name, last_asked(parts, f"{namespace}/{name}"))
 
 
 def _add_decisions(routes: Blueprint, parts: WebParts) -> None:
@@ -188,8 +190,8 @@ def _add_decisions(routes: Blueprint, parts: WebParts) -> None:
     def decisions() -> Response:
         only, limit = decisions_asked(parts, request.args), limit_asked()
         _picture(parts)
-        found = parts.store.decisions(only, limit=limit)
-        return jsonify([api.DecisionDocument.of_stored(stored, parts) for stored in found])
+        stored_decisions = parts.store.decisions(only, limit=limit)
+        return jsonify([api.DecisionDocument.of_stored(stored, parts) for stored in stored_decisions])
 
     @routes.get("/decisions/<number>")
     def one_decision(number: str) -> Response:
@@ -197,67 +199,71 @@ def _add_decisions(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/decisions/<number>/grounds")
     def grounds(number: str) -> Response:
-        known = decision_asked(parts, number).id
-        found = parts.store.grounds(known)
-        if found is None:
+        decision_id = decision_asked(parts, number).id
+        stored_grounds = parts.store.grounds(decision_id)
+        if stored_grounds is None:
             remedy = "decisions made before this version did not keep it; `gpu-autoscaler status` lists later ones"
             raise Problem(404, "what this decision was made from is not kept", remedy, field="id")
-        return jsonify(api.GroundsDocument.of(found, decision=known))
+        return jsonify(api.GroundsDocument.of(stored_grounds, decision=decision_id))
 
     @routes.get("/actions")
     def actions() -> Response:
         pool, limit = pool_asked(parts), limit_asked()
         _picture(parts)
-        found = parts.store.actions(pool=pool, limit=limit)
-        return jsonify([api.ActionDocument.of(a, pool_name=parts.pool_name(a.action.pool)) for a in found])
+        stored_actions = parts.store.actions(pool=pool, limit=limit)
+        return jsonify([api.ActionDocument.of(a, pool_name=parts.pool_name(a.action.pool)) for a in stored_actions])
 
 
-def fits_nowhere(found: Picture, pool: str) -> tuple[Unfit, ...]:
+def fits_nowhere(picture: Picture, pool: str) -> tuple[Unfit, ...]:
     """Return the first waiting pods that no pool can hold, with why *pool* cannot."""
-    lost = [pod for pod in found.waiting if pod.state == State.FITS_NOWHERE]
+    unfit_pods = [pod for pod in picture.waiting if pod.state == State.FITS_NOWHERE]
     return tuple(
         Unfit(
             pod=f"{pod.namespace}/{pod.name}",
             why_not=next((fit.why_not for fit in pod.fits if fit.pool == pool), None),
             detail=pod.detail,
         )
-        for pod in lost[:FEW]
+        for pod in unfit_pods[:FEW]
     )
 
 
 def last_asked(parts: WebParts, pod: str) -> list[str]:
     """Return sentences on the latest decisions that wanted a node for *pod*, as far back as they are searched."""
-    said = []
+    sentences = []
     for stored in parts.store.decisions(limit=SEARCHED):
         decision = stored.decision
         if pod in (decision.evidence.get("asking") or ()):
             named = api.DecisionDocument.of_stored(stored, parts).pool_name
-            said.append(
+            sentences.append(
                 f"decision {stored.id} at {decision.at:%Y-%m-%d %H:%M:%S} UTC was about it: GPU pool {named}, "
                 f"{decision.change}, {decision.present} -> {decision.target} nodes"
             )
-    return said[:FEW]
+    return sentences[:FEW]
 
 
-def not_waiting(found: Picture, namespace: str, name: str, history: Sequence[str] = ()) -> Problem:
+def not_waiting(picture: Picture, namespace: str, name: str, history: Sequence[str] = ()) -> Problem:
     """Return the 404 for a pod that does not wait, with all that this can mean and its *history*."""
     pod = f"{namespace}/{name}"
     before = {"history": list(history)} if history else {}
-    if not found.model_fields_set:
+    if not picture.model_fields_set:
         again = "try again after the next step; /healthz shows whether the loop runs"
         return Problem(404, "no step has finished yet: waiting pods are not known", again, field="name")
-    for pool in found.pools:
+    for pool in picture.pools:
         for node in pool.nodes:
             if pod in node.pods:
                 where = f"node {node.name} of GPU pool {pool.name}"
                 remedy = f"nothing to do here: `kubectl describe pod -n {namespace} {name}` shows how it starts or runs"
                 return Problem(404, f"pod {pod} does not wait: it is bound to {where}", remedy, field="name", **before)
-    for source in found.sources:
+    for source in picture.sources:
         if source.source == Source.KUBERNETES and not source.up:
             unseen = f"pod {pod} is not known to wait, and Kubernetes did not answer: {source.detail}"
             return Problem(404, unseen, "make Kubernetes reachable, then try again", field="name")
-    kept, total = len(found.waiting), found.waiting_total or 0
-    more = [f"it is one of the {total - kept} waiting pods beyond the {kept} stored here"] if total > kept else []
-    said, can_mean = f"pod {pod} does not wait for a GPU as of the last step", [*more, *NOT_WAITING]
+    stored_count, total = len(picture.waiting), picture.waiting_total or 0
+    overflow_note = (
+        [f"it is one of the {total - stored_count} waiting pods beyond the {stored_count} stored here"]
+        if total > stored_count
+        else []
+    )
+    problem, can_mean = f"pod {pod} does not wait for a GPU as of the last step", [*overflow_note, *NOT_WAITING]
     remedy = f"see `kubectl get pod -n {namespace} {name} -o wide`"
-    return Problem(404, said, remedy, field="name", can_mean=can_mean, **before)
+    return Problem(404, problem, remedy, field="name", can_mean=can_mean, **before)

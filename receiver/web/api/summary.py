@@ -37,25 +37,25 @@ class SummaryDocument(Published):
     stage: Annotated[str, word(BudgetStage)] | None = None
 
     @classmethod
-    def of_picture(cls, found: Picture, parts: WebParts) -> Self:
+    def of_picture(cls, picture: Picture, parts: WebParts) -> Self:
         """Return the summary of the last step."""
-        stepped, money = found.at is not None, BudgetDocument.of_picture(found, parts)
-        bad = sum(concern.level == Level.BAD for concern in found.concerns)
+        stepped, money = picture.at is not None, BudgetDocument.of_picture(picture, parts)
+        bad = sum(concern.level == Level.BAD for concern in picture.concerns)
         return cls(
             cluster_name=parts.cluster_name,
-            at=found.at,
-            mode=mode_of(found, parts),
+            at=picture.at,
+            mode=mode_of(picture, parts),
             version=parts.version,
             alive=parts.heartbeat().alive,
             wrong=bad if stepped else None,
-            to_look_at=len(found.concerns) - bad if stepped else None,
-            pods_waiting=found.waiting_total,
+            to_look_at=len(picture.concerns) - bad if stepped else None,
+            pods_waiting=picture.waiting_total,
             month=money.month,
             spent_usd=money.spent_usd,
             monthly_usd=money.monthly_usd,
-            forecast_usd=found.budget.forecast_usd if found.budget else None,
+            forecast_usd=picture.budget.forecast_usd if picture.budget else None,
             stage=money.stage,
-            **(totals(found.pools, found.waiting, found.waiting_total)._asdict() if stepped else {}),
+            **(totals(picture.pools, picture.waiting, picture.waiting_total)._asdict() if stepped else {}),
         )
 
 

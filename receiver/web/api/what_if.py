@@ -199,12 +199,12 @@ class Side:
 
 def require_few(policy: Policy, in_force: Policy) -> None:
     """Raise Problem 400 for a *policy* that would take seconds of the processor."""
-    counts, known = _counts(policy), _counts(in_force)
-    for what, most in MOST.items():
-        if counts[what] > max(most, known[what]):
-            said = f"the configuration has {counts[what]:,} {what} together"
+    counts, counts_in_force = _counts(policy), _counts(in_force)
+    for kind, most in MOST.items():
+        if counts[kind] > max(most, counts_in_force[kind]):
+            problem = f"the configuration has {counts[kind]:,} {kind} together"
             raise Problem(
-                400, said, f"ask about at most {most:,}", field="budget.teams" if what == "teams" else "pools"
+                400, problem, f"ask about at most {most:,}", field="budget.teams" if kind == "teams" else "pools"
             )
 
 
@@ -269,37 +269,41 @@ def _fate(fate: Fate, policy: Policy) -> FateDocument:
 def without_node(last: LastStep, name: str, actions_of: Callable[[str], Sequence[StoredAction]]) -> NodeWhatIfDocument:
     """Return what would happen if that node were removed. *actions_of* gives the last actions of a pool by its id.
     Raises Problem 404 for a node that no configured pool has."""
-    found, policy = find_node(last.facts, name), last.settings.policy
-    if found is None:
-        known = [str(node.name) for state in last.facts.pools for node in state.nodes]
+    node_in_pool, policy = find_node(last.facts, name), last.settings.policy
+    if node_in_pool is None:
+        node_names = [str(node.name) for state in last.facts.pools for node in state.nodes]
         remedy = "`gpu-autoscaler explain pool NAME` lists the nodes of a configured pool"
-        raise Problem(404, "no GPU pool has a node of this name", remedy, field="name", known=known[:MOST_WORKLOADS])
+        raise Problem(
+            404, "no GPU pool has a node of this name", remedy, field="name", known=node_names[:MOST_WORKLOADS]
+        )
     observing = last.mode == OBSERVE
     ruled = without_approvals(policy) if observing else policy
-    actions = [stored.action for stored in actions_of(found[0].pool)]
-    left = departure(*found, last.facts, ruled, observing=observing, actions=actions)
-    return _departure_document(left, last.facts, ruled)
+    actions = [stored.action for stored in actions_of(node_in_pool[0].pool)]
+    node_departure = departure(*node_in_pool, last.facts, ruled, observing=observing, actions=actions)
+    return _departure_document(node_departure, last.facts, ruled)
 
 
-def _departure_document(found: Departure, facts: Facts, policy: Policy) -> NodeWhatIfDocument:
-    bought = [_bought(pool_id, nodes, policy) for pool_id, nodes in found.bought.items()]
-    prices = [found.usd_per_hour, *(each.usd_per_hour for each in bought)]
-    known = [price for price in prices if price is not None]
+def _departure_document(node_departure: Departure, facts: Facts, policy: Policy) -> NodeWhatIfDocument:
+    bought = [_bought(pool_id, nodes, policy) for pool_id, nodes in node_departure.bought.items()]
+    prices = [node_departure.usd_per_hour, *(purchase.usd_per_hour for purchase in bought)]
+    known_prices = [price for price in prices if price is not None]
     return NodeWhatIfDocument(
         at=facts.at,
-        node=found.node.name,
-        pool=found.pool.name,
-        stage=found.node.stage.value,
-        blocks=found.blocks,
-        may_go_at=found.at,
-        moved=tuple(_turn(turn, policy) for turn in found.moved),
-        affected=tuple(_turn(turn, policy) for turn in found.affected[:MOST_WORKLOADS]),
-        lost=tuple(pod.key for pod in found.lost),
+        node=node_departure.node.name,
+        pool=node_departure.pool.name,
+        stage=node_departure.node.stage.value,
+        blocks=node_departure.blocks,
+        may_go_at=node_departure.at,
+        moved=tuple(_turn(turn, policy) for turn in node_departure.moved),
+        affected=tuple(_turn(turn, policy) for turn in node_departure.affected[:MOST_WORKLOADS]),
+        lost=tuple(pod.key for pod in node_departure.lost),
         bought=tuple(bought),
-        usd_per_hour=found.usd_per_hour,
-        saves_usd_per_hour=known[0] - sum(known[1:], Decimal(0)) if len(known) == len(prices) else None,
-        paid_until=found.paid_until,
-        unused_usd=found.unused_usd,
+        usd_per_hour=node_departure.usd_per_hour,
+        saves_usd_per_hour=known_prices[0] - sum(known_prices[1:], Decimal(0))
+        if len(known_prices) == len(prices)
+        else None,
+        paid_until=node_departure.paid_until,
+        unused_usd=node_departure.unused_usd,
     )
 
 
@@ -330,9 +334,9 @@ class WhatIf:
         if last is None:
             leader = self._parts.heartbeat().leader
             leads = leader is not None and not leader.mine
-            said = "this replica takes no steps" if leads else "no step has finished yet"
+            problem = "this replica takes no steps" if leads else "no step has finished yet"
             ask = f"ask the replica that leads, {leader.name}" if leader is not None and leads else "ask again soon"
-            raise Problem(503, said, ask)
+            raise Problem(503, problem, ask)
         if not ONE.acquire(blocking=False):
             raise Problem(503, "another what-if question is being answered", "ask again in a moment", retry_after=1)
         try:
@@ -345,12 +349,12 @@ class WhatIf:
         """Compare with the configuration in *text*, or with the one in force and the *changes* in it. Raises
         ConfigError, and Problem 413 or 503."""
         if len(text) > LARGEST_CONFIGURATION:
-            said = f"the configuration is larger than {LARGEST_CONFIGURATION} bytes"
-            raise Problem(413, said, TOO_LARGE, limit_bytes=LARGEST_CONFIGURATION)
+            problem = f"the configuration is larger than {LARGEST_CONFIGURATION} bytes"
+            raise Problem(413, problem, TOO_LARGE, limit_bytes=LARGEST_CONFIGURATION)
         with self._last() as last:
-            other = self._parts.other_settings(text, changes)
-            require_few(other.policy, last.settings.policy)
-            return compare(last, other)
+            settings = self._parts.other_settings(text, changes)
+            require_few(settings.policy, last.settings.policy)
+            return compare(last, settings)
 
     def of_node(self, name: str) -> NodeWhatIfDocument:
         """Raises Problem 404 or 503."""
@@ -374,7 +378,7 @@ def problem_of(error: ConfigError) -> Problem:
 
 def add_what_if(routes: Blueprint, parts: WebParts) -> None:
     """Add both routes to *routes*."""
-    asked = WhatIf(parts)
+    evaluator = WhatIf(parts)
 
     @routes.post("/what-if")
     def what_if() -> Response:
@@ -383,7 +387,7 @@ def add_what_if(routes: Blueprint, parts: WebParts) -> None:
         if kind not in ("file", "changes"):
             raise Problem(400, "as is neither file nor changes", "write changes, or leave it out", field="as")
         try:
-            return jsonify(asked.of_text(body.decode(), changes=kind == "changes"))
+            return jsonify(evaluator.of_text(body.decode(), changes=kind == "changes"))
         except UnicodeDecodeError:
             raise Problem(400, "the body is not UTF-8", "save the file as UTF-8") from None
         except ConfigError as error:
@@ -391,4 +395,4 @@ def add_what_if(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/nodes/<name>/what-if")
     def node_what_if(name: str) -> Response:
-        return jsonify(asked.of_node(name))
+        return jsonify(evaluator.of_node(name))

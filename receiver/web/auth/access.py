@@ -79,9 +79,9 @@ class Sessions:
         """Return the session that *cookie* holds; None for one that is over, forged, or of a token that was changed."""
         for role, seal in self._seals.items():
             try:
-                said = seal.loads(cookie or "")
-                until = datetime.fromtimestamp(said["until"], tz=now.tzinfo)
-                session = Session(role=role, form_token=str(said["form"]), until=until)
+                payload = seal.loads(cookie or "")
+                until = datetime.fromtimestamp(payload["until"], tz=now.tzinfo)
+                session = Session(role=role, form_token=str(payload["form"]), until=until)
             except (BadData, KeyError, TypeError, ValueError, OverflowError, OSError):
                 continue
             # One from the future began under a wrong clock and would last too long.
@@ -132,17 +132,17 @@ class Access:
     def _tokens(self) -> Mapping[Role, str]:
         """Who may read pages or act, by the tokens that are valid now."""
         valid = self._parts.tokens()
-        found = {Role.OPERATOR: valid.operator, Role.READER: valid.reader}
-        return {role: token.strip() for role, token in found.items() if token and token.strip()}
+        tokens_by_role = {Role.OPERATOR: valid.operator, Role.READER: valid.reader}
+        return {role: token.strip() for role, token in tokens_by_role.items() if token and token.strip()}
 
     def cookie_of(self, token: str) -> tuple[Role, str] | None:
         """Return the role of *token* and the cookie of a new session. Every token is compared, in constant time. Raises
         TryLater where the key was never read and the store does not answer."""
-        given, tokens = token.strip().encode("utf-8", "replace"), self._tokens
-        found = [role for role, known in tokens.items() if is_one_of(given, (known,))]
-        if not found:
+        token_bytes, tokens = token.strip().encode("utf-8", "replace"), self._tokens
+        roles = [role for role, role_token in tokens.items() if is_one_of(token_bytes, (role_token,))]
+        if not roles:
             return None
-        return found[0], Sessions(tokens, self._parts.store.sealing_key()).begin(found[0], self._parts.clock.now())
+        return roles[0], Sessions(tokens, self._parts.store.sealing_key()).begin(roles[0], self._parts.clock.now())
 
     def visitor(self, incoming: Request) -> Visitor:
         """Return who sends *incoming*, as far as a cookie says it."""
@@ -201,9 +201,16 @@ class Access:
     def is_wrong(self, token: str) -> bool:
         """True when *token* is none of this server's, the webhook's included: only these are guesses."""
         valid = self._parts.tokens()
-        given = token.encode("latin-1", "replace"), token.strip().encode("utf-8", "replace")  # of a header, of a form
-        known = tuple(each for each in (*valid.webhook, valid.operator, valid.reader) if each and each.strip())
-        right = [is_one_of(form, known) for form in given]
+        encodings = (
+            token.encode("latin-1", "replace"),
+            token.strip().encode("utf-8", "replace"),
+        )  # of a header, of a form
+        valid_tokens = tuple(
+            valid_token
+            for valid_token in (*valid.webhook, valid.operator, valid.reader)
+            if valid_token and valid_token.strip()
+        )
+        right = [is_one_of(encoding, valid_tokens) for encoding in encodings]
         return bool(token.strip()) and not any(right)
 
     def require_no_guesser(self, incoming: Request) -> None:

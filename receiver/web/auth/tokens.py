@@ -75,23 +75,24 @@ def require_bearer(header: str | None, tokens: Sequence[str], advice: TokenAdvic
         raise Unauthorized(*advice.none_set)
     if not header:
         raise Unauthorized("the Authorization header is missing", advice.none_sent)
-    scheme, _, sent = header.strip(BLANK).partition(" ")
+    scheme, _, credentials = header.strip(BLANK).partition(" ")
     if scheme.lower() != "bearer":
         raise Unauthorized("the Authorization header has another scheme than Bearer", advice.other_scheme)
     # PEP 3333: header values are bytes decoded as latin-1.
-    given = sent.strip(BLANK).encode("latin-1", "replace")
-    if not given:
+    token_bytes = credentials.strip(BLANK).encode("latin-1", "replace")
+    if not token_bytes:
         raise Unauthorized("the bearer token is empty", advice.empty)
-    if not is_one_of(given, tokens):
+    if not is_one_of(token_bytes, tokens):
         challenge = f'{REALM}, error="invalid_token"'
         raise Unauthorized("the bearer token is not the one this server knows", advice.other, challenge)
 
 
-def is_one_of(given: bytes, tokens: Sequence[str]) -> bool:
-    """True when *given* is one of *tokens*; the time taken tells neither which one was close nor how long it is."""
+def is_one_of(token_bytes: bytes, tokens: Sequence[str]) -> bool:
+    """True when *token_bytes* is one of *tokens*; the time taken tells neither which one was close nor how long."""
     # Digests: compare_digest returns sooner for another length, which would tell that of the token.
-    sent, known = hashlib.sha256(given).digest(), [hashlib.sha256(token.strip().encode()).digest() for token in tokens]
-    return any([hmac.compare_digest(sent, digest) for digest in known])  # noqa: C419 (each is compared)
+    sent_digest = hashlib.sha256(token_bytes).digest()
+    digests = [hashlib.sha256(token.strip().encode()).digest() for token in tokens]
+    return any([hmac.compare_digest(sent_digest, digest) for digest in digests])  # noqa: C419 (each is compared)
 
 
 MOST_FAILURES = 10  # of one client's address within a minute
@@ -120,12 +121,14 @@ class Attempts:
         network = _network(address)
         with self._lock:
             recent = self._recent(network)
-            said = secrets.token_bytes(16)
+            fingerprint = secrets.token_bytes(16)
             if guess is not None:
-                said = hashlib.blake2b(guess.encode("utf-8", "replace"), key=self._secret, digest_size=16).digest()
-            if any(said == before for _, before in recent):
+                fingerprint = hashlib.blake2b(
+                    guess.encode("utf-8", "replace"), key=self._secret, digest_size=16
+                ).digest()
+            if any(fingerprint == before for _, before in recent):
                 return None
-            recent = [*recent, (self._now(), said)][-MOST_FAILURES:]
+            recent = [*recent, (self._now(), fingerprint)][-MOST_FAILURES:]
             self._failed[network] = recent
             self._failed.move_to_end(network)
             while len(self._failed) > ADDRESSES:
@@ -140,10 +143,10 @@ class Attempts:
 def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return the IP address in *text*, without its zone and, where it is an IPv4 one in IPv6, as IPv4; else None."""
     try:
-        found = ipaddress.ip_address(text.partition("%")[0])
+        ip = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
-    return getattr(found, "ipv4_mapped", None) or found
+    return getattr(ip, "ipv4_mapped", None) or ip
 
 
 Networks = Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]
@@ -152,8 +155,8 @@ _WITH_PORT = re.compile(r"\[(?P<v6>[^]]+)\](:\d{1,5})?|(?P<v4>[\d.]+):\d{1,5}")
 
 def is_in(address: str, networks: Networks) -> bool:
     """True when *address* is an IP address of one of *networks*."""
-    found = address_of(address)
-    return found is not None and any(found in network for network in networks)
+    ip = address_of(address)
+    return ip is not None and any(ip in network for network in networks)
 
 
 def client_address(peer: str, forwarded_for: str, proxies: Networks) -> str:
@@ -174,10 +177,10 @@ def client_address(peer: str, forwarded_for: str, proxies: Networks) -> str:
 
 def _network(address: str) -> str:
     """What one guesser has: an IPv4 address, or an IPv6 network."""
-    found = address_of(address)
-    if isinstance(found, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((found, NETWORK), strict=False))
-    return str(found or address)
+    ip = address_of(address)
+    if isinstance(ip, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((ip, NETWORK), strict=False))
+    return str(ip or address)
 
 
 # Names of one word and below these are given inside a network and in no public zone (RFC 6761, RFC 6762, RFC 8375;

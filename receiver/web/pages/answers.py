@@ -60,16 +60,16 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
     @routes.post("/answer/<signed>")
     def take(signed: str) -> Response:
         question, form = _asked(signed, parts), read_form(request)
-        said = form.get("answer", "")
-        if said not in set(Answer):
+        word = form.get("answer", "")
+        if word not in set(Answer):
             return _page(question, signed, parts, wrong=NONE_CHOSEN, status=400)
         who = g.visitor.name_in(form)
-        taken = answer_once(question, Answer(said), who or UNNAMED, "", parts)
-        if taken is None:
+        accepted = answer_once(question, Answer(word), who or UNNAMED, "", parts)
+        if accepted is None:
             return _page(question, signed, parts, wrong=UNKNOWN_SIZE, status=503)
-        kept = parts.store.question(question.id) or question
-        if not taken and kept.answer != said:
-            return _page(kept, signed, parts, wrong=TOO_LATE, status=409)
+        stored_question = parts.store.question(question.id) or question
+        if not accepted and stored_question.answer != word:
+            return _page(stored_question, signed, parts, wrong=TOO_LATE, status=409)
         response = redirect(url_for("answers.ask", signed=signed), 303)
         access.remember(response, g.visitor, who)
         return response
@@ -100,8 +100,8 @@ def _page(question: Question, signed: str, parts: WebParts, *, wrong: str = "", 
     offered = choices(question, parts.policy, now, question.from_count if present is None else present)
     answer = question.answer
     set_by = override_id(answer, question) if answer is not None and answer not in SET_NONE else None
-    found, _ = kept_picture(parts.store)
-    others = parts.store.questions(pool=question.pool, limit=MAX_LIMIT) if standing is Standing.OPEN else ()
+    picture, _ = kept_picture(parts.store)
+    pool_questions = parts.store.questions(pool=question.pool, limit=MAX_LIMIT) if standing is Standing.OPEN else ()
     page = render_template(
         "answer.html",
         question=question,
@@ -109,10 +109,10 @@ def _page(question: Question, signed: str, parts: WebParts, *, wrong: str = "", 
         pool_name=parts.pool_name(question.pool),
         signed=signed,
         standing=standing.value,
-        unanswered=unanswered(question, yields=gives_way(question, others, now)),
-        case=_case(question, found, parts, now) if standing is Standing.OPEN else {},
+        unanswered=unanswered(question, yields=gives_way(question, pool_questions, now)),
+        case=_case(question, picture, parts, now) if standing is Standing.OPEN else {},
         # Whether the change would still help, by the last step's picture; None where that does not say.
-        helps=next((q.wanted for pool in found.pools for q in pool.questions if q.id == question.id), None),
+        helps=next((q.wanted for pool in picture.pools for q in pool.questions if q.id == question.id), None),
         choices=[c for c in offered if present is not None or not needs_size(c.answer, question)],
         answered=LABELS[answer] if answer else "",
         override=parts.store.override(set_by) if set_by else None,
@@ -124,9 +124,9 @@ def _page(question: Question, signed: str, parts: WebParts, *, wrong: str = "", 
     return make_response(page, 410 if expired else status)
 
 
-def _case(question: Question, found: Picture, parts: WebParts, now: datetime) -> Mapping[str, Any]:
+def _case(question: Question, picture: Picture, parts: WebParts, now: datetime) -> Mapping[str, Any]:
     """What there is to know before answering: why, for whom, what it costs, and the budget with and without it."""
-    pool = found.pool(question.pool) or PoolDocument()
+    pool = picture.pool(question.pool) or PoolDocument()
     grows, configured = question.asks is Asks.GROWTH, parts.policy.pool(question.pool)
     usd = question.usd_per_hour
     change = None if usd is None else usd if grows else -usd
@@ -138,8 +138,8 @@ def _case(question: Question, found: Picture, parts: WebParts, now: datetime) ->
         "above": configured.approval.growth_above_usd_per_hour
         if grows and configured and configured.approval
         else None,
-        "budget": found.budget,
-        "forecast": _forecast(found.budget, change, parts, now),
+        "budget": picture.budget,
+        "forecast": _forecast(picture.budget, change, parts, now),
         "decision": pool.decision,
     }
 

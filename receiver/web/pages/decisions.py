@@ -27,19 +27,21 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
     @routes.get("/decisions")
     def decisions() -> str:
         """List decisions, newest first; *before* the number of one leads to older ones."""
-        said = {name: text for name, text in request.args.items() if text}  # a form sends its empty fields, too
-        found = parts.store.decisions(decisions_asked(parts, said), limit=ROWS + 1)
-        shown: dict[str, Any] = {name: said[name] for name in FILTERS if name in said}
+        query = {name: text for name, text in request.args.items() if text}  # a form sends its empty fields, too
+        stored_decisions = parts.store.decisions(decisions_asked(parts, query), limit=ROWS + 1)
+        filters: dict[str, Any] = {name: query[name] for name in FILTERS if name in query}
         scene = scene_of(parts)
         return render_template(
             "decisions.html",
             now=scene.now,
             mode=parts.mode,
             named=partial(with_names, names=names_of(scene)),
-            decisions=[DecisionDocument.of_stored(stored, parts) for stored in found[:ROWS]],
-            asked=shown,
-            newest=url_for("pages.decisions", **shown) if "before" in said else None,
-            older=url_for("pages.decisions", **shown, before=found[ROWS - 1].id) if len(found) > ROWS else None,
+            decisions=[DecisionDocument.of_stored(stored, parts) for stored in stored_decisions[:ROWS]],
+            asked=filters,
+            newest=url_for("pages.decisions", **filters) if "before" in query else None,
+            older=url_for("pages.decisions", **filters, before=stored_decisions[ROWS - 1].id)
+            if len(stored_decisions) > ROWS
+            else None,
             pools=[(pool.name, pool.name) for pool in parts.policy.pools],
             kinds=[(kind, kind) for kind in DecisionKind],
             rules=[(rule, rule) for rule in RULES],
@@ -50,7 +52,7 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
     def decision(number: str) -> str:
         """Show one decision: what, why, for whom, what would change it and what followed; the evidence is folded."""
         document = explained(decision_asked(parts, number), parts)
-        known, pool = document.evidence, parts.policy.pool(document.pool)
+        evidence, pool = document.evidence, parts.policy.pool(document.pool)
         names = names_in(document)
         return render_template(
             "decision.html",
@@ -61,8 +63,8 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
             named=partial(with_names, names=names),
             node_of=lambda instance: node_name(names.get(instance), instance),
             steps=list(steps(document, parts.guide)),
-            known=known,
-            evidence=json.dumps(known, indent=2, ensure_ascii=False),
+            known=evidence,
+            evidence=json.dumps(evidence, indent=2, ensure_ascii=False),
         )
 
 

@@ -43,8 +43,8 @@ def overrides(access: Access, parts: WebParts) -> Blueprint:
     routes = Blueprint("acting", __name__)
     one_by_one = threading.Lock()  # a form that is sent twice at once is kept once
 
-    def name_of(asked: str) -> str:
-        return asked if asked == EVERY_POOL else pool_called(parts, asked).name
+    def name_of(pool: str) -> str:
+        return pool if pool == EVERY_POOL else pool_called(parts, pool).name
 
     @routes.get("/pools/<pool>/overrides")
     def overrides(pool: str) -> Response:
@@ -95,8 +95,8 @@ def overrides(access: Access, parts: WebParts) -> Blueprint:
 
 def _once(form: Mapping[str, str]) -> str:
     """What makes this form another than every one before it; empty for one that no page of ours made."""
-    said = form.get("once", "")
-    return said if re.fullmatch("[0-9a-f]{8}", said) else ""
+    nonce = form.get("once", "")
+    return nonce if re.fullmatch("[0-9a-f]{8}", nonce) else ""
 
 
 def _keep_once(override: Override, parts: WebParts) -> Override:
@@ -109,41 +109,41 @@ def _keep_once(override: Override, parts: WebParts) -> Override:
     try:
         keep_override(override, parts)
     except TryLater:
-        kept = parts.store.override(override.id)  # another replica may have kept the same form since
-        if kept is None or not _says_the_same(kept, override):
+        stored = parts.store.override(override.id)  # another replica may have kept the same form since
+        if stored is None or not _says_the_same(stored, override):
             raise
-        return kept.override
+        return stored.override
     return override
 
 
 def _says_the_same(before: StoredOverride, override: Override) -> bool:
     """True when *before* goes on and differs from *override* by nothing but the moment it was set."""
-    kept = before.override
-    again = replace(override, at=kept.at, until=kept.until)
-    same_end = override.until in (kept.until, kept.until + (override.at - kept.at))
-    return before.ended_at is None and again == kept and same_end
+    earlier = before.override
+    again = replace(override, at=earlier.at, until=earlier.until)
+    same_end = override.until in (earlier.until, earlier.until + (override.at - earlier.at))
+    return before.ended_at is None and again == earlier and same_end
 
 
 def _presets(policy: Policy, now: datetime) -> list[tuple[str, str]]:
     """What the buttons send and say, without those beyond the longest override."""
-    zone, found = ZoneInfo(policy.timezone), []
-    for said in PRESETS:
-        end = end_of(said, now, policy.timezone)
+    zone, presets = ZoneInfo(policy.timezone), []
+    for length in PRESETS:
+        end = end_of(length, now, policy.timezone)
         label = f"for {span((end - now).total_seconds())}"
-        if said.startswith("until"):
+        if length.startswith("until"):
             day = "today" if end.astimezone(zone).date() == now.astimezone(zone).date() else "tomorrow"
-            label = f"{said} {day} ({policy.timezone})"
+            label = f"{length} {day} ({policy.timezone})"
         if end <= now + policy.longest_override:
-            found.append((said, label))
-    return found
+            presets.append((length, label))
+    return presets
 
 
 def _said(form: Mapping[str, str], pool: str) -> dict[str, Any]:
     """The fields as the API takes them: a field without text was not said, and digits are a number."""
-    said: dict[str, Any] = {name: form[name].strip() for name in FIELDS if form.get(name, "").strip()}
-    if re.fullmatch(r"-?[0-9]{1,9}", str(said.get("nodes", ""))):
-        said["nodes"] = int(said["nodes"])
-    return {"for": "", **said, "pool": pool}
+    fields: dict[str, Any] = {name: form[name].strip() for name in FIELDS if form.get(name, "").strip()}
+    if re.fullmatch(r"-?[0-9]{1,9}", str(fields.get("nodes", ""))):
+        fields["nodes"] = int(fields["nodes"])
+    return {"for": "", **fields, "pool": pool}
 
 
 def _overrides_page(
@@ -156,8 +156,8 @@ def _overrides_page(
     status: int = 200,
 ) -> Response:
     shows = form is None or g.visitor.is_operator  # who only sent a form may not be one who may read
-    listed, down, done = _in_force(name, parts) if shows else ((), "", None)
-    now, found = parts.clock.now(), {problem.field: problem for problem in mistakes}
+    listed, down, changed_id = _in_force(name, parts) if shows else ((), "", None)
+    now, mistakes_by_field = parts.clock.now(), {problem.field: problem for problem in mistakes}
     most = max((p.max_nodes for p in parts.policy.pools if name in (p.name, EVERY_POOL)), default=0)
     page = render_template(
         "overrides.html",
@@ -168,11 +168,11 @@ def _overrides_page(
         shows=shows,
         listed=[OverrideDocument.of_stored(stored, parts, now) for stored in listed],
         down=down,
-        done=done,
+        done=changed_id,
         form={"who": g.visitor.remembered, **{field: text for field, text in (form or {}).items() if field in FIELDS}},
         presets=_presets(parts.policy, now),
         once=_once(form or {}) or secrets.token_hex(4),
-        mistakes={field: found[field] for field in FIELDS if field in found},
+        mistakes={field: mistakes_by_field[field] for field in FIELDS if field in mistakes_by_field},
         refused=refused,
         most=most if shows else None,
         longest=lasting(parts.policy.longest_override),
@@ -183,10 +183,10 @@ def _overrides_page(
 def _in_force(name: str, parts: WebParts) -> tuple[Sequence[StoredOverride], str, str | None]:
     """What is in force for the pool called *name*, the newest first; why that is not known; and the id of the one that
     was just set or ended: None for any other text in the query, as links can be forged."""
-    pool, now, said = parts.policy.pool(name), parts.clock.now(), request.args.get("done", "")
+    pool, now, query_id = parts.policy.pool(name), parts.clock.now(), request.args.get("done", "")
     try:
-        kept = [s for s in parts.store.overrides(limit=MAX_LIMIT) if s.ended_at is None and s.override.holds(now)]
-        done = said if said and parts.store.override(said) else None
+        in_force = [s for s in parts.store.overrides(limit=MAX_LIMIT) if s.ended_at is None and s.override.holds(now)]
+        changed_id = query_id if query_id and parts.store.override(query_id) else None
     except TryLater as error:
         return (), str(error), None
-    return [stored for stored in kept if pool is None or stored.override.concerns(pool.id)], "", done
+    return [stored for stored in in_force if pool is None or stored.override.concerns(pool.id)], "", changed_id

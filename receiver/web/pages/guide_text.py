@@ -29,26 +29,26 @@ def slug(title: str, separator: str = "-") -> str:
 
 def title_of(text: str) -> str:
     """Return the first heading of *text*, empty without one."""
-    found = re.search(r"^# (.+)$", text, re.MULTILINE)
-    return found[1] if found else ""
+    heading = re.search(r"^# (.+)$", text, re.MULTILINE)
+    return heading[1] if heading else ""
 
 
 def portable(text: str, link: Callable[[str], str | None]) -> str:
     """Return *text* for Python-Markdown, without comments. *link* gives the new target of a relative link; the link
     becomes plain text where it gives None."""
 
-    def linked(found: re.Match[str]) -> str:
-        words, target = found[2], found[3]
+    def linked(link_match: re.Match[str]) -> str:
+        words, target = link_match[2], link_match[3]
         if words is None or target.startswith("#") or re.match(r"[a-z]+:", target):
-            return found[0]
-        there = link(target)
-        return words if there is None else f"[{words}]({there})"
+            return link_match[0]
+        new_target = link(target)
+        return words if new_target is None else f"[{words}]({new_target})"
 
     columns: list[int] = []  # at which the texts of the open list items begin
-    done = ""
+    markdown = ""
     for number, part in enumerate(FENCED.split(text)):
-        done += _code(part, columns) if number % 2 else _prose(LINK.sub(linked, COMMENT.sub("", part)), columns)
-    return done
+        markdown += _code(part, columns) if number % 2 else _prose(LINK.sub(linked, COMMENT.sub("", part)), columns)
+    return markdown
 
 
 def _close(columns: list[int], indent: int) -> None:

@@ -96,8 +96,10 @@ class Guides:
 
     def find(self, name: str) -> str | None:
         """Return the page that *name* asks for: a path below docs/ with or without ``.md``, or a folder."""
-        asked = (name, f"{name}.md", posixpath.join(name, HOME))
-        return next((found for found in asked if found in self._files or found in self._lists), None)
+        candidates = (name, f"{name}.md", posixpath.join(name, HOME))
+        return next(
+            (candidate for candidate in candidates if candidate in self._files or candidate in self._lists), None
+        )
 
     def text(self, name: str) -> str:
         """Return the Markdown of the page *name*. KeyError without one."""
@@ -134,8 +136,8 @@ class Guides:
         if name not in self._rendered:
 
             def link(target: str) -> str | None:
-                found = self.target(name, target)
-                return _from(name, found[0]) + found[1] if found else None
+                page_and_anchor = self.target(name, target)
+                return _from(name, page_and_anchor[0]) + page_and_anchor[1] if page_and_anchor else None
 
             text = self.text(name)
             self._rendered[name] = GuidePage(name=name, title=title_of(text), html=html_of(portable(text, link)))
@@ -169,14 +171,16 @@ def blueprint(parts: WebParts) -> Blueprint:
     @routes.get("/docs", defaults={"name": ""})
     @routes.get("/docs/<path:name>")
     def page(name: str) -> ResponseReturnValue:
-        found = guides.find(name.rstrip("/"))
-        if found is None:
+        page_name = guides.find(name.rstrip("/"))
+        if page_name is None:
             raise Problem(404, "no such page in the documentation", "see /docs for all pages")
         if name.endswith("/"):
-            return redirect(url_for("guides.page", name=address(found)), 308)
-        shown = guides.page(found)
-        folder = posixpath.dirname(found)
-        return render_template("guide.html", page=shown, groups=guides.groups, current=folder or address(found))
+            return redirect(url_for("guides.page", name=address(page_name)), 308)
+        guide_page = guides.page(page_name)
+        folder = posixpath.dirname(page_name)
+        return render_template(
+            "guide.html", page=guide_page, groups=guides.groups, current=folder or address(page_name)
+        )
 
     @routes.app_context_processor
     def of_the_page() -> dict[str, object]:

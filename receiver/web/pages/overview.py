@@ -54,9 +54,9 @@ def names_of(scene: Scene) -> dict[str, str]:
 
 def scene_of(parts: WebParts) -> Scene:
     """Return what the last step saw, how the loop does, and what waits to be told."""
-    found, at = kept_picture(parts.store)
+    picture, at = kept_picture(parts.store)
     undelivered, pending = parts.store.undelivered(), parts.pools_pending()
-    return Scene(found, at, parts.clock.now(), parts.heartbeat(), parts.policy, undelivered, pending)
+    return Scene(picture, at, parts.clock.now(), parts.heartbeat(), parts.policy, undelivered, pending)
 
 
 def concerns(scene: Scene, pool: str | None = None) -> list[ShownConcern]:
@@ -64,16 +64,16 @@ def concerns(scene: Scene, pool: str | None = None) -> list[ShownConcern]:
     share is listed once, or once per level: work may wait in one of them. Each request for an approval stands alone."""
     by_cause: dict[tuple[str, str, Level, str | None], ShownConcern] = {}
     for concern in (*_ourselves(scene), *_published(scene)):
-        if pool is not None and pool not in (found for found, _ in concern.pools):
+        if pool is not None and pool not in (pool_id for pool_id, _ in concern.pools):
             continue
         key = (concern.kind, concern.what, concern.level, concern.question)
         before = by_cause.get(key)
         if before is None:
             by_cause[key] = concern
             continue
-        verb, _, rest = concern.what.partition(" ")
+        verb, _, predicate = concern.what.partition(" ")
         change = {
-            "what": f"{PLURAL.get(verb, verb)} {rest}",
+            "what": f"{PLURAL.get(verb, verb)} {predicate}",
             "pools": (*before.pools, *concern.pools),
             "doing": before.doing if before.doing == concern.doing else "",  # what differs is on the pools' pages
             "decision": None,
@@ -82,9 +82,9 @@ def concerns(scene: Scene, pool: str | None = None) -> list[ShownConcern]:
     return sorted(by_cause.values(), key=lambda concern: concern.level.rank)
 
 
-def headline(scene: Scene, found: Sequence[ShownConcern]) -> str:
+def headline(scene: Scene, shown_concerns: Sequence[ShownConcern]) -> str:
     """Return one sentence for a screen reader and a hurried eye. It names no time: it changes only with news."""
-    wrong, odd = (sum(concern.level is level for concern in found) for level in (Level.BAD, Level.WARN))
+    wrong, odd = (sum(concern.level is level for concern in shown_concerns) for level in (Level.BAD, Level.WARN))
     if scene.at is None:
         return "No data yet."
     if wrong:
@@ -130,16 +130,16 @@ def _published(scene: Scene) -> Iterator[ShownConcern]:
     for concern in scene.found.concerns:
         pool = scene.policy.pool(concern.pool)
         lasts = f"For {span((scene.now - concern.since).total_seconds())}" if concern.since is not None else ""
-        why, doing = (with_names(part, names) for part in (concern.why, concern.doing))
-        said = (lasts, why, concern.whose and f"for {concern.whose}", doing)
+        cause, doing = (with_names(part, names) for part in (concern.why, concern.doing))
+        sentences = (lasts, cause, concern.whose and f"for {concern.whose}", doing)
         yield ShownConcern.of(
             concern,
             what=with_names(concern.what, names),
             level=Level(concern.level) if concern.level in set(Level) else Level.WARN,
-            doing=" ".join(sentence(capital(part), LONGEST) for part in said if part),
+            doing=" ".join(sentence(capital(part), LONGEST) for part in sentences if part),
             pools=((pool.id, pool.name),) if pool is not None else (),
         )
-    failing = [told for told in scene.undelivered if told.attempts]
+    failing = [notice for notice in scene.undelivered if notice.attempts]
     if failing:
         what = f"{some(len(failing), 'message')} could not be delivered: {failing[-1].last_error}."
         doing = "Delivery is retried for a while; scaling does not wait for it."
@@ -193,24 +193,24 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
     @routes.get("/")
     def status() -> str:
         scene = scene_of(parts)
-        found, wrong = scene.found, concerns(scene)
-        first = min(MOST_CONCERNS, max(CONCERNS, sum(concern.level is Level.BAD for concern in wrong)))
+        picture, shown_concerns = scene.found, concerns(scene)
+        first = min(MOST_CONCERNS, max(CONCERNS, sum(concern.level is Level.BAD for concern in shown_concerns)))
         return render_template(
             "status.html",
             **page_of(scene, parts),
-            headline=headline(scene, wrong),
-            concerns=wrong[:first],
-            more_concerns=wrong[first:],
+            headline=headline(scene, shown_concerns),
+            concerns=shown_concerns[:first],
+            more_concerns=shown_concerns[first:],
             unfolded=UNFOLDED,
-            doing=[(pool, _waits_for(pool, scene.now)) for pool in found.pools if pool.open_action is not None],
+            doing=[(pool, _waits_for(pool, scene.now)) for pool in picture.pools if pool.open_action is not None],
             configured=parts.policy.pools,
             names={p.id: p.name for p in parts.policy.pools},
-            sums=SummaryDocument.of_picture(found, parts),
-            pending=_pending(found.pools),
-            waiting=_waiting_rows(found, parts),
-            misfits=found.misfits[:MISFITS],
-            more_misfits=len(found.misfits) - MISFITS,
-            down=[titled(s.source) for s in found.sources if s.down],
+            sums=SummaryDocument.of_picture(picture, parts),
+            pending=_pending(picture.pools),
+            waiting=_waiting_rows(picture, parts),
+            misfits=picture.misfits[:MISFITS],
+            more_misfits=len(picture.misfits) - MISFITS,
+            down=[titled(s.source) for s in picture.sources if s.down],
             decisions=[DecisionDocument.of_stored(d, parts) for d in parts.store.decisions(limit=LATEST_DECISIONS)],
         )
 
@@ -218,14 +218,14 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
     def sources() -> str:
         scene = scene_of(parts)
         silent = [source for source in scene.found.sources if source.down]
-        said = (
+        summary = (
             f"Silent: {', '.join(titled(s.source) for s in silent)}." if silent else "Every configured source answers."
         )
         return render_template(
             "sources.html",
             **page_of(scene, parts),
             rows=[_row(s, scene.policy) for s in sorted(scene.found.sources, key=lambda source: not source.down)],
-            headline="No data yet." if scene.at is None else said,
+            headline="No data yet." if scene.at is None else summary,
             state=STATES.get(scene.health.state, scene.health.state),
             watch=WATCHES[parts.watch()],
             counts=parts.store.counts(),
@@ -236,15 +236,15 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
 
 def _pending(pools: Sequence[PoolDocument]) -> int | None:
     """The pending GPUs that the table of pools shows; None where one is not known."""
-    known = [pool.pending_gpus for pool in pools if pool.pending_gpus is not None]
-    return sum(known) if len(known) == len(pools) else None
+    pending_gpus = [pool.pending_gpus for pool in pools if pool.pending_gpus is not None]
+    return sum(pending_gpus) if len(pending_gpus) == len(pools) else None
 
 
-def _waiting_rows(found: Picture, parts: WebParts) -> list[tuple[WaitingPod, int]]:
+def _waiting_rows(picture: Picture, parts: WebParts) -> list[tuple[WaitingPod, int]]:
     """Return the page's rows, each with its number of pods: pods of one owner and one fate share a row, which has the
     first one's words and the GPUs of all. Those that no pool fits have their own list."""
     rows: dict[tuple[str | None, ...], tuple[WaitingPod, int]] = {}
-    for pod in found.waiting:
+    for pod in picture.waiting:
         if pod.state == State.FITS_NOWHERE:
             continue
         key = (pod.namespace, pod.owner or pod.name, pod.state, pod.pool, pod.rule, pod.node)
@@ -252,7 +252,7 @@ def _waiting_rows(found: Picture, parts: WebParts) -> list[tuple[WaitingPod, int
             first, pods = rows[key]
             rows[key] = (first.model_copy(update={"gpus": first.gpus + pod.gpus}), pods + 1)
         elif len(rows) < ROWS:
-            rows[key] = (waiting_document(pod, found, parts), 1)
+            rows[key] = (waiting_document(pod, picture, parts), 1)
     return list(rows.values())
 
 
@@ -269,15 +269,15 @@ def usable_in(pool: PoolDocument | None, now: datetime) -> str:
     if pool is None or pool.awaited_since is None or pool.ready_in_seconds is None:
         return ""
     usual = pool.ready_in_seconds
-    left = usual - (now - pool.awaited_since).total_seconds()
-    if left <= 0:
+    seconds_left = usual - (now - pool.awaited_since).total_seconds()
+    if seconds_left <= 0:
         return f"usable GPUs ({ago(pool.awaited_since, now).removesuffix(' ago')} so far, usually {span(usual)})"
-    return f"usable GPUs (in about {max(1, round(left / 60))} min)"
+    return f"usable GPUs (in about {max(1, round(seconds_left / 60))} min)"
 
 
 def _row(source: SourceDocument, policy: Policy) -> Mapping[str, Any]:
-    known = source_guide(Source(source.source), policy) if source.source in set(Source) else None
-    without = " ".join(sentence(capital(part)) for part in (known.stops, known.goes_on) if part) if known else ""
+    guide = source_guide(Source(source.source), policy) if source.source in set(Source) else None
+    without = " ".join(sentence(capital(part)) for part in (guide.stops, guide.goes_on) if part) if guide else ""
     if source.source == Source.ALERTMANAGER and not source.configured:
         without = "Optional; without it, silences are not seen."
-    return {**dict(source), "title": titled(source.source), "about": known, "stops": without, "down": source.down}
+    return {**dict(source), "title": titled(source.source), "about": guide, "stops": without, "down": source.down}

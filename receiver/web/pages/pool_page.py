@@ -80,7 +80,7 @@ def lanes(
     lives: Sequence[NodeLife], turns: Iterable[NodeTurn], samples: Iterable[PoolSample], since: datetime, now: datetime
 ) -> Lanes:
     """Return the picture of *lives* from *since* to *now*. Without samples it is not known what a node did."""
-    shown = sorted(
+    lives_in_span = sorted(
         (life for life in lives if life.created_at < now and (life.gone_at or now) > since),
         key=lambda life: (life.gone_at is None, life.created_at),
         reverse=True,
@@ -90,8 +90,8 @@ def lanes(
         by_node.setdefault(turn.instance, []).append(turn)
     watched = [since] if any(turn.at < since for of_node in by_node.values() for turn in of_node) else []
     watched += [sample.at for sample in samples]
-    found = []
-    for n, life in enumerate(shown[:LANES]):
+    node_lanes = []
+    for n, life in enumerate(lives_in_span[:LANES]):
         begin, end = max(life.created_at, since), min(life.gone_at or now, now)
         slots = max(1, round(SLOTS * ((end - begin) / (now - since))))
         slot = (end - begin) / slots
@@ -105,7 +105,7 @@ def lanes(
             x = _x(first, since, now)
             pieces.append(Piece(doing, x, round(_x(last, since, now) - x, 3), round(BAR * height, 1), title))
             first = last
-        found.append(
+        node_lanes.append(
             Lane(
                 life=life,
                 pieces=tuple(pieces),
@@ -116,14 +116,14 @@ def lanes(
                 end=_x(life.gone_at, since, now) if life.gone_at else None,
             )
         )
-    living = sum(life.gone_at is None for life in shown)
+    living = sum(life.gone_at is None for life in lives_in_span)
     return Lanes(
-        lanes=tuple(found),
+        lanes=tuple(node_lanes),
         ticks=tuple(_ticks(since, now)),
-        height=TOP + len(found) * LANE + 4,
-        described=f"{some(len(shown), 'node')} in the last {span((now - since).total_seconds())}, {living} of them "
-        "still exist. The table below has the same data.",
-        more=max(0, len(shown) - LANES),
+        height=TOP + len(node_lanes) * LANE + 4,
+        described=f"{some(len(lives_in_span), 'node')} in the last {span((now - since).total_seconds())}, {living} "
+        "of them still exist. The table below has the same data.",
+        more=max(0, len(lives_in_span) - LANES),
     )
 
 
@@ -155,12 +155,12 @@ def _x(at: datetime, since: datetime, now: datetime) -> float:
 
 def _ticks(since: datetime, now: datetime) -> Iterator[tuple[float, str]]:
     """Round times, hours or days by the length: at most seven, so that they fit on a phone."""
-    each = next((step for step in TICKS if (now - since) / step <= 7), TICKS[-1])
+    interval = next((step for step in TICKS if (now - since) / step <= 7), TICKS[-1])
     midnight = since.replace(hour=0, minute=0, second=0, microsecond=0)
-    at = midnight + ((since - midnight) // each + 1) * each
+    at = midnight + ((since - midnight) // interval + 1) * interval
     while at < now:
         yield _x(at, since, now), f"{at:%d %b}" if at.hour == 0 else f"{at:%H:%M}"
-        at += each
+        at += interval
 
 
 SHOWN = 100
@@ -200,9 +200,9 @@ def _alert(arrival: Arrival, pool: Pool) -> Iterator[Event]:
 
 def _decision(stored: StoredDecision) -> Event:
     decision = stored.decision
-    known = decision.evidence
-    present, mode = decision.present, known.get("mode")
-    state = scaling_state(decision.change, decision.reasons, mode, present=present, unseen=unseen(known))
+    evidence = decision.evidence
+    present, mode = decision.present, evidence.get("mode")
+    state = scaling_state(decision.change, decision.reasons, mode, present=present, unseen=unseen(evidence))
     size = some(decision.target, "node")
     if decision.present != decision.target and not state.would:
         size = f"{decision.present} → {size}"
@@ -228,16 +228,16 @@ def _action(stored: StoredAction) -> Iterator[Event]:
         yield Event(at=outcome.at, kind="action", what=what, detail=outcome.detail, look=look, decision=number)
 
 
-def _message(told: StoredNotice) -> Event:
+def _message(stored: StoredNotice) -> Event:
     state, look = "", "notes"
-    if told.sent_at is None and told.last_error == OVER:
+    if stored.sent_at is None and stored.last_error == OVER:
         state = f"not sent: {OVER}"
-    elif told.sent_at is None and told.given_up_at is not None:
-        state, look = f"not delivered: {told.last_error}", "bad"
-    elif told.sent_at is None:
-        state = f"retrying after {some(told.attempts, 'attempt')}" if told.attempts else "on its way"
+    elif stored.sent_at is None and stored.given_up_at is not None:
+        state, look = f"not delivered: {stored.last_error}", "bad"
+    elif stored.sent_at is None:
+        state = f"retrying after {some(stored.attempts, 'attempt')}" if stored.attempts else "on its way"
     return Event(
-        at=told.at, kind="message", what=told.notice.title, detail=state, look=look, decision=told.notice.decision
+        at=stored.at, kind="message", what=stored.notice.title, detail=state, look=look, decision=stored.notice.decision
     )
 
 
@@ -262,27 +262,27 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/pools/<name>")
     def pool(name: str) -> str:
-        wanted, billing = pool_called(parts, name), parts.policy.billing
+        configured, billing = pool_called(parts, name), parts.policy.billing
         usual = next(iter(SPANS)) if billing.by_the_hour and billing.granularity <= SHORT_UNIT else USUAL
-        asked = request.args.get("span", usual)
-        if asked not in SPANS:
+        span_name = request.args.get("span", usual)
+        if span_name not in SPANS:
             raise invalid("span", "nodes are not shown over this span", f"use one of: {', '.join(SPANS)}")
         scene = scene_of(parts)
-        now, since = scene.now, scene.now - SPANS[asked]
-        entry = scene.found.pool(wanted.id)
-        sampled = parts.store.samples(since, now, pool=wanted.id)
-        decisions = parts.store.decisions(DecisionFilter(pool=wanted.id), limit=READ)
-        happened, cut = _happened(parts, wanted, since, now, decisions)
+        now, since = scene.now, scene.now - SPANS[span_name]
+        entry = scene.found.pool(configured.id)
+        sampled = parts.store.samples(since, now, pool=configured.id)
+        decisions = parts.store.decisions(DecisionFilter(pool=configured.id), limit=READ)
+        happened, cut = _happened(parts, configured, since, now, decisions)
         latest = DecisionDocument.of_stored(decisions[0], parts) if decisions else None
-        lives = [life for life in parts.store.node_lives(since) if life.pool == wanted.id]
+        lives = [life for life in parts.store.node_lives(since) if life.pool == configured.id]
         nodes = entry.nodes if entry else ()
-        pods = [pod for pod in scene.found.waiting if pod.pool == wanted.id]
+        pods = [pod for pod in scene.found.waiting if pod.pool == configured.id]
         return render_template(
             "pool.html",
             **page_of(scene, parts),
-            pool=wanted,
+            pool=configured,
             entry=entry,
-            concerns=concerns(scene, wanted.id),
+            concerns=concerns(scene, configured.id),
             usable_in=usable_in(entry, now),
             sums=totals([entry], pods, len(pods))._replace(gpus_waiting=entry.pending_gpus) if entry else None,
             latest=latest,
@@ -290,10 +290,10 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
             nodes=nodes[:NODES],
             more_nodes=len(nodes) - NODES,
             spans=list(SPANS),
-            asked=asked,
+            asked=span_name,
             span_chosen="span" in request.args,
             since=since,
-            lanes=lanes(lives, parts.store.turns(wanted.id, since, now), sampled, since, now),
+            lanes=lanes(lives, parts.store.turns(configured.id, since, now), sampled, since, now),
             legend=[(doing, name, round(BAR * height, 1)) for doing, (name, height) in LOOKS.items()],
             events=happened[:SHOWN],
             more_events=len(happened) - SHOWN,
@@ -308,13 +308,13 @@ def _happened(
     actions = parts.store.actions(pool=pool.id, limit=READ)
     messages = parts.store.messages(since, now, pool=pool.id, limit=READ)
     overrides = [s for s in parts.store.overrides_between(since, now) if s.override.concerns(pool.id)]
-    found = [
+    events = [
         *(event for arrival in parts.store.arrivals(since, now) for event in _alert(arrival, pool)),
         *(_decision(stored) for stored in decisions),
         *(event for stored in actions for event in _action(stored)),
-        *(_message(told) for told in messages),
+        *(_message(message) for message in messages),
         *(event for stored in overrides for event in _override(stored)),
     ]
     oldest = [d.decision.at for d in decisions[READ - 1 :]] + [a.action.opened_at for a in actions[READ - 1 :]]
     cut = any(at > since for at in oldest) or len(messages) == READ
-    return sorted((event for event in found if event.at >= since), key=lambda event: event.at, reverse=True), cut
+    return sorted((event for event in events if event.at >= since), key=lambda event: event.at, reverse=True), cut

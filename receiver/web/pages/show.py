@@ -21,8 +21,8 @@ from receiver.reports.screen import percent as spaced_percent
 
 def count(value: Any) -> str:
     """Return a count, or a question mark."""
-    found = number(value)
-    return "?" if found is None else f"{found.normalize():f}"
+    quantity = number(value)
+    return "?" if quantity is None else f"{quantity.normalize():f}"
 
 
 def percent(value: Any) -> str:
@@ -32,14 +32,14 @@ def percent(value: Any) -> str:
 
 def hours(value: Any) -> str:
     """Return GPU-hours, or another large count, to a tenth."""
-    found = number(value)
-    return UNKNOWN if found is None else f"{found:,.1f}".removesuffix(".0")
+    gpu_hours = number(value)
+    return UNKNOWN if gpu_hours is None else f"{gpu_hours:,.1f}".removesuffix(".0")
 
 
 def lasting(value: Any) -> str:
     """Return a length of time, given in seconds, in the units people think in."""
-    found = number(value)
-    return UNKNOWN if found is None else span(float(found))
+    seconds = number(value)
+    return UNKNOWN if seconds is None else span(float(seconds))
 
 
 def ago(value: Any, now: datetime) -> str:

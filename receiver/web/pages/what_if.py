@@ -16,14 +16,14 @@ EXAMPLE = "budget.monthly_usd: 6000\npools.{name}.max_nodes: {most}\n"
 
 def add_what_if_page(routes: Blueprint, parts: WebParts) -> None:
     """Add the page to *routes*."""
-    asked = WhatIf(parts)
+    evaluator = WhatIf(parts)
 
-    def page(form: Mapping[str, str], status: int = 200, **more: Any) -> Response:
+    def page(form: Mapping[str, str], status: int = 200, **extra_context: Any) -> Response:
         pool = next(iter(parts.policy.pools), None)
         example = EXAMPLE.format(name=pool.name, most=pool.max_nodes + 2) if pool else ""
-        shown: dict[str, Any] = {"found": None, "mistakes": (), **more}
+        context: dict[str, Any] = {"found": None, "mistakes": (), **extra_context}
         html = render_template(
-            "what_if.html", now=parts.clock.now(), mode=parts.mode, form=form, example=example, **shown
+            "what_if.html", now=parts.clock.now(), mode=parts.mode, form=form, example=example, **context
         )
         return make_response(html, status)
 
@@ -36,6 +36,6 @@ def add_what_if_page(routes: Blueprint, parts: WebParts) -> None:
         """Compare, and show the form again with what was sent."""
         form = read_form(request, 3 * LARGEST_CONFIGURATION)  # a browser writes a line break as six characters
         try:
-            return page(form, found=asked.of_text(form.get("text", ""), changes=form.get("as") != "file"))
+            return page(form, found=evaluator.of_text(form.get("text", ""), changes=form.get("as") != "file"))
         except ConfigError as error:
             return page(form, 400, mistakes=error.mistakes)
