@@ -48,50 +48,51 @@ class NotFaithfulError(Exception):
     """Without the names the decision would be another one."""
 
 
-def bundle(then: Said, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return decision *then* (as GET /api/v1/decisions/ID) and its inputs *kept* (as its grounds) without names.
+def bundle(then: Said, grounds: Mapping[str, Any]) -> dict[str, Any]:
+    """Return decision *then* (as GET /api/v1/decisions/ID) and its inputs (as its *grounds*) without names.
 
     The sentences of its reasons are those of this version, made from the inputs without names. Raises
     NotFaithfulError where names decide, WontWork where this version cannot read the inputs.
     """
-    facts, policy = (_without(kept[part], LEFT_OUT[part]) for part in ("facts", "policy"))
+    facts, policy = (_without(grounds[part], LEFT_OUT[part]) for part in ("facts", "policy"))
     redact = Redaction({"facts": facts, "policy": policy, "then": _figures(then)}, _own_words(policy))
-    inputs = {"format": kept["format"], "facts": redact(facts), "policy": redact(policy)}
+    inputs = {"format": grounds["format"], "facts": redact(facts), "policy": redact(policy)}
     was, now = (
-        read({**kept, "facts": {**facts, "told_to_go": {}}, "policy": of}).policy for of in (policy, inputs["policy"])
+        read({**grounds, "facts": {**facts, "told_to_go": {}}, "policy": of}).policy
+        for of in (policy, inputs["policy"])
     )
     inputs["facts"]["told_to_go"] = dict(_announced(facts.get("told_to_go") or {}, was, now))
     pool = redact(str(then["pool"]))
-    before, after = said(made_again(read(kept), str(then["pool"]))), said(made_again(read(inputs), pool))
+    before, after = said(made_again(read(grounds), str(then["pool"]))), said(made_again(read(inputs), pool))
     if redact(_figures(before)) != _figures(after):
         raise NotFaithfulError
     sentences = {(r["rule"], r["target"]): r["detail"] for r in after["reasons"]}
     reasons = [{**r, "detail": sentences.get((r["rule"], r["target"]), "")} for r in _figures(then)["reasons"]]
-    told = {name: then.get(name) for name in ("id", "at", "mode", "version")}
-    decision = {**told, **redact(_figures(then)), "pool": pool, "pool_name": redact(str(then["pool_name"]))}
+    origin = {name: then.get(name) for name in ("id", "at", "mode", "version")}
+    decision = {**origin, **redact(_figures(then)), "pool": pool, "pool_name": redact(str(then["pool_name"]))}
     return {"bundle": FORMAT, "version": installed_version(), "decision": {**decision, "reasons": reasons}, **inputs}
 
 
-def _announced(told: Mapping[str, Any], was: Policy, now: Policy) -> Iterator[tuple[str, Any]]:
-    """Yield what of *told* the windows of the policy *now* announced: a topic has a digest of the window's name."""
+def _announced(topics: Mapping[str, Any], was: Policy, now: Policy) -> Iterator[tuple[str, Any]]:
+    """Yield what of *topics* the windows of the policy *now* announced: a topic has a digest of the window's name."""
     for before, after in zip(was.pools, now.pools, strict=True):
         for old, new in zip(before.windows, after.windows, strict=True):
-            if (topic := topic_of(old, before)) in told:
-                yield topic_of(new, after), told[topic]
+            if (topic := topic_of(old, before)) in topics:
+                yield topic_of(new, after), topics[topic]
 
 
-def write(path: Path, then: Said, kept: Mapping[str, Any]) -> None:
+def write(path: Path, then: Said, grounds: Mapping[str, Any]) -> None:
     """Write the bundle of a decision to *path*. Raises what `bundle` raises, and OSError."""
-    path.write_text(json.dumps(bundle(then, kept), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(bundle(then, grounds), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_bundle(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the decision and its inputs in the file at *path*. Raises WontWork unless it is a bundle."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["bundle"] > FORMAT:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["bundle"] > FORMAT:
             raise WontWork(f"{path}: a later version wrote it: use that version", code="bundle")
-        return found["decision"], {name: found[name] for name in ("format", "facts", "policy")}
+        return content["decision"], {name: content[name] for name in ("format", "facts", "policy")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise WontWork(f"{path}: is not a bundle of a decision ({type(error).__name__})", code="bundle") from error
 
@@ -126,7 +127,7 @@ class Redaction:
     def _text(self, text: str) -> str:
         if " " in text:
             return self._names.get(text, text)
-        return text if PLAIN.fullmatch(text) else WORD.sub(lambda found: self._names.get(found[0], found[0]), text)
+        return text if PLAIN.fullmatch(text) else WORD.sub(lambda match: self._names.get(match[0], match[0]), text)
 
     def _foreign(self, text: str) -> Iterator[str]:
         """The words of *text* that are to be replaced."""
@@ -179,7 +180,7 @@ def _own_words(policy: Mapping[str, Any]) -> frozenset[str]:
 @cache
 def _vocabulary() -> frozenset[str]:
     """Field names, the values of enumerations, rules, and what code compares names with."""
-    found = {
+    vocabulary = {
         *RULES,
         *FIELDS,
         *COMPUTE,
@@ -193,11 +194,11 @@ def _vocabulary() -> frozenset[str]:
     labels = Pool(id="", name="", size="", resources={}, max_nodes=0).offered_labels
     texts = (*labels, *STARTUP_TAINTS, *PASSING_TAINTS, CORDON.key, POOL_LABEL, KUEUE_QUEUE_LABEL, GPU, PRODUCT_LABEL)
     texts += (CLAIM, KIND, COUNTER, *REGION_LABELS, *FORMER_LABELS, OWN)
-    found |= {word for text in (*texts, KUBERNETES, TOPIC) for word in WORD.findall(text)}
+    vocabulary |= {word for text in (*texts, KUBERNETES, TOPIC) for word in WORD.findall(text)}
     for name, module in list(sys.modules.items()):
         for kind in vars(module).values() if name.startswith("receiver.core.") else ():
             if isinstance(kind, type) and issubclass(kind, StrEnum):
-                found |= {str(each) for each in kind}
+                vocabulary |= {str(member) for member in kind}
             elif isinstance(kind, type) and is_dataclass(kind):
-                found |= {field.name for field in fields(kind)}
-    return frozenset(found)
+                vocabulary |= {field.name for field in fields(kind)}
+    return frozenset(vocabulary)

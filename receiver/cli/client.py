@@ -56,22 +56,22 @@ def present_command() -> str:
 def server(*, as_json: bool) -> Iterator[ServerApi]:
     """Yield the server; if it cannot answer, print why and exit."""
     try:
-        found = ServerApi(server_url(os.environ), reader=reading_token(os.environ))
+        api = ServerApi(server_url(os.environ), reader=reading_token(os.environ))
     except ConfigError as error:
         refuse(error)
     try:
-        yield found
+        yield api
     except (NotThereError, RefusedError) as error:
         tell_problem(error, as_json=as_json)
         sys.exit(NOT_FOUND if isinstance(error, NotThereError) else UNUSABLE)
     except TryLater as error:
-        click.echo(f"cannot reach the server at {found.shown}: {error}", err=True)
+        click.echo(f"cannot reach the server at {api.shown}: {error}", err=True)
         listens = f"set GPU_AUTOSCALER_URL to its address; for a server in a cluster, first run `{PORT_FORWARD}`"
         answered = error.code.startswith("http_")
         click.echo(f"what to do: {f'read its log with `{LOG}`' if answered else listens}", err=True)
         sys.exit(UNREACHABLE)
     finally:
-        found.close()
+        api.close()
 
 
 def tell_problem(error: NotThereError | RefusedError, *, as_json: bool) -> None:
@@ -91,8 +91,8 @@ def tell_problem(error: NotThereError | RefusedError, *, as_json: bool) -> None:
 
 def mistakes_of(document: Mapping[str, Any]) -> list[Mistake]:
     """Return the mistakes of a configuration that the server refused with *document*, none for another refusal."""
-    found = document.get("mistakes") or ()
-    return [Mistake(path=m.get("field", ""), problem=m.get("problem", ""), remedy=m.get("remedy", "")) for m in found]
+    entries = document.get("mistakes") or ()
+    return [Mistake(path=m.get("field", ""), problem=m.get("problem", ""), remedy=m.get("remedy", "")) for m in entries]
 
 
 def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
@@ -112,7 +112,7 @@ def show(as_json: bool, document: Any, lines: Iterable[str]) -> None:
 def print_json(document: Any) -> None:
     """Print *document* as indented JSON; what a terminal would obey is escaped."""
     written = json.dumps(document, indent=2, ensure_ascii=False)
-    click.echo("\n".join(OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in written.split("\n")))
+    click.echo("\n".join(OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in written.split("\n")))
 
 
 def acting_token() -> str:
@@ -131,11 +131,11 @@ def login_name() -> str | None:
         return None
 
 
-def options(*given: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a decorator that adds the options *given* to a command, in the order of its help."""
+def options(*decorators: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a decorator that adds the options of *decorators* to a command, in the order of its help."""
 
     def add(command: Any) -> Any:
-        for option in reversed(given):
+        for option in reversed(decorators):
             command = option(command)
         return command
 
@@ -201,12 +201,12 @@ def _completion(path: str, name: Callable[[Mapping[str, Any]], str]) -> Callable
         session = quick_session(repeats=0)
         try:
             api = ServerApi(server_url(os.environ), COMPLETION_SECONDS, session, reader=reading_token(os.environ))
-            found = [name(entry) for entry in api.get_list(path)]
+            names = [name(entry) for entry in api.get_list(path)]
         except (ConfigError, NotThereError, RefusedError, TryLater):
             return []
         finally:
             session.close()
-        return [each for each in found if each.startswith(incomplete)]
+        return [candidate for candidate in names if candidate.startswith(incomplete)]
 
     return complete
 

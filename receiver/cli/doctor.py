@@ -128,22 +128,22 @@ def _refuse_what_does_not_fit(ctx: click.Context) -> None:
     """Refuse options that would be ignored silently."""
     from receiver.doctor.rounds import AREAS
 
-    given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    typed_options = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     only, names = ctx.params["only"], [area.name for area in AREAS]
     unknown = [name for name in only if name not in names]
     if unknown:
         raise click.BadParameter(
             f"unknown area {', '.join(unknown)}; use one of: {', '.join(names)}", param_hint="--only"
         )
-    if {"smoke", "release"} <= given:
+    if {"smoke", "release"} <= typed_options:
         raise click.UsageError("--smoke and --release cannot be combined")
-    task = "--smoke" if "smoke" in given else "--release" if "release" in given else ""
-    if task and (beside := _options(given & OF_A_ROUND)):
+    task = "--smoke" if "smoke" in typed_options else "--release" if "release" in typed_options else ""
+    if task and (beside := _options(typed_options & OF_A_ROUND)):
         raise click.UsageError(f"{task} runs nothing else, so {beside} would have no effect")
-    if "smoke" not in given and (beside := _options(given & OF_SMOKE)):
+    if "smoke" not in typed_options and (beside := _options(typed_options & OF_SMOKE)):
         raise click.UsageError(f"{beside} would have no effect without --smoke")
     for option, area in SENDS.items():
-        if option in given and only and area not in only:
+        if option in typed_options and only and area not in only:
             raise click.UsageError(f"{_options({option})} also needs --only {area}, or no --only at all")
 
 
@@ -163,9 +163,9 @@ def run_smoke(
         names = ", ".join(p.name for p in installation.settings.policy.pools)
         raise click.BadParameter(f"unknown pool {error}; use one of: {names}", param_hint="--pool") from None
     price = dollars(tried.price_usd_per_hour, "an unknown price")
-    asked = f"The smoke test creates the pod {namespace}/{test.NAME}"
-    asked += f", for which a node of pool {tried.name} may be bought"
-    _ask(f"{asked}: at least one hour at {price}. Continue?", sure=sure)
+    question = f"The smoke test creates the pod {namespace}/{test.NAME}"
+    question += f", for which a node of pool {tried.name} may be bought"
+    _ask(f"{question}: at least one hour at {price}. Continue?", sure=sure)
     # SIGTERM ends the test like Ctrl-C, so that it cleans up.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
     try:
@@ -208,19 +208,19 @@ def _shown(installation: Installation, findings: Iterator[Finding], *, as_json: 
     """
     from receiver.doctor.rounds import hidden, secrets_of
 
-    secrets, found = secrets_of(installation), []
+    secrets, redacted_findings = secrets_of(installation), []
     generator: Any = findings
     with closing(generator):
         for finding in generator:
-            found.append(hidden(finding, secrets))
-            for line in () if as_json else finding_lines(found[-1]):
+            redacted_findings.append(hidden(finding, secrets))
+            for line in () if as_json else finding_lines(redacted_findings[-1]):
                 click.echo(line)
-    return found
+    return redacted_findings
 
 
-def _conclude(found: Found, used: Configuration | None, clock: Clock, *, as_json: bool) -> None:
+def _conclude(findings_by_area: Found, used: Configuration | None, clock: Clock, *, as_json: bool) -> None:
     """Print the summary, or everything as one JSON document, whose keys docs/doctor.md describes."""
-    counted = Counter(finding.verdict for _, findings in found for finding in findings)
+    counted = Counter(finding.verdict for _, findings in findings_by_area for finding in findings)
     number = {verdict: counted[verdict] for verdict in VERDICTS}
     if as_json:
         document = {
@@ -230,7 +230,7 @@ def _conclude(found: Found, used: Configuration | None, clock: Clock, *, as_json
             "summary": number,
             "findings": [
                 {"area": area, "check": f.check, "verdict": f.verdict, "said": f.said, "remedy": f.remedy or None}
-                for area, findings in found
+                for area, findings in findings_by_area
                 for f in findings
             ],
         }
@@ -241,19 +241,19 @@ def _conclude(found: Found, used: Configuration | None, clock: Clock, *, as_json
     click.echo(f"{cluster}{number['pass']} passed, {warnings}, {number['fail']} failed, {number['skip']} skipped")
 
 
-def round_lines(found: Found, *, problems: bool = False, verbose: bool = False) -> Iterator[str]:
+def round_lines(findings_by_area: Found, *, problems: bool = False, verbose: bool = False) -> Iterator[str]:
     """Yield the problems by area (*verbose*: every finding), then a line for each area on the rest of it, unless only
     *problems* are wanted, and the command that checks again."""
     wrong = []
-    for area, findings in found:
+    for area, findings in findings_by_area:
         bad = [finding for finding in findings if finding.verdict in PROBLEMS]
-        if shown := findings if verbose else bad:
+        if listed_findings := findings if verbose else bad:
             yield click.style(area.capitalize(), bold=True)
-            width = max(len(finding.check) for finding in shown)
-            yield from (f"  {line}" for finding in shown for line in finding_lines(finding, width))
+            width = max(len(finding.check) for finding in listed_findings)
+            yield from (f"  {line}" for finding in listed_findings for line in finding_lines(finding, width))
             yield ""
         wrong += [area] if bad else []
-    good = [] if problems or verbose else list(filter(None, starmap(_good, found)))
+    good = [] if problems or verbose else list(filter(None, starmap(_good, findings_by_area)))
     yield from aligned(good) if good else ()
     if wrong:
         yield "to check again: gpu-autoscaler doctor" + "".join(f" --only {area}" for area in wrong)
@@ -263,9 +263,9 @@ def _good(area: str, findings: Sequence[Finding]) -> tuple[str, str] | None:
     """A line on what passed in *area* and which checks were skipped; None if nothing was."""
     passed = sum(finding.verdict == "pass" for finding in findings)
     skips = dict.fromkeys(finding.check.partition(".")[2] for finding in findings if finding.verdict == "skip")
-    said = [f"{passed} passed"] if passed else []
-    said += [f"skipped: {', '.join(skips)}"] if skips else []
-    return (area.capitalize(), ", ".join(said)) if said else None
+    parts = [f"{passed} passed"] if passed else []
+    parts += [f"skipped: {', '.join(skips)}"] if skips else []
+    return (area.capitalize(), ", ".join(parts)) if parts else None
 
 
 def finding_lines(finding: Finding, width: int = 16) -> Iterator[str]:

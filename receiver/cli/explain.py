@@ -122,24 +122,24 @@ def explain_decision(clock: Clock, number: str, bundle: Path | None, as_json: bo
     """
     with server(as_json=as_json) as api:
         answer = api.get("decisions", number)
-        kept = None if bundle is None else api.get("decisions", number, "grounds")
-    if bundle is not None and kept is not None:
-        _write_bundle(bundle, answer.document, kept.document)
+        grounds = None if bundle is None else api.get("decisions", number, "grounds")
+    if bundle is not None and grounds is not None:
+        _write_bundle(bundle, answer.document, grounds.document)
     decision = ExplainedDecision.model_validate(answer.document)
     show(as_json, answer.document, about_decision(decision, clock.now()))
 
 
-def _write_bundle(path: Path, then: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+def _write_bundle(path: Path, then: Mapping[str, Any], grounds: Mapping[str, Any]) -> None:
     from receiver.cli.bundle import NotFaithfulError, write  # loads the store: slow
 
     try:
-        write(path, then, kept)
+        write(path, then, grounds)
         return
     except NotFaithfulError:
-        said = f"not written: with names replaced, decision {then['id']} would have a different result"
+        problem = f"not written: with names replaced, decision {then['id']} would have a different result"
     except (OSError, WontWork) as error:
-        said = f"cannot write {path}: {error}"
-    print_lines([said, f"what to do: gpu-autoscaler replay --decision {then['id']}"], err=True)
+        problem = f"cannot write {path}: {error}"
+    print_lines([problem, f"what to do: gpu-autoscaler replay --decision {then['id']}"], err=True)
     sys.exit(UNUSABLE)
 
 
@@ -284,8 +284,8 @@ def about_decision(decision: ExplainedDecision, now: datetime) -> Iterator[str]:
     """Lines on a decision."""
     at = decision.at
 
-    def when(found: datetime | None) -> str:
-        return "" if found is None else f" at {clock_time(found, at)}"
+    def when(event_at: datetime | None) -> str:
+        return "" if event_at is None else f" at {clock_time(event_at, at)}"
 
     change = f"{_way(decision)}, {decision.from_count} -> {decision.to_count} nodes"
     yield f"decision {decision.id} of GPU pool {decision.pool_name} ({decision.pool}): {change}"
@@ -303,33 +303,33 @@ def about_decision(decision: ExplainedDecision, now: datetime) -> Iterator[str]:
         change = f"{action.kind} {action.from_count} -> {action.to_count} nodes"
         yield f"action: {change}, opened{when(action.opened_at)}"
         for victim in action.victims:
-            why = f": {victim.why}" if victim.why else ""
-            yield f"        {victim.node or victim.instance}: {victim.stage}{when(victim.since)}{why}"
+            reason = f": {victim.why}" if victim.why else ""
+            yield f"        {victim.node or victim.instance}: {victim.stage}{when(victim.since)}{reason}"
         if action.last_error:
             yield f"        last error: {action.last_error}"
         ended = action.outcome
         yield f"        {ended.kind}{when(ended.at)}: {ended.detail}" if ended is not None else "        still open"
     beside = [(word, getattr(decision, word)) for word in ("previous", "next")]
-    said = [f"{word} {number}" for word, number in beside if number is not None]
-    if said:
-        yield f"adjacent decisions of this pool: {', '.join(said)}"
+    neighbours = [f"{word} {number}" for word, number in beside if number is not None]
+    if neighbours:
+        yield f"adjacent decisions of this pool: {', '.join(neighbours)}"
 
 
 def _evidence(evidence: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
     """What was known then, with its age at that time. An older version may have stored other parts."""
     left_out = evidence.get("left_out") or {}
-    asked = []
+    requests = []
     for work in evidence.get("workloads") or ():
         team = f"team {work['team']}" if work.get("team") else ""
-        whose = ", ".join(filter(None, (work.get("owner"), team))) or "no owner"
+        owner_and_team = ", ".join(filter(None, (work.get("owner"), team))) or "no owner"
         gpus = some(work.get("gpus") or 0, "GPU")
-        asked.append(f"{work.get('workload')} ({whose}), {gpus}, {since(moment(work.get('since')), at)}")
-    yield from _some("requested by: ", asked, left_out.get("asking"))
+        requests.append(f"{work.get('workload')} ({owner_and_team}), {gpus}, {since(moment(work.get('since')), at)}")
+    yield from _some("requested by: ", requests, left_out.get("asking"))
     alerts = []
     for alert in evidence.get("signals") or ():
         brought = f", delivery {alert['delivery']}" if alert.get("delivery") is not None else ""
-        said = f"{alert.get('alertname')} ({alert.get('action')}), {alert.get('fingerprint')}"
-        alerts.append(f"{said}, {since(moment(alert.get('starts_at')), at)}{brought}")
+        alert_line = f"{alert.get('alertname')} ({alert.get('action')}), {alert.get('fingerprint')}"
+        alerts.append(f"{alert_line}, {since(moment(alert.get('starts_at')), at)}{brought}")
     yield from _some("alerts: ", alerts, left_out.get("signals"))
     silent = [
         f"{name} {since(moment(source.get('since')), at)}: {source.get('detail') or 'no answer'}"
@@ -339,9 +339,10 @@ def _evidence(evidence: Mapping[str, Any], at: datetime | None) -> Iterator[str]
     yield from listed("silent sources: ", silent)
     if evidence.get("silence"):
         yield f"silence: {evidence['silence'].get('said')}"
-    for one in evidence.get("overrides") or ():
-        nodes = f" of {some(one['nodes'], 'node')}" if isinstance(one.get("nodes"), int) else ""
-        yield f"override {one.get('id')}: {one.get('kind')}{nodes} by {one.get('who')}: {one.get('why')}"
+    for override in evidence.get("overrides") or ():
+        nodes = f" of {some(override['nodes'], 'node')}" if isinstance(override.get("nodes"), int) else ""
+        author = f"{override.get('who')}: {override.get('why')}"
+        yield f"override {override.get('id')}: {override.get('kind')}{nodes} by {author}"
     bounds, pool = evidence.get("bounds"), evidence.get("pool")
     if bounds and pool:
         price = pool.get("price_usd_per_hour")
@@ -349,9 +350,9 @@ def _evidence(evidence: Mapping[str, Any], at: datetime | None) -> Iterator[str]
         yield f"bounds: {bounds.get('min_nodes')} to {bounds.get('max_nodes')} nodes of {pool.get('size')}, {cost} each"
     for budget in evidence.get("uncovered") or [b for b in [evidence.get("budget")] if b]:
         spent = f"{dollars(budget.get('spent_usd'))} of {dollars(budget.get('monthly_usd'))} spent"
-        kept = f"{dollars(budget.get('reserved_usd'))} reserved"
+        reserved = f"{dollars(budget.get('reserved_usd'))} reserved"
         title = f"{budget.get('title') or 'budget'} of {budget.get('month')}"
-        yield f"{title}: {spent}, {kept}, stage {budget.get('stage')}"
+        yield f"{title}: {spent}, {reserved}, stage {budget.get('stage')}"
 
 
 def _some(title: str, lines: Sequence[str], left_out: int | None) -> Iterator[str]:

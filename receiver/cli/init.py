@@ -62,8 +62,8 @@ def init(clock: Clock, out: Path | None) -> None:
 
 def _read(civo: CivoSurvey) -> ClusterAtCivo:
     """Raises TryLater and WontWork."""
-    found = civo.look()
-    nodes = {pool: at.required for pool, at in found.items() if not at.unreadable}
+    cloud_pools = civo.look()
+    nodes = {pool: at.required for pool, at in cloud_pools.items() if not at.unreadable}
     return ClusterAtCivo(id=civo.cluster_id, region=civo.region, facts=civo.pool_facts(), nodes=nodes)
 
 
@@ -80,6 +80,6 @@ def written(file: Path, text: str) -> None:
         Path(name).unlink(missing_ok=True)
 
 
-def _end(said: str, status: int) -> NoReturn:
-    click.echo(said, err=True)
+def _end(message: str, status: int) -> NoReturn:
+    click.echo(message, err=True)
     sys.exit(status)

@@ -58,15 +58,15 @@ _common = options(
 )
 
 
-def _set(kind: str, pool: str, nodes: int | None, given: dict[str, Any]) -> None:
+def _set(kind: str, pool: str, nodes: int | None, arguments: dict[str, Any]) -> None:
     if not pool.strip():
         raise click.UsageError("POOL is empty: name the pool (is a variable unset?)")
-    asked = {"kind": kind, "pool": pool, "why": given["why"], "who": given["who"]}
-    more = {"nodes": nodes, "for": given["length"], "until": given["until"]}
-    body = {**asked, **{key: value for key, value in more.items() if value is not None}}
-    with server(as_json=given["as_json"]) as api:
+    required = {"kind": kind, "pool": pool, "why": arguments["why"], "who": arguments["who"]}
+    optional = {"nodes": nodes, "for": arguments["length"], "until": arguments["until"]}
+    body = {**required, **{key: value for key, value in optional.items() if value is not None}}
+    with server(as_json=arguments["as_json"]) as api:
         answer = api.post("overrides", body=body, token=acting_token())
-    show(given["as_json"], answer.document, about_override(OverrideDocument.model_validate(answer.document)))
+    show(arguments["as_json"], answer.document, about_override(OverrideDocument.model_validate(answer.document)))
 
 
 def _sized(kind: str, says: str) -> None:
@@ -74,8 +74,8 @@ def _sized(kind: str, says: str) -> None:
     @click.argument("pool", shell_complete=pool_names)
     @click.argument("nodes", type=int)
     @_common
-    def command(pool: str, nodes: int, **given: Any) -> None:
-        _set(kind, pool, nodes, given)
+    def command(pool: str, nodes: int, **arguments: Any) -> None:
+        _set(kind, pool, nodes, arguments)
 
 
 def _unsized(kind: str, says: str) -> None:
@@ -83,10 +83,10 @@ def _unsized(kind: str, says: str) -> None:
     @click.argument("pool", required=False, shell_complete=pool_names)
     @click.option("--all", "every_pool", is_flag=True, help="Every pool.")
     @_common
-    def command(pool: str | None, every_pool: bool, **given: Any) -> None:
+    def command(pool: str | None, every_pool: bool, **arguments: Any) -> None:
         if (pool is None) is not every_pool:
             raise click.UsageError("name one pool, or give --all for every pool")
-        _set(kind, EVERY_POOL if pool is None else pool, None, given)
+        _set(kind, EVERY_POOL if pool is None else pool, None, arguments)
 
 
 for _kind, _says in SIZED.items():
@@ -101,14 +101,14 @@ for _kind, _says in UNSIZED.items():
 def list_overrides(clock: Clock, as_json: bool) -> None:
     """List what is in force."""
     with server(as_json=as_json) as api:
-        found = api.get_list("overrides")
+        documents = api.get_list("overrides")
     lines = []
-    for override in map(OverrideDocument.model_validate, found):
+    for override in map(OverrideDocument.model_validate, documents):
         ends, now = override.until, clock.now()
-        left = f" (in {span((ends - now).total_seconds())})" if ends is not None and ends > now else ""
-        begun = "" if override.in_force else ", not in force yet"
-        lines.append(f"{override.id}: {override_line(override)}{left}{begun}")
-    show(as_json, found, lines or ["no override is in force"])
+        time_left = f" (in {span((ends - now).total_seconds())})" if ends is not None and ends > now else ""
+        start_note = "" if override.in_force else ", not in force yet"
+        lines.append(f"{override.id}: {override_line(override)}{time_left}{start_note}")
+    show(as_json, documents, lines or ["no override is in force"])
 
 
 @override.command("end")
@@ -147,9 +147,9 @@ def questions(everything: bool, as_json: bool) -> None:
     or 3 if the server cannot be reached.
     """
     with server(as_json=as_json) as api:
-        found = [q for q in api.get_list("questions") if everything or q.get("state") == "open"]
-    lines = [_question(QuestionDocument.model_validate(question)) for question in found]
-    show(as_json, found, lines or ["no open approval requests"])
+        documents = [q for q in api.get_list("questions") if everything or q.get("state") == "open"]
+    lines = [_question(QuestionDocument.model_validate(question)) for question in documents]
+    show(as_json, documents, lines or ["no open approval requests"])
 
 
 @click.command()
@@ -204,16 +204,16 @@ _whose = options(
 )
 
 
-def _asked(given: dict[str, Any]) -> dict[str, str]:
-    """Return the request for the budget that *given* names."""
-    named = [(scope, given[scope]) for scope in ("pool", "team") if given[scope] is not None]
+def _asked(arguments: dict[str, Any]) -> dict[str, str]:
+    """Return the request for the budget that *arguments* name."""
+    named = [(scope, arguments[scope]) for scope in ("pool", "team") if arguments[scope] is not None]
     for scope, name in named:
         if not name.strip():
             raise click.UsageError(f"--{scope} is empty: name the {scope} (is a variable unset?)")
-    if len(named) + given["account"] > 1:
+    if len(named) + arguments["account"] > 1:
         raise click.UsageError("name one budget: --pool, --team or --account, or none of them for the cluster's")
-    scope, name = named[0] if named else ("account" if given["account"] else "cluster", "")
-    return {"scope": scope, "name": name, "who": given["who"], "why": given["why"]}
+    scope, name = named[0] if named else ("account" if arguments["account"] else "cluster", "")
+    return {"scope": scope, "name": name, "who": arguments["who"], "why": arguments["why"]}
 
 
 @budget.command("show")
@@ -231,45 +231,45 @@ def show_budgets(clock: Clock, as_json: bool) -> None:
 @budget.command("set")
 @click.argument("amount", metavar="USD")
 @_whose
-def set_budget(amount: str, **given: Any) -> None:
+def set_budget(amount: str, **arguments: Any) -> None:
     """Set this month's budget to USD; later months stay as configured."""
-    body, token = {**_asked(given), "monthly_usd": amount}, acting_token()
+    body, token = {**_asked(arguments), "monthly_usd": amount}, acting_token()
 
     def send(api: ServerApi, *, confirmed: bool) -> ServerAnswer:
         # An older server does not know the field.
         return api.post("budget", body={**body, **({"confirm": True} if confirmed else {})}, token=token)
 
-    _change(send, given)
+    _change(send, arguments)
 
 
 @budget.command()
 @_whose
-def reset(**given: Any) -> None:
+def reset(**arguments: Any) -> None:
     """Restore the configured budget."""
-    query, token = _asked(given), acting_token()
+    query, token = _asked(arguments), acting_token()
 
     def send(api: ServerApi, *, confirmed: bool) -> ServerAnswer:
         return api.delete("budget", query={**query, **({"confirm": "true"} if confirmed else {})}, token=token)
 
-    _change(send, given)
+    _change(send, arguments)
 
 
-def _change(send: Callable[..., ServerAnswer], given: dict[str, Any]) -> None:
+def _change(send: Callable[..., ServerAnswer], arguments: dict[str, Any]) -> None:
     """Change a budget, and ask the person at a terminal first if the server says that this stops something."""
-    with server(as_json=given["as_json"]) as api:
+    with server(as_json=arguments["as_json"]) as api:
         try:
             answer = send(api, confirmed=False)
         except RefusedError as refused:
             if refused.document.get("field") != "confirm":
                 raise
-            if not given["yes"]:
+            if not arguments["yes"]:
                 if not at_a_terminal():
                     raise
                 if not click.confirm(printable(f"{refused.document['error']}. Continue?"), err=True):
                     click.echo("nothing was changed", err=True)
                     sys.exit(UNUSABLE)
             answer = send(api, confirmed=True)
-        _show_change(answer.document, given["as_json"])
+        _show_change(answer.document, arguments["as_json"])
 
 
 def at_a_terminal() -> bool:
@@ -284,25 +284,25 @@ def _show_change(document: Any, as_json: bool) -> None:
     show(as_json, document, [f"budget of the {whose}: {now}; by {change.who}: {change.why}"])
 
 
-def about_budgets(found: BudgetDocument, at: datetime | None, now: datetime) -> Iterator[str]:
+def about_budgets(budgets: BudgetDocument, at: datetime | None, now: datetime) -> Iterator[str]:
     """Lines on every budget; *at* is when the step looked."""
-    if not found.configured:
+    if not budgets.configured:
         yield "no budget is configured: only max_nodes and limits bound the spend"
         return
-    if not found.scopes:
+    if not budgets.scopes:
         yield "no step has finished yet"
         return
-    yield f"budgets of {found.month}"
+    yield f"budgets of {budgets.month}"
     rows = [("BUDGET", "SPENT", "RESERVED", "OF", "STAGE", "FORECAST", "AN HOUR")]
-    for scope in found.scopes:
+    for scope in budgets.scopes:
         spent = "unknown" if scope.unknown else dollars(scope.spent_usd)
         ahead = (dollars(scope.forecast_usd), dollars(scope.burn_usd_per_hour))
         amounts = (spent, dollars(scope.reserved_usd), dollars(scope.monthly_usd))
         rows.append((scope.title, *amounts, str(scope.stage), *ahead))
     yield from aligned(rows, "<>>><>>")
-    if pace := assumed([scope.document() for scope in found.scopes]):
+    if pace := assumed([scope.document() for scope in budgets.scopes]):
         yield pace
-    for scope in found.scopes:
+    for scope in budgets.scopes:
         if scope.unknown:
             yield f"{scope.title}: no growth while its spend is unknown: {scope.unknown}"
         if scope.unpriced:
@@ -311,7 +311,7 @@ def about_budgets(found: BudgetDocument, at: datetime | None, now: datetime) -> 
             yield f"{scope.title}: not counted, because they have no price: {', '.join(scope.uncounted)}"
         if scope.set_by is not None:
             yield f"{scope.title}: set for this month by {scope.set_by.who}: {scope.set_by.why}"
-    for kept in found.kept_out or ():
-        yield f"new GPU pods have been blocked in {kept.place} {since(kept.since, None)}"
+    for hold in budgets.kept_out or ():
+        yield f"new GPU pods have been blocked in {hold.place} {since(hold.since, None)}"
     if at is not None and now - at > OLD:
         yield f"as of {clock_time(at, None)}, {span((now - at).total_seconds())} ago: the loop may be stalled"

@@ -124,7 +124,7 @@ def replay(
     bundle: Path | None,
     as_json: bool,
     html: Path | None,
-    **given: Any,
+    **arguments: Any,
 ) -> None:
     """Compare the cost and waits of policies on recorded work.
 
@@ -147,19 +147,19 @@ def replay(
         _refuse_others({"decision", "config", "as_json"}, "--decision can be combined with --config and --json only.")
         from receiver.cli.replay_decision import decide_again
 
-        sys.exit(decide_again(decision, given["config"], as_json=as_json))
+        sys.exit(decide_again(decision, arguments["config"], as_json=as_json))
     from receiver.cli.replay_run import BadInput, ReplayRequest, run
     from receiver.replay.play import Setting  # not needed by the other commands
 
-    if not traces and given["prometheus"] is None:
+    if not traces and arguments["prometheus"] is None:
         raise click.UsageError("Missing option '--trace' or '--prometheus'.")
     source = click.get_current_context().get_parameter_source
-    chosen = {field.name: given.pop(field.name) for field in fields(Setting) if field.name in given}
+    chosen = {field.name: arguments.pop(field.name) for field in fields(Setting) if field.name in arguments}
     typed = frozenset(name for name in chosen if source(name) is not ParameterSource.DEFAULT)
     chosen = {name: value for name, value in chosen.items() if value is not None or name in typed}
-    asked = ReplayRequest(setting=Setting(**chosen), typed=typed, **_taken(given), **given)
+    request = ReplayRequest(setting=Setting(**chosen), typed=typed, **_taken(arguments), **arguments)
     try:
-        status = run(traces, asked, as_json=as_json, html=html, bar=sys.stderr.isatty())
+        status = run(traces, request, as_json=as_json, html=html, bar=sys.stderr.isatty())
     except BadInput as error:
         print_lines([*error.lines, "what to do: see docs/replay.md, or gpu-autoscaler replay --help"], err=True)
         sys.exit(UNUSABLE)
@@ -169,26 +169,28 @@ def replay(
 def _refuse_others(allowed: Set[str], sentence: str) -> None:
     """Raise UsageError with *sentence* if an option is given that is not *allowed*: it would be ignored."""
     context = click.get_current_context()
-    given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    if given - allowed:
+    typed_options = {
+        name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    if typed_options - allowed:
         raise click.UsageError(sentence)
 
 
-def _taken(given: dict[str, Any]) -> dict[str, Any]:
-    """Remove the values of IMPORTS from *given*, and return *reading* and *remembered* (None: no Prometheus)."""
+def _taken(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Remove the values of IMPORTS from *arguments*, and return *reading* and *remembered* (None: no Prometheus)."""
     from receiver.cli.replay_run import Remembered  # not needed by the other commands
     from receiver.replay.traces.trace import TraceReading
 
-    until = given.pop("until")
+    until = arguments.pop("until")
     reading = TraceReading(
         made_at=until,
-        format=given.pop("form"),
-        gangs=given.pop("gangs"),
-        placement=not given.pop("ignore_placement"),
-        skip_bad=given.pop("skip_bad"),
+        format=arguments.pop("form"),
+        gangs=arguments.pop("gangs"),
+        placement=not arguments.pop("ignore_placement"),
+        skip_bad=arguments.pop("skip_bad"),
     )
-    url = given.pop("prometheus")
-    since, step, timeout = given.pop("since"), given.pop("step"), given.pop("query_timeout")
+    url = arguments.pop("prometheus")
+    since, step, timeout = arguments.pop("since"), arguments.pop("step"), arguments.pop("query_timeout")
     if url is None:
         return {"reading": reading, "remembered": None}
     for name, length in (("--since", since), ("--step", step), ("--query-timeout", timeout)):

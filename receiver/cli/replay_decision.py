@@ -73,15 +73,15 @@ def said(decision: Decision) -> dict[str, Any]:
 
 def compared(then: Said, now: Said) -> dict[str, Any]:
     """Return the differences of two decisions: fields as ``[then, now]``, and rules with other reasons."""
-    found: dict[str, Any] = {name: [then[name], now[name]] for name in FIELDS if then[name] != now[name]}
+    differences: dict[str, Any] = {name: [then[name], now[name]] for name in FIELDS if then[name] != now[name]}
     rules = list(ruled(then["reasons"], now["reasons"]))
-    for what in (APPEARED, VANISHED, CHANGED):
-        if those := [rule for rule in rules if rule.what == what]:
-            found[what] = [{"then": r.then, "now": r.now} if what == CHANGED else r.now or r.then for r in those]
+    for kind in (APPEARED, VANISHED, CHANGED):
+        if those := [rule for rule in rules if rule.what == kind]:
+            differences[kind] = [{"then": r.then, "now": r.now} if kind == CHANGED else r.now or r.then for r in those]
     order = [[str(reason["rule"]) for reason in decision["reasons"]] for decision in (then, now)]
-    if order[0] != order[1] and not {APPEARED, VANISHED} & found.keys():
-        found["order"] = order
-    return found
+    if order[0] != order[1] and not {APPEARED, VANISHED} & differences.keys():
+        differences["order"] = order
+    return differences
 
 
 def ruled(then: Sequence[Said], now: Sequence[Said]) -> Iterator[RuleChange]:
@@ -99,12 +99,12 @@ def ruled(then: Sequence[Said], now: Sequence[Said]) -> Iterator[RuleChange]:
 def _numbered(reasons: Iterable[Said]) -> dict[tuple[str, int], Said]:
     """Return *reasons* by rule, and by their number among those of that rule."""
     times: Counter[str] = Counter()
-    found = {}
+    by_number = {}
     for reason in reasons:
         rule = str(reason["rule"])
         times[rule] += 1
-        found[rule, times[rule]] = reason
-    return found
+        by_number[rule, times[rule]] = reason
+    return by_number
 
 
 def decide_again(number: str, config: Path | None, *, as_json: bool) -> int:
@@ -114,11 +114,11 @@ def decide_again(number: str, config: Path | None, *, as_json: bool) -> int:
     with server(as_json=as_json) as api:
         try:
             then = api.get("decisions", number).document
-            kept = api.get("decisions", number, "grounds").document
+            grounds = api.get("decisions", number, "grounds").document
         except NotThereError as error:
             tell_problem(error, as_json=as_json)
             sys.exit(UNUSABLE)
-    return _compare(then, kept, config, as_json=as_json)
+    return _compare(then, grounds, config, as_json=as_json)
 
 
 def replay_bundle(path: Path, *, as_json: bool) -> int:
@@ -128,29 +128,29 @@ def replay_bundle(path: Path, *, as_json: bool) -> int:
 
     again = "what to do: write it with gpu-autoscaler explain decision ID --bundle FILE"
     try:
-        then, kept = read_bundle(path)
-        return _compare(then, kept, None, as_json=as_json)
+        then, grounds = read_bundle(path)
+        return _compare(then, grounds, None, as_json=as_json)
     except WontWork as error:
         _refuse(str(error), again)
     except (KeyError, TypeError, ValueError) as error:  # without it, status 1 would say that the decisions differ
         _refuse(f"{path}: is a damaged bundle ({type(error).__name__}: {error})", again)
 
 
-def read(kept: Said) -> Grounds:
-    """Return the inputs in *kept*, as GET /api/v1/decisions/ID/grounds gives them. Raises WontWork."""
-    return read_grounds(GroundsKept(format=int(kept["format"]), facts=kept["facts"], policy=kept["policy"]))
+def read(grounds: Said) -> Grounds:
+    """Return the inputs in *grounds*, as GET /api/v1/decisions/ID/grounds gives them. Raises WontWork."""
+    return read_grounds(GroundsKept(format=int(grounds["format"]), facts=grounds["facts"], policy=grounds["policy"]))
 
 
-def _compare(then: Said, kept: Said, config: Path | None, *, as_json: bool) -> int:
+def _compare(then: Said, grounds: Said, config: Path | None, *, as_json: bool) -> int:
     try:
-        made_from = read(kept)
+        made_from = read(grounds)
     except WontWork as error:
         _refuse(str(error), f"what to do: see gpu-autoscaler explain decision {then['id']}")
     if config is not None:
         made_from = replace(made_from, policy=_policy(config, then, made_from))
     now = said(made_again(made_from, str(then["pool"])))
     differs = compared(then, now)
-    shown = {
+    document = {
         "decision": then["id"],
         "pool": then["pool"],
         "at": then["at"],
@@ -160,7 +160,7 @@ def _compare(then: Said, kept: Said, config: Path | None, *, as_json: bool) -> i
         "now": {"version": installed_version(), **now},
         "differs": differs,
     }
-    show(as_json, shown, _lines(then, now, differs, config))
+    show(as_json, document, _lines(then, now, differs, config))
     return DIFFERS if differs else 0
 
 
@@ -171,14 +171,14 @@ def _policy(path: Path, then: Said, made_from: Grounds) -> Policy:
     except ConfigError as error:
         mistakes = [f"{path}: {mistake}" for mistake in error.mistakes]
         _refuse(*mistakes, f"to check again: gpu-autoscaler check-config {path}")
-    known = {state.pool for state in made_from.facts.pools}
-    unknown = [pool.name for pool in policy.pools if pool.id not in known]
+    decision_pools = {state.pool for state in made_from.facts.pools}
+    unknown = [pool.name for pool in policy.pools if pool.id not in decision_pools]
     if unknown:
-        said = f"{path}: decision {then['id']} has no facts about pool {', '.join(unknown)}"
-        _refuse(said, f"what to do: leave it out of {path} and run {present_command()} again")
+        problem = f"{path}: decision {then['id']} has no facts about pool {', '.join(unknown)}"
+        _refuse(problem, f"what to do: leave it out of {path} and run {present_command()} again")
     if then["pool"] not in {pool.id for pool in policy.pools}:
-        said = f"{path}: has no pool with the id {then['pool']} of decision {then['id']}"
-        _refuse(said, f"what to do: add it to {path} and run {present_command()} again")
+        problem = f"{path}: has no pool with the id {then['pool']} of decision {then['id']}"
+        _refuse(problem, f"what to do: add it to {path} and run {present_command()} again")
     return without_approvals(policy) if then.get("mode") == "observe" else policy
 
 
@@ -206,8 +206,8 @@ def _lines(then: Said, now: Said, differs: Said, config: Path | None) -> Iterato
 
 
 def _reason(reason: Said | None) -> str:
-    found = reason or {}
-    return f"{found.get('rule')} {found.get('verdict')} {found.get('target')}: {found.get('detail')}"
+    fields = reason or {}
+    return f"{fields.get('rule')} {fields.get('verdict')} {fields.get('target')}: {fields.get('detail')}"
 
 
 def _shown(value: Any) -> str:

@@ -74,7 +74,7 @@ def _export(path: Path, made_at: datetime | None) -> Past:
 
 
 def trace_from_prometheus(
-    asked: Remembered, reading: TraceReading, progress: Callable[[int, int], None] | None = None
+    query: Remembered, reading: TraceReading, progress: Callable[[int, int], None] | None = None
 ) -> Trace:
     """Return the history of a Prometheus as a trace; *progress* is given how many pages are read, of how many.
 
@@ -82,9 +82,9 @@ def trace_from_prometheus(
     """
     from receiver.adapters.monitoring.history import PrometheusHistory  # imports clients that nothing else here needs
 
-    history = PrometheusHistory(asked.url, asked.timeout.total_seconds(), reading.team_label)
+    history = PrometheusHistory(query.url, query.timeout.total_seconds(), reading.team_label)
     try:
-        past = history.past(asked.since, asked.until, asked.step, progress)
+        past = history.past(query.since, query.until, query.step, progress)
         return trace_of_pods(past, history.shown, "prometheus", reading)
     finally:
         history.close()
@@ -136,42 +136,44 @@ class Lineup:
         return [c.pools for c in self.contestants if isinstance(c, Contestant) and c.kind == "policy"]
 
 
-def lineup(asked: ReplayRequest, peers: Mapping[str, PeerPolicy] = PEERS) -> Lineup:
+def lineup(request: ReplayRequest, peers: Mapping[str, PeerPolicy] = PEERS) -> Lineup:
     """Return the policies to replay; *peers* are those that can be named. Raises BadInput."""
-    first = _first(asked)
-    said, pools = first.configuration, first.policy.pools
+    first = _first(request)
+    configuration, pools = first.configuration, first.policy.pools
     billing = first.policy.billing
-    by_unit = billing.by_the_hour and "billing" not in asked.typed
+    by_unit = billing.by_the_hour and "billing" not in request.typed
     configured: dict[str, Any] = {
         "billing": "hour" if billing.by_the_hour else "second",
         **({"granularity": billing.granularity} if by_unit else {}),
-        "tick": said.tick,
-        **({} if said.kubernetes.enabled and said.kubernetes.watch else {"watch": None}),
+        "tick": configuration.tick,
+        **({} if configuration.kubernetes.enabled and configuration.kubernetes.watch else {"watch": None}),
     }
-    setting = replace(asked.setting, **{name: value for name, value in configured.items() if name not in asked.typed})
-    found: list[Contestant | Reckoned] = [_ours(OURS, first, setting)]
-    notes = [*_not_replayed(str(asked.config or OURS), first.policy.billing, setting)]
-    for number, word in enumerate(asked.compare):
-        if word in asked.compare[:number] or word == OURS:
+    setting = replace(
+        request.setting, **{name: value for name, value in configured.items() if name not in request.typed}
+    )
+    contestants: list[Contestant | Reckoned] = [_ours(OURS, first, setting)]
+    notes = [*_not_replayed(str(request.config or OURS), first.policy.billing, setting)]
+    for number, word in enumerate(request.compare):
+        if word in request.compare[:number] or word == OURS:
             raise BadInput([f"--compare {word}: is given twice; name each policy once"])
         if word in peers:
-            found.append(a_peer(word, peers[word], pools))
+            contestants.append(a_peer(word, peers[word], pools))
         elif word in BOUNDS:
-            found.append(Reckoned(name=word, pools=pools, bound=BOUNDS[word]))
+            contestants.append(Reckoned(name=word, pools=pools, bound=BOUNDS[word]))
         elif Path(word).exists():
-            other = _loaded(Path(word))
-            found.append(_ours(word, other, setting))
-            notes += _not_replayed(word, other.policy.billing, setting)
+            settings = _loaded(Path(word))
+            contestants.append(_ours(word, settings, setting))
+            notes += _not_replayed(word, settings.policy.billing, setting)
         else:
-            known = [*peers, *BOUNDS]
-            meant = did_you_mean(word, known) or f"name a file, or one of {', '.join(known)}"
+            names = [*peers, *BOUNDS]
+            meant = did_you_mean(word, names) or f"name a file, or one of {', '.join(names)}"
             raise BadInput([f"--compare {word}: neither a file nor a known policy: {meant}"])
     return Lineup(
         setting=setting,
-        contestants=found,
+        contestants=contestants,
         attribution=first.policy.attribution,
         notes=notes,
-        against=next((word for word in asked.compare if word in peers), next(iter(asked.compare), None)),
+        against=next((word for word in request.compare if word in peers), next(iter(request.compare), None)),
     )
 
 
@@ -202,74 +204,74 @@ def _refusing(source: str) -> Iterator[None]:
         raise BadInput([f"{source}: {error.strerror or error}"]) from error
 
 
-def read(path: Path, asked: ReplayRequest, those: Lineup) -> Trace:
+def read(path: Path, request: ReplayRequest, those: Lineup) -> Trace:
     """Return the trace in a file. Raises BadInput with every error in it."""
     with _refusing(str(path)):
-        return trace_from_file(path, _reading(asked, those))
+        return trace_from_file(path, _reading(request, those))
 
 
-def _recalled(remembered: Remembered, asked: ReplayRequest, those: Lineup, *, shown: bool) -> Trace:
+def _recalled(remembered: Remembered, request: ReplayRequest, those: Lineup, *, visible: bool) -> Trace:
     """Read a Prometheus page by page, with a progress bar."""
-    with click.progressbar(length=1, label="reading history", file=sys.stderr, hidden=not shown) as bar:
+    with click.progressbar(length=1, label="reading history", file=sys.stderr, hidden=not visible) as bar:
 
-        def report(done: int, of: int) -> None:
+        def report(pages_read: int, of: int) -> None:
             bar.length = of
-            bar.update(done - bar.pos)
+            bar.update(pages_read - bar.pos)
 
         with _refusing(""):
-            return trace_from_prometheus(remembered, _reading(asked, those), report)
+            return trace_from_prometheus(remembered, _reading(request, those), report)
 
 
-def _reading(asked: ReplayRequest, those: Lineup) -> TraceReading:
+def _reading(request: ReplayRequest, those: Lineup) -> TraceReading:
     """Let jobs of a trace without tolerations tolerate the taints of all pools, and no others: a cordon is a taint
     too."""
     keys = {taint.key for pools in those.shapes for pool in pools for taint in pool.taints}
     return replace(
-        asked.reading,
+        request.reading,
         start=those.setting.start,
         team_label=those.attribution.team,
         tolerations=tuple(Toleration(key=key, operator="Exists") for key in sorted(keys)),
     )
 
 
-def fitting(trace: Trace, asked: ReplayRequest, those: Lineup) -> Trace:
+def fitting(trace: Trace, request: ReplayRequest, those: Lineup) -> Trace:
     """Return *trace* with the jobs that fit a pool of every policy. Raises BadInput with the others."""
     jobs = trace.jobs
-    if asked.split_pods:
+    if request.split_pods:
         jobs = [replace(job, pods=job.gpus, gpus_per_pod=1, gang=job.gpus > 1, gang_min=None) for job in jobs]
     wrong = {name: trouble for pools in those.shapes for name, trouble in misfits(jobs, pools).items()}
-    kept = [job for job in jobs if job.id not in wrong]
-    if wrong and not asked.skip_misfits:
+    fitting_jobs = [job for job in jobs if job.id not in wrong]
+    if wrong and not request.skip_misfits:
         raise BadInput(f"{trace.source}: {line}" for line in error_lines(list(wrong.values())))
-    if not kept:
+    if not fitting_jobs:
         raise BadInput([f"{trace.source}: no job fits a pool: use larger pools"])
-    return replace(trace, jobs=kept, left_out=[*trace.left_out, *wrong.values()])
+    return replace(trace, jobs=fitting_jobs, left_out=[*trace.left_out, *wrong.values()])
 
 
-def _first(asked: ReplayRequest) -> FileSettings:
-    if asked.config is not None:
-        return _loaded(asked.config)
-    nodes = asked.max_gpus // asked.gpus_per_node
+def _first(request: ReplayRequest) -> FileSettings:
+    if request.config is not None:
+        return _loaded(request.config)
+    nodes = request.max_gpus // request.gpus_per_node
     if not nodes:
-        small = f"--max-gpus {asked.max_gpus} is less than one node of --gpus-per-node {asked.gpus_per_node}"
+        small = f"--max-gpus {request.max_gpus} is less than one node of --gpus-per-node {request.gpus_per_node}"
         raise BadInput([f"{small}: raise the first or lower the second"])
-    price = asked.gpus_per_node * USD_PER_GPU_HOUR
-    return load_text(WITHOUT_CONFIG.format(gpus=asked.gpus_per_node, nodes=nodes, price=price))
+    price = request.gpus_per_node * USD_PER_GPU_HOUR
+    return load_text(WITHOUT_CONFIG.format(gpus=request.gpus_per_node, nodes=nodes, price=price))
 
 
 def _loaded(path: Path) -> FileSettings:
     """Load a configuration as the server does, without the environment, except for Civo where a pool needs it."""
     try:
-        found = load_file(path)
-        if found.pending:
-            found = load_file(path, facts=_facts(path, found))
+        settings = load_file(path)
+        if settings.pending:
+            settings = load_file(path, facts=_facts(path, settings))
     except ConfigError as error:
         raise BadInput(f"{path}: {mistake}" for mistake in error.mistakes) from error
-    unpriced = [pool.name for pool in found.policy.pools if pool.price_usd_per_hour is None]
+    unpriced = [pool.name for pool in settings.policy.pools if pool.price_usd_per_hour is None]
     if unpriced:
         remedy = "set price_usd_per_hour, or add its size to a prices_file"
         raise BadInput(f"{path}: pool {name} has no price, so it cannot grow: {remedy}" for name in unpriced)
-    return found
+    return settings
 
 
 def _facts(path: Path, settings: FileSettings) -> PoolFacts:
@@ -305,17 +307,22 @@ def _ours(name: str, settings: FileSettings, setting: Setting) -> Contestant:
         raise BadInput([f"{name}: {error}"]) from error
 
 
-def run(traces: Sequence[Path], asked: ReplayRequest, *, as_json: bool, html: Path | None, bar: bool) -> int:
+def run(traces: Sequence[Path], request: ReplayRequest, *, as_json: bool, html: Path | None, bar: bool) -> int:
     """Replay every trace, print the results and return the exit status. Raises BadInput before anything runs."""
     if html is not None and not html.parent.is_dir():
         raise BadInput([f"{html}: the directory {html.parent} does not exist: create it"])
-    those = lineup(asked)
-    found = [replace(each, notes=[*each.notes, *those.notes]) for each in _traces(traces, asked, those, shown=bar)]
-    for trace in found:
+    those = lineup(request)
+    loaded_traces = [
+        replace(each, notes=[*each.notes, *those.notes]) for each in _traces(traces, request, those, visible=bar)
+    ]
+    for trace in loaded_traces:
         print_lines([f"{trace.source}: {line}" for line in trace.report], err=True)
     played = []
-    with _silent(), _progress(sum(len(trace.jobs) for trace in found) * len(those.contestants), shown=bar) as progress:
-        for trace in found:
+    with (
+        _silent(),
+        _progress(sum(len(trace.jobs) for trace in loaded_traces) * len(those.contestants), visible=bar) as progress,
+    ):
+        for trace in loaded_traces:
             setting = replace(those.setting, start=trace.start)
             results = contest(trace.jobs, those.contestants, setting, progress)
             played.append(
@@ -350,21 +357,21 @@ def _is_wrong(policy: Mapping[str, Any]) -> bool:
     return bool(policy["violations"]) or (policy["kind"] == "policy" and failed)
 
 
-def _traces(paths: Sequence[Path], asked: ReplayRequest, those: Lineup, *, shown: bool) -> list[Trace]:
+def _traces(paths: Sequence[Path], request: ReplayRequest, those: Lineup, *, visible: bool) -> list[Trace]:
     """Read all traces. Raises BadInput with the errors of all of them."""
-    sources = [partial(read, path, asked, those) for path in paths]
-    if asked.remembered is not None:
-        sources.append(partial(_recalled, asked.remembered, asked, those, shown=shown))
-    found: list[Trace] = []
+    sources = [partial(read, path, request, those) for path in paths]
+    if request.remembered is not None:
+        sources.append(partial(_recalled, request.remembered, request, those, visible=visible))
+    fitting_traces: list[Trace] = []
     wrong: list[str] = []
     for source in sources:
         try:
-            found.append(fitting(source(), asked, those))
+            fitting_traces.append(fitting(source(), request, those))
         except BadInput as error:
             wrong += error.lines
     if wrong:
         raise BadInput(wrong)
-    return found
+    return fitting_traces
 
 
 @contextmanager
@@ -379,9 +386,9 @@ def _silent() -> Iterator[None]:
 
 
 @contextmanager
-def _progress(jobs: int, *, shown: bool) -> Iterator[Progress]:
+def _progress(jobs: int, *, visible: bool) -> Iterator[Progress]:
     """Show on standard error how many of *jobs* (of every policy on every trace) have finished."""
-    with click.progressbar(length=jobs, file=sys.stderr, hidden=not shown, show_pos=True) as bar:
+    with click.progressbar(length=jobs, file=sys.stderr, hidden=not visible, show_pos=True) as bar:
         before: tuple[str, int] = ("", 0)
 
         def report(name: str, done: int) -> None:

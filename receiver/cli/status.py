@@ -76,8 +76,8 @@ def _refresh(api: ServerApi, clock: Clock, every: int, color: bool | None) -> No
             try:
                 lines = _screen(api, clock)
             except TryLater as error:
-                said = f"cannot reach the server at {api.shown}: {error}; next attempt in {every} s"
-                lines = [click.style(said, fg="red")]
+                problem = f"cannot reach the server at {api.shown}: {error}; next attempt in {every} s"
+                lines = [click.style(problem, fg="red")]
             click.clear()  # does nothing where the output is no terminal
             _print(lines, color)
             sleep(every)
@@ -130,19 +130,19 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
 
 def _head(status: StatusDocument, now: datetime) -> Iterator[str]:
     loop, at, mode = status.loop, status.at, status.mode
-    shown = f"mode {mode}" if mode == "act" else click.style(f"mode {mode}: nothing is changed", fg="yellow")
+    mode_text = f"mode {mode}" if mode == "act" else click.style(f"mode {mode}: nothing is changed", fg="yellow")
     health = f"loop {loop.loop}, last progress {span(loop.beat_age_seconds)} ago"
     if loop.status != "ok":
         health = click.style(f"{health}: LOOP STALLED, see /healthz and the log", fg="red")
     cluster = f"{status.cluster_name}: " if status.cluster_name else ""
-    yield f"{cluster}gpu-autoscaler {status.version}, {shown}, {health}"
+    yield f"{cluster}gpu-autoscaler {status.version}, {mode_text}, {health}"
     if loop.leader:
         yield f"{loop.leader} leads{'' if loop.term is None else f', term {loop.term}'}"
     if at is None:
         yield "no step has finished yet"
     elif now - at > OLD:
-        old = span((now - at).total_seconds())
-        yield click.style(f"as of {clock_time(at, now)}, {old} ago: the loop may be stalled, see /healthz", fg="red")
+        age = span((now - at).total_seconds())
+        yield click.style(f"as of {clock_time(at, now)}, {age} ago: the loop may be stalled, see /healthz", fg="red")
     else:
         failed = f", {some(loop.errors, 'step')} failed since the start" if loop.errors else ""
         yield f"as of {clock_time(at, now)}{failed}"
@@ -161,8 +161,8 @@ def _budgets(budget: BudgetDocument) -> Iterator[str]:
         line = f"{spent} of {dollars(scope.monthly_usd)} spent{share}, {dollars(scope.reserved_usd)} reserved"
         stage = click.style(f"stage {scope.stage}", fg=STAGES.get(scope.stage or ""))
         yield f"{scope.title or 'budget'} {scope.month}: {line}, {stage}"
-    for kept in budget.kept_out or ():
-        yield click.style(f"new GPU pods are blocked in {kept.place}", fg="red")
+    for hold in budget.kept_out or ():
+        yield click.style(f"new GPU pods are blocked in {hold.place}", fg="red")
 
 
 def _pools(pools: Sequence[PoolDocument], now: datetime, width: int | None) -> Iterator[str]:
@@ -184,23 +184,23 @@ def _pools(pools: Sequence[PoolDocument], now: datetime, width: int | None) -> I
         yield f"{front.ljust(indent)}{notes[0]}".rstrip() if notes else front
         yield from (" " * indent + line for line in notes[1:])
     if acts := [pool.would for pool in pools if pool.would]:
-        said = f"with mode: act it would {'; '.join(acts)}"
-        yield from _folded(said, width)
+        summary = f"with mode: act it would {'; '.join(acts)}"
+        yield from _folded(summary, width)
 
 
 def _folded(text: str, width: int | None) -> Sequence[str]:
     return [text] if width is None else textwrap.wrap(text, width, subsequent_indent="  ")
 
 
-def _observed(found: ObservedDocument, width: int | None) -> Iterator[str]:
+def _observed(observed: ObservedDocument, width: int | None) -> Iterator[str]:
     """What act mode would have cost, and its latest changes."""
-    for said in (found.conclusion, found.waits, *found.notes):
-        yield from _folded(said, width) if said else ()
-    for change in found.changes[:CHANGES]:
-        when = "" if change.at is None else f"{change.at:%Y-%m-%d %H:%M} UTC"
-        yield f"  {when}  {change.pool} {change.before} -> {change.after}  {change.work}".rstrip()
-    if found.problem:
-        yield click.style(f"not replayed: {found.problem}", fg="yellow")
+    for sentence in (observed.conclusion, observed.waits, *observed.notes):
+        yield from _folded(sentence, width) if sentence else ()
+    for change in observed.changes[:CHANGES]:
+        moment_text = "" if change.at is None else f"{change.at:%Y-%m-%d %H:%M} UTC"
+        yield f"  {moment_text}  {change.pool} {change.before} -> {change.after}  {change.work}".rstrip()
+    if observed.problem:
+        yield click.style(f"not replayed: {observed.problem}", fg="yellow")
 
 
 def _notes(pool: PoolDocument, now: datetime) -> Iterator[tuple[str, str | None]]:
@@ -230,8 +230,12 @@ def _notes(pool: PoolDocument, now: datetime) -> Iterator[tuple[str, str | None]
 def _left(ends: datetime | None, now: datetime) -> str:
     if ends is None:
         return "until an unknown time"
-    left = (ends - now).total_seconds()
-    return f"for {span(left)}, until {clock_time(ends, now)}" if left > 0 else f"until {clock_time(ends, now)}"
+    seconds_left = (ends - now).total_seconds()
+    return (
+        f"for {span(seconds_left)}, until {clock_time(ends, now)}"
+        if seconds_left > 0
+        else f"until {clock_time(ends, now)}"
+    )
 
 
 def _decisions(decisions: Sequence[DecisionLine], now: datetime, width: int | None) -> Iterator[str]:

@@ -64,40 +64,40 @@ def _line(change: str) -> str:
     return f"{key.strip()}: {value.strip()}"
 
 
-def about_what_if(found: WhatIfDocument, now: datetime) -> Iterator[str]:
+def about_what_if(comparison: WhatIfDocument, now: datetime) -> Iterator[str]:
     """Lines on a comparison."""
-    yield f"nothing was changed; {as_of(found.at, now)}"
-    yield from listed("differs: ", found.changes or ("no key",))
-    yield from (f"warning: {warning}" for warning in found.warnings)
-    yield from listed("assumptions: ", found.assumptions)
+    yield f"nothing was changed; {as_of(comparison.at, now)}"
+    yield from listed("differs: ", comparison.changes or ("no key",))
+    yield from (f"warning: {warning}" for warning in comparison.warnings)
+    yield from listed("assumptions: ", comparison.assumptions)
     yield ""
     rows = [
         [pool.name, str(pool.nodes), *_sizes(pool.in_force, pool.other), _cost(pool.in_force), _cost(pool.other)]
-        for pool in found.pools
+        for pool in comparison.pools
     ]
-    sums = ["total", "", "", "", dollars(found.in_force.usd_per_hour), dollars(found.other.usd_per_hour)]
+    sums = ["total", "", "", "", dollars(comparison.in_force.usd_per_hour), dollars(comparison.other.usd_per_hour)]
     head = ["POOL", "NODES", "IN FORCE", "OTHER", "PER HOUR", "OTHER"]
     yield from aligned([head, *rows, sums], "<>")
     yield (
         "by the end of the month at these sizes: "
-        + " in force, ".join(dollars(side.month_usd) for side in (found.in_force, found.other))
+        + " in force, ".join(dollars(side.month_usd) for side in (comparison.in_force, comparison.other))
         + " under the other"
     )
-    yield from _budgets(found)
+    yield from _budgets(comparison)
     yield ""
-    for pool in found.pools:
+    for pool in comparison.pools:
         yield f"{pool.name}, in force: {_why(pool.in_force)}"
         yield f"{pool.name}, other: {_why(pool.other)}"
-    changed = [work for work in found.waiting if work.differs]
+    changed = [work for work in comparison.waiting if work.differs]
     yield ""
-    differing = f"{found.differs_total} would have a different outcome"
-    yield f"{some(found.waiting_total, 'workload')} waiting, of which {differing}"
+    differing = f"{comparison.differs_total} would have a different outcome"
+    yield f"{some(comparison.waiting_total, 'workload')} waiting, of which {differing}"
     for work in changed[:SHOWN]:
         yield f"{work.workload} ({some(work.gpus, 'GPU')})"
         yield f"  in force: {_fate(work.in_force)}"
         yield f"  other: {_fate(work.other)}"
-    if found.differs_total > SHOWN:
-        yield f"and {found.differs_total - SHOWN} more: see --json"
+    if comparison.differs_total > SHOWN:
+        yield f"and {comparison.differs_total - SHOWN} more: see --json"
 
 
 def _sizes(*sides: PoolSide | None) -> Iterator[str]:
@@ -118,33 +118,33 @@ def _fate(fate: FateDocument) -> str:
     return f"{fate.state} - {fate.detail}"
 
 
-def _budgets(found: WhatIfDocument) -> Iterator[str]:
-    for title, side in (("in force", found.in_force), ("other", found.other)):
-        said = [
+def _budgets(comparison: WhatIfDocument) -> Iterator[str]:
+    for title, side in (("in force", comparison.in_force), ("other", comparison.other)):
+        lines = [
             f"{b.title}: {dollars(b.spent_usd)} of {dollars(b.monthly_usd)} spent, stage {b.stage}"
             for b in side.budgets
         ]
-        yield from listed(f"budgets, {title}: ", said or ["none"])
+        yield from listed(f"budgets, {title}: ", lines or ["none"])
 
 
-def about_node(found: NodeWhatIfDocument, now: datetime) -> Iterator[str]:
+def about_node(departure: NodeWhatIfDocument, now: datetime) -> Iterator[str]:
     """Lines on the removal of a node."""
-    yield f"if node {found.node} of GPU pool {found.pool} ({found.stage}) were removed now:"
-    for turn in found.moved:
+    yield f"if node {departure.node} of GPU pool {departure.pool} ({departure.stage}) were removed now:"
+    for turn in departure.moved:
         yield f"  {_turn(turn)}"
-    yield from (f"  {pod} would be lost: no controller recreates it" for pod in found.lost)
-    if not found.moved and not found.lost:
+    yield from (f"  {pod} would be lost: no controller recreates it" for pod in departure.lost)
+    if not departure.moved and not departure.lost:
         yield "  no running GPU work would move"
-    for turn in found.affected[:SHOWN]:
+    for turn in departure.affected[:SHOWN]:
         yield f"  {_turn(turn)}"
-    for each in found.bought:
-        price = "an unknown price" if each.usd_per_hour is None else f"{dollars(each.usd_per_hour)} an hour"
-        yield f"  {some(each.nodes, 'node')} of {each.pool} would be bought for {price}"
-    yield from _money(found)
-    yield from listed("blocks its removal now: ", found.blocks or ("nothing",))
-    if found.may_go_at is not None and found.may_go_at > found.at:
-        yield f"no removal before {clock_time(found.may_go_at, found.at)}, unless something changes"
-    yield as_of(found.at, now)
+    for purchase in departure.bought:
+        price = "an unknown price" if purchase.usd_per_hour is None else f"{dollars(purchase.usd_per_hour)} an hour"
+        yield f"  {some(purchase.nodes, 'node')} of {purchase.pool} would be bought for {price}"
+    yield from _money(departure)
+    yield from listed("blocks its removal now: ", departure.blocks or ("nothing",))
+    if departure.may_go_at is not None and departure.may_go_at > departure.at:
+        yield f"no removal before {clock_time(departure.may_go_at, departure.at)}, unless something changes"
+    yield as_of(departure.at, now)
 
 
 def _turn(turn: TurnDocument) -> str:
@@ -155,9 +155,9 @@ def _turn(turn: TurnDocument) -> str:
     return f"{turn.workload} would wait{was}: {fate.detail}"
 
 
-def _money(found: NodeWhatIfDocument) -> Iterator[str]:
-    until = clock_time(found.paid_until, found.at)
-    saves = found.saves_usd_per_hour
+def _money(departure: NodeWhatIfDocument) -> Iterator[str]:
+    until = clock_time(departure.paid_until, departure.at)
+    saves = departure.saves_usd_per_hour
     if saves is None:
         yield f"saves an unknown amount from {until} on: a price is unknown"
     elif saves < 0:
@@ -165,5 +165,5 @@ def _money(found: NodeWhatIfDocument) -> Iterator[str]:
     elif saves == 0:
         yield "saves nothing: the nodes bought cost the same"
     else:
-        unused = dollars(found.unused_usd)
+        unused = dollars(departure.unused_usd)
         yield f"saves {dollars(saves)} an hour from {until} on; {unused} is already paid for the time until then"
