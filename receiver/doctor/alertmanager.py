@@ -152,14 +152,14 @@ def send(
         return ROUND.failed(f"cannot read the received alerts of the server at {server.shown}: {error}")
     began, started, took = clock.now(), elapsed(), None
     refusals = {peer.shown: _post(peer, labels, began, began + LASTS) for peer in peers}
-    posted = [shown for shown, why in refusals.items() if not why]
+    posted = [peer_name for peer_name, refusal in refusals.items() if not refusal]
     if not posted:
         return ROUND.failed(f"no Alertmanager accepted the test alert: {'; '.join(refusals.values())}")
     try:
         while took is None and elapsed() - started < PATIENCE:
             try:
                 received = [alert.get("labels") or {} for alert in server.get_list("alerts")]
-                if any(found.get("test") == labels["test"] for found in received):
+                if any(alert_labels.get("test") == labels["test"] for alert_labels in received):
                     took = elapsed() - started
             except (TryLater, NotThereError, RefusedError):
                 pass  # asked again until the end

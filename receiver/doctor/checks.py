@@ -38,29 +38,29 @@ class Check:
     looks: str
     remedy: str
 
-    def passed(self, said: str) -> Finding:
+    def passed(self, message: str) -> Finding:
         """Return a finding without a problem."""
-        return Finding(self.name, "pass", said)
+        return Finding(self.name, "pass", message)
 
-    def warned(self, said: str, remedy: str = "") -> Finding:
+    def warned(self, message: str, remedy: str = "") -> Finding:
         """Return a warning: it works, but probably not as intended, or not for long."""
-        return Finding(self.name, "warn", said, remedy or self.remedy)
+        return Finding(self.name, "warn", message, remedy or self.remedy)
 
-    def failed(self, said: str, remedy: str = "") -> Finding:
+    def failed(self, message: str, remedy: str = "") -> Finding:
         """Return a failure: something that is configured cannot work."""
-        return Finding(self.name, "fail", said, remedy or self.remedy)
+        return Finding(self.name, "fail", message, remedy or self.remedy)
 
-    def skipped(self, said: str) -> Finding:
-        """Return that the check was not possible or not needed; *said* gives the reason."""
-        return Finding(self.name, "skip", said)
+    def skipped(self, message: str) -> Finding:
+        """Return that the check was not possible or not needed; *message* gives the reason."""
+        return Finding(self.name, "skip", message)
 
-    def warned_if(self, problem: object, said: str, otherwise: str) -> Finding:
+    def warned_if(self, problem: object, message: str, otherwise: str) -> Finding:
         """Return a warning if there is a *problem*, or else that the check passed."""
-        return self.warned(said) if problem else self.passed(otherwise)
+        return self.warned(message) if problem else self.passed(otherwise)
 
-    def failed_if(self, problem: object, said: str, otherwise: str) -> Finding:
+    def failed_if(self, problem: object, message: str, otherwise: str) -> Finding:
         """Return a failure if there is a *problem*, or else that the check passed."""
-        return self.failed(said) if problem else self.passed(otherwise)
+        return self.failed(message) if problem else self.passed(otherwise)
 
     def warnings(self, problems: Iterable[str], otherwise: str) -> Iterator[Finding]:
         """Yield a warning for each of *problems*, or else that the check passed."""
@@ -71,9 +71,9 @@ class Check:
         yield from [self.failed(problem) for problem in problems] or [self.passed(otherwise)]
 
 
-def skipped(checks: Iterable[Check], said: str) -> Iterator[Finding]:
+def skipped(checks: Iterable[Check], message: str) -> Iterator[Finding]:
     """Skip each of *checks* for the same reason."""
-    return (check.skipped(said) for check in checks)
+    return (check.skipped(message) for check in checks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

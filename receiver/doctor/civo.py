@@ -81,13 +81,13 @@ def look(installation: Installation) -> Iterator[Finding]:
     policy = installation.settings.policy
     with closing(opened(installation)) as civo:
         try:
-            found = civo.look()
+            cloud_pools = civo.look()
         except WontWork as error:
             yield from refused(error)
             return
-        for check, said in ((KEY, "Civo accepts the key"), (REGION, civo.region), (CLUSTER, civo.cluster_id)):
-            yield check.passed(said)
-        yield from at_civo(policy.pools, found, civo.shown().pools)
+        for check, message in ((KEY, "Civo accepts the key"), (REGION, civo.region), (CLUSTER, civo.cluster_id)):
+            yield check.passed(message)
+        yield from at_civo(policy.pools, cloud_pools, civo.shown().pools)
         why = "its budget cannot be enforced" if policy.budget is not None else "its cost is unknown"
         bare = [f"{pool.name} ({pool.size})" for pool in policy.pools if pool.price_usd_per_hour is None]
         prices = ", ".join(f"{pool.name} {dollars(pool.price_usd_per_hour)}/h" for pool in policy.pools)
@@ -96,7 +96,7 @@ def look(installation: Installation) -> Iterator[Finding]:
         try:
             sizes = civo.sizes()
             yield from offered(policy.pools, sizes)
-            yield from quota(policy, found, sizes, civo.free())
+            yield from quota(policy, cloud_pools, sizes, civo.free())
         except (TryLater, WontWork) as error:
             yield QUOTA.warned(str(error), "run the doctor again later, or use a key that may read sizes and quota")
         now = installation.clock.now()
@@ -137,51 +137,53 @@ def refused(error: WontWork) -> Iterator[Finding]:
 
 
 def at_civo(
-    wanted: Sequence[Pool], found: Mapping[str, CloudPool], shown: Mapping[str, PoolAtCivo]
+    pools: Sequence[Pool], cloud_pools: Mapping[str, CloudPool], marks_by_pool: Mapping[str, PoolAtCivo]
 ) -> Iterator[Finding]:
-    """Compare each pool at Civo with its configuration; *shown* has labels and taints, which some answers lack."""
-    there = ", ".join(f"{p.id} ({p.size}, {some(p.required, 'node')})" for p in found.values()) or "no pool"
-    missing = [pool for pool in wanted if pool.id not in found]
-    lost = [f"pool {pool.name} ({pool.id}) is not in the cluster, which has {there}" for pool in missing]
-    unreadable = [pool for pool in wanted if pool.id in found and found[pool.id].unreadable]
-    lost += [f"Civo's response on pool {pool.name} is incomplete: {found[pool.id].unreadable}" for pool in unreadable]
-    yield from POOLS.failures(lost, f"all {some(len(wanted), 'configured pool')} found")
-    for pool in wanted:
-        if pool.id not in found:
+    """Compare each pool at Civo with its configuration; *marks_by_pool* has what some answers lack."""
+    inventory = ", ".join(f"{p.id} ({p.size}, {some(p.required, 'node')})" for p in cloud_pools.values()) or "no pool"
+    missing = [pool for pool in pools if pool.id not in cloud_pools]
+    lost = [f"pool {pool.name} ({pool.id}) is not in the cluster, which has {inventory}" for pool in missing]
+    unreadable = [pool for pool in pools if pool.id in cloud_pools and cloud_pools[pool.id].unreadable]
+    lost += [
+        f"Civo's response on pool {pool.name} is incomplete: {cloud_pools[pool.id].unreadable}" for pool in unreadable
+    ]
+    yield from POOLS.failures(lost, f"all {some(len(pools), 'configured pool')} found")
+    for pool in pools:
+        if pool.id not in cloud_pools:
             continue
-        at, said = found[pool.id], shown.get(pool.id, PoolAtCivo())
+        at, marks = cloud_pools[pool.id], marks_by_pool.get(pool.id, PoolAtCivo())
         differs = f"nodes of pool {pool.name} are {at.size} at Civo, and {pool.size} in the configuration"
         size = at.size or "Civo does not return its size"
         yield SIZE.failed_if(at.size and at.size != pool.size, differs, f"pool {pool.name}: {size}")
-        labels = [f"{k}={v}" for k, v in said.labels.items()] if said.labels is not None else None
+        labels = [f"{k}={v}" for k, v in marks.labels.items()] if marks.labels is not None else None
         yield _equal(LABELS, pool, [f"{k}={v}" for k, v in pool.labels.items()], labels)
-        taints = [taint_text(taint) for taint in said.taints] if said.taints is not None else None
+        taints = [taint_text(taint) for taint in marks.taints] if marks.taints is not None else None
         yield _equal(TAINTS, pool, [taint_text(taint) for taint in pool.taints], taints)
 
 
-def _equal(check: Check, pool: Pool, wanted: Collection[str], found: Collection[str] | None) -> Finding:
-    """Compare labels or taints of *pool* with those *found* at Civo (None: some answers lack the field)."""
+def _equal(check: Check, pool: Pool, configured: Collection[str], present: Collection[str] | None) -> Finding:
+    """Compare labels or taints of *pool* with those *present* at Civo (None: some answers lack the field)."""
     kind = "labels" if check is LABELS else "taints"
-    if found is None and wanted and not pool.apply_to_nodes:
-        said = f"Civo does not return the {kind} of pool {pool.name}; see kubernetes.node_{kind}"
-        return check.skipped(said)
-    lacking, more = sorted({*wanted} - {*(found or ())}), sorted({*(found or ())} - {*wanted})
-    unknown = f"pool {pool.name} has {kind} at Civo that are not configured: {', '.join(more)}"
-    if more and check is TAINTS:
+    if present is None and configured and not pool.apply_to_nodes:
+        message = f"Civo does not return the {kind} of pool {pool.name}; see kubernetes.node_{kind}"
+        return check.skipped(message)
+    lacking, extra = sorted({*configured} - {*(present or ())}), sorted({*(present or ())} - {*configured})
+    unknown = f"pool {pool.name} has {kind} at Civo that are not configured: {', '.join(extra)}"
+    if extra and check is TAINTS:
         return check.failed(f"{unknown}; nodes would be bought for pods that cannot run there")
     if lacking and not pool.apply_to_nodes:
         effect = "pods that select it find no node" if check is LABELS else "pods without GPUs would use it"
         return check.failed(f"pool {pool.name} lacks at Civo: {', '.join(lacking)}; {effect}")
-    if more:
+    if extra:
         return check.warned(f"{unknown}; while it has no node, pods that select them count as fitting nowhere")
-    if found is None and not wanted:
+    if present is None and not configured:
         return check.passed(f"pool {pool.name}: none configured, and Civo returns none")
     return check.passed(f"pool {pool.name}: equal{' (applied to nodes: apply_to_nodes)' if lacking else ''}")
 
 
-def offered(wanted: Sequence[Pool], sizes: Mapping[str, SizeAtCivo]) -> Iterator[Finding]:
+def offered(pools: Sequence[Pool], sizes: Mapping[str, SizeAtCivo]) -> Iterator[Finding]:
     """Compare Civo's sizes with the configured ones."""
-    for pool in wanted:
+    for pool in pools:
         size = sizes.get(pool.size)
         if size is None:
             yield OFFERED.warned(f"Civo lists no size {pool.size} (pool {pool.name})")
@@ -191,29 +193,31 @@ def offered(wanted: Sequence[Pool], sizes: Mapping[str, SizeAtCivo]) -> Iterator
         if set(pool.resources) != {GPU}:
             yield GPUS.skipped(f"pool {pool.name} offers {', '.join(pool.resources)}, which Civo does not know")
             continue
-        said = f"a node of {pool.size} has {some(size.gpus, 'GPU')} at Civo"
-        said += f", and {pool.resources[GPU]} in the configuration of pool {pool.name}"
-        yield GPUS.failed_if(size.gpus != pool.resources[GPU], said, f"pool {pool.name}: {some(size.gpus, 'GPU')} each")
+        mismatch = f"a node of {pool.size} has {some(size.gpus, 'GPU')} at Civo"
+        mismatch += f", and {pool.resources[GPU]} in the configuration of pool {pool.name}"
+        yield GPUS.failed_if(
+            size.gpus != pool.resources[GPU], mismatch, f"pool {pool.name}: {some(size.gpus, 'GPU')} each"
+        )
 
 
 def quota(
-    policy: Policy, found: Mapping[str, CloudPool], sizes: Mapping[str, SizeAtCivo], free: Mapping[str, int]
+    policy: Policy, cloud_pools: Mapping[str, CloudPool], sizes: Mapping[str, SizeAtCivo], free: Mapping[str, int]
 ) -> Iterator[Finding]:
     """Fail if a pool below its maximum cannot get one more node, warn if not all can reach their maxima."""
-    known = [pool for pool in policy.pools if pool.size in sizes]
-    if not known or not free:
+    sized_pools = [pool for pool in policy.pools if pool.size in sizes]
+    if not sized_pools or not free:
         yield QUOTA.skipped("sizes or limits are unknown, so there is nothing to compare")
         return
-    have = {pool.id: found[pool.id].required if pool.id in found else 0 for pool in known}
+    have = {pool.id: cloud_pools[pool.id].required if pool.id in cloud_pools else 0 for pool in sized_pools}
     stuck = []
-    for pool in known:
+    for pool in sized_pools:
         takes = sizes[pool.size].takes
         lacks = [f"{UNITS[n]}: {takes[n]} needed, {max(0, room)} left" for n, room in free.items() if takes[n] > room]
         if lacks and have[pool.id] < pool.max_nodes:
             stuck.append(f"no further node of pool {pool.name} fits into the quota ({'; '.join(lacks)})")
     short = []
     for name, room in free.items():
-        need = _most(policy, known, have, {pool.id: sizes[pool.size].takes[name] for pool in known})
+        need = _most(policy, sized_pools, have, {pool.id: sizes[pool.size].takes[name] for pool in sized_pools})
         if need > room:
             short.append(f"{need} more {UNITS[name]} needed to reach every max_nodes, {max(0, room)} left")
     unknown = [f"{pool.name} ({pool.size})" for pool in policy.pools if pool.size not in sizes]
@@ -233,14 +237,14 @@ def _most(policy: Policy, pools: list[Pool], have: Mapping[str, int], each: Mapp
     If ``limits.max_gpus`` does not allow all maxima at once, the GPUs are counted where they need most.
     """
     gpus = policy.limits.max_gpus
-    left = None if gpus is None else max(0, gpus - sum(have[p.id] * p.gpus_per_node for p in pools))
+    gpus_left = None if gpus is None else max(0, gpus - sum(have[p.id] * p.gpus_per_node for p in pools))
     total = 0
     for pool in sorted(pools, key=lambda p: each[p.id] / p.gpus_per_node, reverse=True):
-        more = max(0, pool.max_nodes - have[pool.id])
-        if left is not None:
-            more = min(more, left // pool.gpus_per_node)
-            left -= more * pool.gpus_per_node
-        total += more * each[pool.id]
+        growth = max(0, pool.max_nodes - have[pool.id])
+        if gpus_left is not None:
+            growth = min(growth, gpus_left // pool.gpus_per_node)
+            gpus_left -= growth * pool.gpus_per_node
+        total += growth * each[pool.id]
     return total
 
 

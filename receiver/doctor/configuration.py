@@ -52,12 +52,12 @@ def look(installation: Installation) -> Iterator[Finding]:
     settings, configuration = installation.settings, installation.settings.configuration
     if settings.pending:
         pools = ", ".join(pool.civo_pool_id for pool in settings.pending)
-        said = f"nothing is decided until Civo has said size and GPUs of {pools}: {installation.without_civo}"
-        yield LOADS.failed(said, "see the checks of civo, or write name, size and resources of each pool")
+        message = f"nothing is decided until Civo has said size and GPUs of {pools}: {installation.without_civo}"
+        yield LOADS.failed(message, "see the checks of civo, or write name, size and resources of each pool")
     else:
         read = ", ".join(pool.name for pool in configuration.pools if pool.civo_pool_id in settings.from_civo)
-        said = f"file and environment are valid; {some(len(configuration.pools), 'pool')} configured"
-        yield LOADS.passed(f"{said}, completed from Civo: {read}" if read else said)
+        message = f"file and environment are valid; {some(len(configuration.pools), 'pool')} configured"
+        yield LOADS.passed(f"{message}, completed from Civo: {read}" if read else message)
     reported_below = {short_token(name) for name in ("WEBHOOK", "OPERATOR", "READER")}  # with a better remedy
     odd = [warning for warning in settings.warnings if warning not in reported_below]
     yield from ODD.warnings(odd, "nothing is unusual")
@@ -78,24 +78,24 @@ def tokens(environment: Environment) -> Finding:
     }
     short = [
         f"GPU_AUTOSCALER_{name}_TOKEN"
-        for name, said in secrets.items()
-        if any(len(token.get_secret_value()) < SHORTEST_TOKEN for token in said)
+        for name, secret_values in secrets.items()
+        if any(len(token.get_secret_value()) < SHORTEST_TOKEN for token in secret_values)
     ]
     if short:
         return TOKENS.warned(f"shorter than {SHORTEST_TOKEN} characters, so they can be guessed: {', '.join(short)}")
     if not environment.operator_token:
         return TOKENS.warned("GPU_AUTOSCALER_OPERATOR_TOKEN is not set, so overrides and approvals are impossible")
-    there = ", ".join(name.lower() for name, said in secrets.items() if said)
-    return TOKENS.passed(f"set, long enough and different: {there}")
+    configured = ", ".join(name.lower() for name, secret_values in secrets.items() if secret_values)
+    return TOKENS.passed(f"set, long enough and different: {configured}")
 
 
 def links(addresses: Mapping[str, str | None]) -> Iterator[Finding]:
     """Judge *addresses* by key; None is not set."""
     missing = [key for key, url in addresses.items() if not url]
     invented = [key for key, url in addresses.items() if is_placeholder(url or "")]
-    said = [f"not set, so messages lack these links: {', '.join(missing)}"] if missing else []
-    said += [f"still the placeholder of the examples: {', '.join(invented)}"] if invented else []
-    yield from LINKS.warnings(said, f"set: {', '.join(addresses)}")
+    problems = [f"not set, so messages lack these links: {', '.join(missing)}"] if missing else []
+    problems += [f"still the placeholder of the examples: {', '.join(invented)}"] if invented else []
+    yield from LINKS.warnings(problems, f"set: {', '.join(addresses)}")
 
 
 def is_placeholder(url: str) -> bool:
@@ -110,9 +110,9 @@ def hold(configuration: Configuration) -> Finding:
     if budget is None:
         return HOLD.skipped("there is no budget, so there is no hold")
     named = [*budget.hold.namespaces, *budget.hold.kueue_cluster_queues]
-    said = f"at {percent(budget.hold_at)} of the budget no pool grows, but new GPU pods can still start on free GPUs"
+    effect = f"at {percent(budget.hold_at)} of the budget no pool grows, but new GPU pods can still start on free GPUs"
     kept_out = f"at the hold line new GPU pods are blocked in {', '.join(named)}"
-    return HOLD.warned_if(not named, f"{said}: budget.hold is empty", kept_out)
+    return HOLD.warned_if(not named, f"{effect}: budget.hold is empty", kept_out)
 
 
 AREA = Area(

@@ -88,17 +88,19 @@ def look(installation: Installation) -> Iterator[Finding]:
         yield from rights(wanted, cluster.may, mode, who)
         slices, unseen = attempted(lambda: cluster.every(RESOURCE_SLICES) if DRA_GROUP in groups else [])
         served = gpu_nodes({node: devices_in(parts) for node, parts in by_node(map(slice_from, slices or ())).items()})
-        found, lost = attempted(lambda: cluster.nodes(served))
-        if pods is None or found is None:  # the missing right has been reported
+        cluster_nodes, lost = attempted(lambda: cluster.nodes(served))
+        if pods is None or cluster_nodes is None:  # the missing right has been reported
             yield from skipped((*nodes.CHECKS, surroundings.OPERATOR), cannot or lost)
             return
-        yield from nodes.judged(found, policy, mode, installation.clock.now())
+        yield from nodes.judged(cluster_nodes, policy, mode, installation.clock.now())
         if slices is None:
             yield nodes.DRA.skipped(unseen)
         else:
             classes, _ = attempted(lambda: cluster.every(DEVICE_CLASSES) if slices else [])
-            yield from nodes.dra(found, None if classes is None else frozenset(classes_from(classes).serving), policy)
-        yield from surroundings.others(pods, found, policy)
+            yield from nodes.dra(
+                cluster_nodes, None if classes is None else frozenset(classes_from(classes).serving), policy
+            )
+        yield from surroundings.others(pods, cluster_nodes, policy)
         environment, now = installation.settings.environment, installation.clock.now()
         own = own_key(environment.kubeconfig, environment.database_url.get_secret_value())
         others, hidden = attempted(cluster.installations)
@@ -224,7 +226,7 @@ def needed(
 def rights(needs: Iterable[Needed], may: Callable[[Right], bool], mode: Mode, who: str) -> Iterator[Finding]:
     """Judge whether *who* has each of *needs*; missing rights that mode observe does not need are only listed there."""
     later: list[str] = []
-    lacking = asked = 0
+    lacking = checked_count = 0
     for need in needs:
         try:
             allowed = may(need.right)
@@ -234,18 +236,18 @@ def rights(needs: Iterable[Needed], may: Callable[[Right], bool], mode: Mode, wh
         if need.acts and mode is Mode.OBSERVE and not allowed:
             later.append(str(need.right))
             continue
-        asked += 1
+        checked_count += 1
         if not allowed:
             lacking += 1
-            where = f'apiGroups: ["{need.right.group}"], resources: [{need.right.resource}], verbs: [{need.right.verb}]'
-            remedy = f"grant {{{where}}} in the ClusterRole (docs/operations.md, Rights in the cluster)"
+            rule = f'apiGroups: ["{need.right.group}"], resources: [{need.right.resource}], verbs: [{need.right.verb}]'
+            remedy = f"grant {{{rule}}} in the ClusterRole (docs/operations.md, Rights in the cluster)"
             judge = RIGHTS.warned if need.weaker else RIGHTS.failed
             yield judge(f"{who} may not {need.right}: {need.purpose}", remedy)
     if later:
         yield RIGHTS.skipped(f"needed in mode act only, and missing: {', '.join(later)}")
     if not lacking:
-        said = f"{who} has all {asked} permissions that mode {mode.value} and the configured features need"
-        yield RIGHTS.passed(said)
+        summary = f"{who} has all {checked_count} permissions that mode {mode.value} and the configured features need"
+        yield RIGHTS.passed(summary)
 
 
 AREA = Area(

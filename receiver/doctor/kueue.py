@@ -111,8 +111,8 @@ def compared(queues: Objects, flavors: Objects, policy: Policy) -> Iterator[Find
         pools = [pool for pool in offering if labels.items() <= dict(pool.offered_labels).items()]
         most = sum(pool.max_nodes * pool.resources[device] for pool in pools)
         if not pools and admitted:
-            told = ", ".join(f"{k}={v}" for k, v in labels.items()) or "none"
-            homeless.append(f"flavor {name} ({told}) fits no configured pool with {device}")
+            label_text = ", ".join(f"{k}={v}" for k, v in labels.items()) or "none"
+            homeless.append(f"flavor {name} ({label_text}) fits no configured pool with {device}")
         elif pools and admitted > most:
             names = ", ".join(pool.name for pool in pools)
             over.append(f"flavor {name} may admit {admitted} {device}, but {names} can have {most}")

@@ -49,7 +49,7 @@ def look(installation: Installation) -> Iterator[Finding]:
     keep_secrets_out_of_logs()
     urls, of_teams = installation.settings.environment.destinations()
     routes = installation.settings.routes
-    of_each = (opened(told, f"of team {team} ") for team, told in of_teams.items())
+    of_each = (opened(team_urls, f"of team {team} ") for team, team_urls in of_teams.items())
     destinations = [*opened(urls, routes=routes), *chain.from_iterable(of_each)]
     whom = "to teams only" if of_teams else "to the log only, and nothing wakes a person"
     lost = f"GPU_AUTOSCALER_NOTIFY_URLS is not set: messages go {whom}"
@@ -60,7 +60,7 @@ def look(installation: Installation) -> Iterator[Finding]:
         names = few(destination.described for destination in destinations)
         yield from UNDERSTOOD.failures(wrong, f"{some(len(destinations), 'destination')}: {names}")
     if destinations:
-        odd = [f"{destination.name}: {said}" for destination in destinations for said in oddities(destination)]
+        odd = [f"{destination.name}: {oddity}" for destination in destinations for oddity in oddities(destination)]
         yield from COMPLETE.warnings(odd, "their URLs are complete")
     yield from tried(destinations, wanted=installation.send_test_message, at=installation.clock.now())
 

@@ -65,13 +65,13 @@ def judged(nodes: Nodes, policy: Policy, mode: Mode, now: datetime) -> Iterator[
     """Judge the nodes of every configured pool."""
     civo = [node for node in nodes if node.instance]
     bare = sorted(node.name for node in civo if POOL_LABEL not in node.labels)
-    said = f"{some(len(bare), 'node')} without {POOL_LABEL}: {few(bare)}"
-    yield POOL_LABELS.warned_if(bare, said, f"{some(len(civo), 'Civo node')}, each with its pool's id")
+    message = f"{some(len(bare), 'node')} without {POOL_LABEL}: {few(bare)}"
+    yield POOL_LABELS.warned_if(bare, message, f"{some(len(civo), 'Civo node')}, each with its pool's id")
     for pool in policy.pools:
         mine = of_pool(nodes, pool)
         if not mine:
-            why = f"pool {pool.name} has no node, so there is nothing to compare"
-            yield from skipped((NODE_LABELS, NODE_TAINTS, ALLOCATABLE), why)
+            reason = f"pool {pool.name} has no node, so there is nothing to compare"
+            yield from skipped((NODE_LABELS, NODE_TAINTS, ALLOCATABLE), reason)
             continue
         # The server may not have added labels and taints to a new node yet.
         dressed = [node for node in mine if not (pool.apply_to_nodes and _is_young(node, now, DRESSED_WITHIN))]
@@ -79,9 +79,9 @@ def judged(nodes: Nodes, policy: Policy, mode: Mode, now: datetime) -> Iterator[
             lacking = [
                 f"{n.name} lacks {k}={v}" for n in dressed for k, v in pool.labels.items() if n.labels.get(k) != v
             ]
-            said = f"pool {pool.name}: {few(lacking)}; pods that select it cannot run there"
+            message = f"pool {pool.name}: {few(lacking)}; pods that select it cannot run there"
             well = f"pool {pool.name}: {some(len(dressed), 'node')} with every configured label"
-            yield NODE_LABELS.failed_if(lacking, said, well)
+            yield NODE_LABELS.failed_if(lacking, message, well)
             yield node_taints(dressed, pool, policy.startup_taints, now)
         else:
             yield from skipped((NODE_LABELS, NODE_TAINTS), f"pool {pool.name}: {DRESSING}")
@@ -105,35 +105,37 @@ def node_taints(mine: Nodes, pool: Pool, startup_taints: tuple[str, ...], now: d
     lacking = [f"{n.name} lacks {taint_text(t)}" for n in mine for t in pool.taints if t not in n.taints]
     if lacking:
         return NODE_TAINTS.failed(f"pool {pool.name}: {few(lacking)}; pods without GPUs may use it")
-    more = [f"{n.name} has {taint_text(t)}" for n in mine for t in n.taints if t not in pool.taints and stays(n, t)]
-    if more:
-        said = f"pool {pool.name}: {few(more)}, which are not configured"
-        return NODE_TAINTS.warned(f"{said}; pods without a toleration cannot run there")
+    unconfigured = [
+        f"{n.name} has {taint_text(t)}" for n in mine for t in n.taints if t not in pool.taints and stays(n, t)
+    ]
+    if unconfigured:
+        message = f"pool {pool.name}: {few(unconfigured)}, which are not configured"
+        return NODE_TAINTS.warned(f"{message}; pods without a toleration cannot run there")
     return NODE_TAINTS.passed(f"pool {pool.name}: {some(len(mine), 'node')} with the configured taints")
 
 
 def allocatable(mine: Nodes, pool: Pool, now: datetime) -> Iterator[Finding]:
     """Compare the GPUs of nodes of *pool* with its `resources`; a new node may still install its driver."""
-    wanted = dict(pool.resources)
+    configured = dict(pool.resources)
     differing = False
     for node in mine:
         offers, young = dict(node.allocatable), _is_young(node, now, pool.provision_timeout)
-        if offers == wanted and node.ready:
+        if offers == configured and node.ready:
             continue
-        if young and not offers.keys() - wanted.keys():
+        if young and not offers.keys() - configured.keys():
             yield ALLOCATABLE.skipped(f"node {node.name} of pool {pool.name} is new and may still install its driver")
             continue
         differing = True
         if not node.ready and not young:  # its last allocatable GPUs remain in its status
             yield ALLOCATABLE.failed(f"node {node.name} of pool {pool.name} is not Ready", NOT_READY)
         elif not _is_served_by_dra(node, pool):  # its status never shows them: see `kubernetes.dra`
-            said = f"node {node.name} of pool {pool.name} offers {_units(offers)}"
-            said += f" instead of the configured {_units(wanted)}"
+            message = f"node {node.name} of pool {pool.name} offers {_units(offers)}"
+            message += f" instead of the configured {_units(configured)}"
             if not offers and node.created_at is not None:
-                said += f"; it was created {lasting(now - node.created_at)} ago"
-            yield ALLOCATABLE.failed(said)
+                message += f"; it was created {lasting(now - node.created_at)} ago"
+            yield ALLOCATABLE.failed(message)
     if not differing:
-        yield ALLOCATABLE.passed(f"pool {pool.name}: nodes offer {_units(wanted)}")
+        yield ALLOCATABLE.passed(f"pool {pool.name}: nodes offer {_units(configured)}")
 
 
 def _is_served_by_dra(node: ClusterNode, pool: Pool) -> bool:
@@ -143,17 +145,17 @@ def _is_served_by_dra(node: ClusterNode, pool: Pool) -> bool:
 def dra(nodes: Nodes, served: frozenset[str] | None, policy: Policy) -> Iterator[Finding]:
     """Find nodes of configured pools whose GPUs a DRA driver serves; *served* are the extended resources of its
     DeviceClasses (None: unknown)."""
-    found = []
+    problems = []
     served_nodes: list[str] = []
     for pool in policy.pools:
         mine = [node.name for node in of_pool(nodes, pool) if _is_served_by_dra(node, pool)]
         lacking = sorted(pool.resources.keys() - served) if served is not None else []
         served_nodes += mine
         if mine and lacking:
-            said = f"pool {pool.name}: a DRA driver serves the GPUs of {few(mine)}. No DeviceClass has the"
-            found.append(f"{said} extendedResourceName {', '.join(lacking)}, so pods cannot request them")
+            problem = f"pool {pool.name}: a DRA driver serves the GPUs of {few(mine)}. No DeviceClass has the"
+            problems.append(f"{problem} extendedResourceName {', '.join(lacking)}, so pods cannot request them")
     well = f"a DRA driver serves the GPUs of {few(served_nodes)}" if served_nodes else ""
-    yield from DRA.warnings(found, well or "no node of a configured pool has GPUs that a DRA driver serves")
+    yield from DRA.warnings(problems, well or "no node of a configured pool has GPUs that a DRA driver serves")
 
 
 def _units(offers: Mapping[str, int]) -> str:

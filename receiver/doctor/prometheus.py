@@ -85,8 +85,8 @@ class ShippedRule:
 
 @cache
 def _carried() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(files(__package__).joinpath("shipped_rules.json").read_text(encoding="utf-8"))
-    return found
+    rules: Mapping[str, Any] = json.loads(files(__package__).joinpath("shipped_rules.json").read_text(encoding="utf-8"))
+    return rules
 
 
 def shipped_rules() -> tuple[ShippedRule, ...]:
@@ -120,8 +120,8 @@ def _look_at_clock(installation: Installation) -> Iterator[Finding]:
         now = api.server_time()
     yield clock(now.ahead, now.uncertain)
     late = now.delay > NOTICEABLE
-    said = f"queries do not show the last {lasting(now.delay)}: alerts, growth and removals are as much later"
-    yield DELAY.warned_if(late, said, f"queries show samples within {now.delay.total_seconds():.0f} s")
+    problem = f"queries do not show the last {lasting(now.delay)}: alerts, growth and removals are as much later"
+    yield DELAY.warned_if(late, problem, f"queries show samples within {now.delay.total_seconds():.0f} s")
 
 
 def clock(ahead: timedelta, uncertain: timedelta) -> Finding:
@@ -131,8 +131,8 @@ def clock(ahead: timedelta, uncertain: timedelta) -> Finding:
         most = max(abs(ahead), uncertain).total_seconds()
         return CLOCK.passed(f"Prometheus' clock and the local one differ by at most {most:.1f} s")
     side = "ahead of" if ahead > timedelta(0) else "behind"
-    said = f"Prometheus' clock is {lasting(abs(ahead))} {side} the local one"
-    return CLOCK.failed(said) if off > FAR else CLOCK.warned(said)
+    problem = f"Prometheus' clock is {lasting(abs(ahead))} {side} the local one"
+    return CLOCK.failed(problem) if off > FAR else CLOCK.warned(problem)
 
 
 def look(installation: Installation) -> Iterator[Finding]:
@@ -155,9 +155,9 @@ def judge(shipped: Sequence[ShippedRule], running: Sequence[Json], now: datetime
     by_name: dict[tuple[str, str], list[Json]] = {}
     for rule in running:
         by_name.setdefault((rule["type"], rule["name"]), []).append(rule)
-    found = {rule: by_name.get((rule.kind, rule.name), []) for rule in shipped}
-    pairs = [(ours, one) for ours, ones in found.items() for one in ones]
-    yield from loaded(found)
+    running_by_rule = {rule: by_name.get((rule.kind, rule.name), []) for rule in shipped}
+    pairs = [(ours, one) for ours, ones in running_by_rule.items() for one in ones]
+    yield from loaded(running_by_rule)
     if pairs:
         yield from healthy(pairs)
         lost = [
@@ -177,25 +177,25 @@ def judge(shipped: Sequence[ShippedRule], running: Sequence[Json], now: datetime
         urls = {o.name: (r.get("annotations") or {}).get("runbook_url", "") for o, r in pairs if o.action}
         local = [name for name, url in urls.items() if url.startswith(SHIPPED_DOCS) or is_placeholder(url)]
         bare = [name for name, url in urls.items() if not url]
-        said = f"no runbook link: {few(bare)}"
+        problem = f"no runbook link: {few(bare)}"
         if local:
-            said = f"the runbook links of {some(len(local), 'alert')} lead to 127.0.0.1 or a placeholder"
-        yield RUNBOOKS.warned_if(local or bare, said, f"{some(len(urls), 'alert')} with a link to a runbook")
+            problem = f"the runbook links of {some(len(local), 'alert')} lead to 127.0.0.1 or a placeholder"
+        yield RUNBOOKS.warned_if(local or bare, problem, f"{some(len(urls), 'alert')} with a link to a runbook")
 
 
-def loaded(found: Mapping[ShippedRule, Sequence[Json]]) -> Iterator[Finding]:
+def loaded(running_by_rule: Mapping[ShippedRule, Sequence[Json]]) -> Iterator[Finding]:
     """Find rules that are missing, by file, and rules that are loaded more than once."""
-    missing = [rule for rule, ones in found.items() if not ones]
+    missing = [rule for rule, ones in running_by_rule.items() if not ones]
     for file in sorted({rule.file for rule in missing}):
         names = [rule.name for rule in missing if rule.file == file]
         yield LOADED.failed(f"{some(len(names), 'rule')} of rules/{file} not loaded: {few(names)}")
-    twice = {rule.name: ones for rule, ones in found.items() if len(ones) > 1}
+    twice = {rule.name: ones for rule, ones in running_by_rule.items() if len(ones) > 1}
     if twice:
         sources = sorted({str(one["group"].get("file")) for ones in twice.values() for one in ones})
-        said = f"{some(len(twice), 'rule')} loaded more than once, from {few(sources)}: {few(twice)}"
-        yield LOADED.warned(said, "keep one copy of the rules: two copies record the same series twice")
+        problem = f"{some(len(twice), 'rule')} loaded more than once, from {few(sources)}: {few(twice)}"
+        yield LOADED.warned(problem, "keep one copy of the rules: two copies record the same series twice")
     if not missing and not twice:
-        yield LOADED.passed(f"all {len(found)} rules are loaded")
+        yield LOADED.passed(f"all {len(running_by_rule)} rules are loaded")
 
 
 def healthy(pairs: Sequence[tuple[ShippedRule, Json]]) -> Iterator[Finding]:
@@ -207,8 +207,8 @@ def healthy(pairs: Sequence[tuple[ShippedRule, Json]]) -> Iterator[Finding]:
     ]
     yet = [ours.name for ours, rule in pairs if rule.get("health") == "unknown" and not rule.get("lastError")]
     if yet:
-        said = f"{some(len(yet), 'rule')} not evaluated yet: {few(yet)}"
-        yield HEALTHY.warned(said, "run the doctor again when Prometheus has run for a minute")
+        problem = f"{some(len(yet), 'rule')} not evaluated yet: {few(yet)}"
+        yield HEALTHY.warned(problem, "run the doctor again when Prometheus has run for a minute")
     if bad or not yet:
         yield from HEALTHY.failures(bad, f"{len(pairs)} rules evaluated without an error")
 

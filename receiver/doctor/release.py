@@ -65,8 +65,8 @@ def server(installation: Installation) -> Finding:
         ours = []
     if ours:
         return SERVER.failed(f"{why}; {few(ours)} runs in the cluster, and its mode is unknown", REACH_IT)
-    said = f"{why}: assuming that every replica is stopped"
-    return SERVER.warned(said, "make sure that no server in mode act runs anywhere before you continue")
+    problem = f"{why}: assuming that every replica is stopped"
+    return SERVER.warned(problem, "make sure that no server in mode act runs anywhere before you continue")
 
 
 def marks(cluster: ClusterSurvey) -> tuple[list[Leftover], str]:
@@ -74,36 +74,38 @@ def marks(cluster: ClusterSurvey) -> tuple[list[Leftover], str]:
 
     Raises TryLater, and WontWork if nodes cannot be read.
     """
-    found = []
+    leftovers = []
     theirs = {pool.id for each in cluster.others() for pool in each.pools}
     for node in cluster.nodes():
         if node.labels.get(POOL_LABEL) in theirs:
             continue  # another installation marks it
         for word, annotation, undo in UNCORDONS:
             if annotation in node.annotations:
-                said = f"node {node.name}: {word}, {annotation}={node.annotations[annotation]}"
-                found.append(Leftover(said, partial(undo, cluster, node.name)))
+                description = f"node {node.name}: {word}, {annotation}={node.annotations[annotation]}"
+                leftovers.append(Leftover(description, partial(undo, cluster, node.name)))
         if worn := [taint_text(taint) for taint in node.taints if taint in SOFT_TAINTS]:
-            said = f"node {node.name}: soft taints {', '.join(worn)}"
-            found.append(Leftover(said, partial(cluster.set_soft_taints, node.name, ())))
+            description = f"node {node.name}: soft taints {', '.join(worn)}"
+            leftovers.append(Leftover(description, partial(cluster.set_soft_taints, node.name, ())))
     try:
         held = cluster.held_places(queues=True)
     except WontWork as error:
-        return found, str(error)
+        return leftovers, str(error)
     quota = "a quota of the autoscaler blocks GPU pods"
-    found += [Leftover(f"namespace {n}: {quota}", partial(cluster.release_namespace, n)) for n in held.namespaces]
+    leftovers += [Leftover(f"namespace {n}: {quota}", partial(cluster.release_namespace, n)) for n in held.namespaces]
     queues = held.cluster_queues
-    found += [Leftover(f"ClusterQueue {n}: held by the autoscaler", partial(cluster.release_queue, n)) for n in queues]
-    return found, ""
+    leftovers += [
+        Leftover(f"ClusterQueue {n}: held by the autoscaler", partial(cluster.release_queue, n)) for n in queues
+    ]
+    return leftovers, ""
 
 
-def undone(found: Sequence[Leftover], unseen: str = "") -> Iterator[Finding]:
-    """Undo each of *found*, even after a failure. *unseen* is the reason why quotas and queues could not be read."""
+def undone(leftovers: Sequence[Leftover], unseen: str = "") -> Iterator[Finding]:
+    """Undo each of *leftovers*, even after a failure. *unseen* says why quotas and queues could not be read."""
     if unseen:
         yield UNDONE.failed(f"namespaces and queues could not be read: {unseen}")
-    if not found:
+    if not leftovers:
         yield UNDONE.skipped(f"no changes of the autoscaler on nodes{'' if unseen else ', namespaces and queues'}")
-    for mark in found:
+    for mark in leftovers:
         try:
             receipt = mark.undo()
         except (TryLater, WontWork) as error:

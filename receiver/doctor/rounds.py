@@ -55,9 +55,9 @@ class Visit:
         except (TryLater, WontWork) as error:
             self.found.append(area.answers.failed(f"{area.source}: {error}"))
         except Exception as error:  # noqa: BLE001 (a bug in one area must not hide the others)
-            said = f"{area.source}: the check itself has a bug: {type(error).__name__}: {str(error)[:SAID_OF_ERROR]}"
+            problem = f"{area.source}: the check itself has a bug: {type(error).__name__}: {str(error)[:SAID_OF_ERROR]}"
             remedy = "report this with the version; use `--only` for the other areas"
-            self.found.append(area.answers.failed(said, remedy))
+            self.found.append(area.answers.failed(problem, remedy))
         self.ended = True
 
 
@@ -69,32 +69,34 @@ def go_round(areas: Sequence[Area], installation: Installation) -> list[tuple[Ar
     began = monotonic()
     for thread in threads:
         thread.start()
-    found = []
+    findings_by_area = []
     for visit, thread in zip(visits, threads, strict=True):
         area = visit.area
         thread.join(max(0.0, began + area.timeout - monotonic()))
         late = area.answers.failed(f"{area.source} did not answer all calls within {area.timeout:g} s")
         findings = [*visit.found, *([] if visit.ended else [late])]
-        found.append((area, [hidden(finding, secrets) for finding in findings]))
-    return found
+        findings_by_area.append((area, [hidden(finding, secrets) for finding in findings]))
+    return findings_by_area
 
 
 def secrets_of(installation: Installation) -> frozenset[str]:
     """Return the secrets of *installation*: those of the environment, and passwords in URLs of the file."""
-    said = installation.settings.configuration
-    passwords = [urlsplit(url).password or "" for url in (said.prometheus.url or "", *said.alertmanager.urls)]
+    configuration = installation.settings.configuration
+    passwords = [
+        urlsplit(url).password or "" for url in (configuration.prometheus.url or "", *configuration.alertmanager.urls)
+    ]
     return secrets_in(installation.environ) | _long_enough(w for p in passwords for w in (p, unquote(p)))
 
 
 def secrets_in(environ: Mapping[str, str]) -> frozenset[str]:
     """Return the secrets in *environ* and its files, and each word and password in them."""
-    reading, found = EnvironmentReading(environ), set()
+    reading, fragments = EnvironmentReading(environ), set()
     for name in SECRET:
-        said = reading.value(name)
-        for word in (said, *said.split()):
+        secret = reading.value(name)
+        for word in (secret, *secret.split()):
             password = word.partition("://")[2].rpartition("@")[0].partition(":")[2]
-            found |= {word, password, unquote(password)}  # a server may quote either spelling
-    return _long_enough(found)
+            fragments |= {word, password, unquote(password)}  # a server may quote either spelling
+    return _long_enough(fragments)
 
 
 def _long_enough(words: Iterable[str]) -> frozenset[str]:
@@ -103,7 +105,7 @@ def _long_enough(words: Iterable[str]) -> frozenset[str]:
 
 def hidden(finding: Finding, secrets: Collection[str]) -> Finding:
     """Return *finding* with *secrets* replaced by stars."""
-    said, remedy = finding.said, finding.remedy
+    message, remedy = finding.said, finding.remedy
     for secret in sorted(secrets, key=len, reverse=True):
-        said, remedy = said.replace(secret, "***"), remedy.replace(secret, "***")
-    return replace(finding, said=said, remedy=remedy)
+        message, remedy = message.replace(secret, "***"), remedy.replace(secret, "***")
+    return replace(finding, said=message, remedy=remedy)

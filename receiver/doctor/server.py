@@ -60,27 +60,27 @@ def look(installation: Installation) -> Iterator[Finding]:
             yield from skipped(CHECKS[1:], "the server does not answer")
             return
     yield ANSWERS.passed(f"the server answers at {server.shown}")
-    said = f"the loop is {health.get('loop')}, last progress {health.get('beat_age_seconds')} s ago"
-    yield HEALTH.failed_if(beats != 200, said, said)
-    why = ready.get("reason") or "no reason given"
-    yield READY.failed_if(takes != 200, f"not ready: {why}", "webhooks are accepted and stored, and steps succeed")
+    progress = f"the loop is {health.get('loop')}, last progress {health.get('beat_age_seconds')} s ago"
+    yield HEALTH.failed_if(beats != 200, progress, progress)
+    reason = ready.get("reason") or "no reason given"
+    yield READY.failed_if(takes != 200, f"not ready: {reason}", "webhooks are accepted and stored, and steps succeed")
     theirs, ours = health.get("version"), installed_version()
     yield VERSION.warned_if(theirs != ours, f"the server is {theirs}, this command {ours}", f"both are {ours}")
     mode, pools = configuration.mode.value, len(configuration.pools)
-    other = f"the server runs in mode {health.get('mode')}, the local file has {mode}"
+    difference = f"the server runs in mode {health.get('mode')}, the local file has {mode}"
     if health.get("mode") == mode:
-        other = f"the server has {ready.get('pools')} pools, the local file has {pools}"
+        difference = f"the server has {ready.get('pools')} pools, the local file has {pools}"
     same = (health.get("mode"), ready.get("pools")) == (mode, pools)
-    yield SAME.warned_if(not same, other, f"mode {mode}, {some(pools, 'pool')}, as in the local file")
+    yield SAME.warned_if(not same, difference, f"mode {mode}, {some(pools, 'pool')}, as in the local file")
     yield sources(status, document)
 
 
 def opened(installation: Installation) -> ServerApi:
     """Return a client of the server, with the reader's or operator's token and without retries."""
-    told = installation.settings.environment
-    token = told.reader_token or told.operator_token
+    environment = installation.settings.environment
+    token = environment.reader_token or environment.operator_token
     reader = token.get_secret_value() if token else None
-    return ServerApi(told.url, CALL_TIMEOUTS, quick_session(repeats=0), reader)
+    return ServerApi(environment.url, CALL_TIMEOUTS, quick_session(repeats=0), reader)
 
 
 def running_mode(installation: Installation) -> str:
@@ -92,13 +92,13 @@ def running_mode(installation: Installation) -> str:
 
 def sources(status: int, document: Mapping[str, Any]) -> Finding:
     """Find sources that did not answer the server."""
-    found = document.get("sources")
-    if status != 200 or not isinstance(found, list):
+    entries = document.get("sources")
+    if status != 200 or not isinstance(entries, list):
         return SOURCES.skipped(f"the server does not report it ({status}): no step has ended yet, or it needs a token")
-    asked = [source for source in found if source.get("configured")]
-    silent = [f"{s.get('source')} ({s.get('detail') or 'no answer'})" for s in asked if not s.get("up")]
-    said = f"the server gets no answer from {'; '.join(silent)}"
-    return SOURCES.warned_if(silent, said, f"all {len(asked)} configured sources answered")
+    configured = [source for source in entries if source.get("configured")]
+    silent = [f"{s.get('source')} ({s.get('detail') or 'no answer'})" for s in configured if not s.get("up")]
+    problem = f"the server gets no answer from {'; '.join(silent)}"
+    return SOURCES.warned_if(silent, problem, f"all {len(configured)} configured sources answered")
 
 
 AREA = Area(

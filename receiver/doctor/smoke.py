@@ -149,8 +149,8 @@ def allowed(installation: Installation) -> Finding:
         running = server.running_mode(installation)
     except TryLater as error:
         return READY_TO.failed(str(error), "start the server, or set GPU_AUTOSCALER_URL to its address")
-    said = f"the server runs in mode {running}: no node would be bought"
-    return READY_TO.failed_if(running != Mode.ACT.value, said, "the server runs in mode act")
+    problem = f"the server runs in mode {running}: no node would be bought"
+    return READY_TO.failed_if(running != Mode.ACT.value, problem, "the server runs in mode act")
 
 
 def smoke(installation: Installation, test: Trial) -> Iterator[Finding]:
@@ -187,10 +187,10 @@ def _created(cluster: SmokeSurvey, test: Trial, pod: Mapping[str, Any]) -> str:
         if error.code == CONFLICT:
             raise  # another test runs, or was killed
         test.wait(POLL_SECONDS)
-        found = cluster.made(test.namespace, NAME, pod["metadata"]["annotations"][MARK])
-        if found is None:
+        uid = cluster.made(test.namespace, NAME, pod["metadata"]["annotations"][MARK])
+        if uid is None:
             raise
-        return found
+        return uid
 
 
 def _look(cluster: SmokeSurvey, cloud: CivoSurvey, test: Trial) -> tuple[int, list[ClusterNode]]:
@@ -217,14 +217,14 @@ def _watched(
             break
         else:
             ready = [node for node in nodes if node.ready and node.name not in names_before]
-            shown = {
+            reached = {
                 PENDING: pod.unschedulable,
                 ASKED: required > required_before,
                 READY: bool(ready),
                 GPUS: any(node.allocatable for node in ready),
                 RUNNING: pod.phase in ("Running", "Succeeded"),
             }
-            for check in [check for check in missing if shown[check]]:
+            for check in [check for check in missing if reached[check]]:
                 missing.remove(check)
                 now = clock.now()
                 took = f"{span((now - began).total_seconds())} (+{(now - last).total_seconds():.0f} s)"
@@ -236,11 +236,11 @@ def _watched(
         yield from skipped(missing, "the pod ran without it: a node had room, so none had to be bought")
         return
     first = RUNNING if pod.phase == "Failed" else missing[0]
-    said = f"not seen within {lasting(test.timeout)}"
+    problem = f"not seen within {lasting(test.timeout)}"
     if pod.phase == "Failed":
-        said = f"the pod failed ({pod.says or 'no reason given'})"
-    more = trouble or (f"the scheduler reports: {pod.says}" if pod.unschedulable else "")
-    yield first.failed(f"{said}; {more}" if more else said)
+        problem = f"the pod failed ({pod.says or 'no reason given'})"
+    detail = trouble or (f"the scheduler reports: {pod.says}" if pod.unschedulable else "")
+    yield first.failed(f"{problem}; {detail}" if detail else problem)
     yield from skipped((check for check in missing if check is not first), "not reached")
 
 
@@ -255,6 +255,6 @@ def _deleted(cluster: SmokeSurvey, test: Trial, uid: str) -> Finding:
                 break
             test.wait(POLL_SECONDS * attempt)
         else:
-            said = "the pod is deleted; its node is removed when idle, mostly at the end of its paid hour"
-            return CLEANED.passed(said)
+            message = "the pod is deleted; its node is removed when idle, mostly at the end of its paid hour"
+            return CLEANED.passed(message)
     return CLEANED.failed(trouble, test.by_hand)

@@ -78,9 +78,9 @@ def _sqlite(file: Path) -> Iterator[Finding]:
     yield judge(f"{free / GIB:.1f} GiB free at {folder}")
     kind = file_system(folder)
     if kind:
-        said = f"{folder} is on {kind}"
+        location = f"{folder} is on {kind}"
         lost = ": it is lost with the container, or when the machine restarts" if kind in PASSING else ""
-        yield FILE_SYSTEM.warned_if(kind in PASSING | NETWORK, f"{said}{lost}", said)
+        yield FILE_SYSTEM.warned_if(kind in PASSING | NETWORK, f"{location}{lost}", location)
     else:
         yield FILE_SYSTEM.skipped("the file system is unknown here")
     if not file.is_file():
@@ -102,28 +102,28 @@ def file_system(folder: Path) -> str:
         lines = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
-    found = [(fields[1].replace("\\040", " "), fields[2]) for line in lines if len(fields := line.split()) > 2]
-    over = [(point, kind) for point, kind in found if folder == Path(point) or Path(point) in folder.parents]
-    return max(over, key=lambda each: len(each[0]), default=("", ""))[1]
+    mounts = [(fields[1].replace("\\040", " "), fields[2]) for line in lines if len(fields := line.split()) > 2]
+    over = [(point, kind) for point, kind in mounts if folder == Path(point) or Path(point) in folder.parents]
+    return max(over, key=lambda mount: len(mount[0]), default=("", ""))[1]
 
 
 def judged(schema: Schema) -> Finding:
     """Judge the revision of a database."""
     if schema.revision is None:
         return SCHEMA.skipped("the database has no tables yet; the server creates them on its first start")
-    said = f"revision {schema.revision}"
+    message = f"revision {schema.revision}"
     if schema.revision >= schema.newest and schema.missing:
-        said += f", and the database lacks {few(schema.missing)}: the server does not start"
-        return SCHEMA.failed(said, "restore an intact backup (docs/operations.md, Restore)")
+        message += f", and the database lacks {few(schema.missing)}: the server does not start"
+        return SCHEMA.failed(message, "restore an intact backup (docs/operations.md, Restore)")
     if schema.revision == schema.newest:
-        return SCHEMA.passed(f"{said}, the newest")
+        return SCHEMA.passed(f"{message}, the newest")
     if schema.revision < schema.newest:
-        return SCHEMA.warned(f"{said}; this version needs {schema.newest}")
+        return SCHEMA.warned(f"{message}; this version needs {schema.newest}")
     if schema.oldest is not None and schema.oldest <= schema.newest:
-        said += " of a newer version, which is compatible with this one"
-        return SCHEMA.warned(said, "finish the upgrade: run the newer version everywhere")
+        message += " of a newer version, which is compatible with this one"
+        return SCHEMA.warned(message, "finish the upgrade: run the newer version everywhere")
     remedy = "run the newer version, or restore a backup from before the upgrade (docs/operations.md, Restore)"
-    return SCHEMA.failed(f"{said} of a newer version; the newest known here is {schema.newest}", remedy)
+    return SCHEMA.failed(f"{message} of a newer version; the newest known here is {schema.newest}", remedy)
 
 
 AREA = Area(

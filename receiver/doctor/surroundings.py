@@ -101,25 +101,25 @@ def judges(
 
 
 def installations(
-    found: Collection[InstallationLease], own: str, configuration: Configuration, policy: Policy, now: datetime
+    leases: Collection[InstallationLease], own: str, configuration: Configuration, policy: Policy, now: datetime
 ) -> Finding:
-    """Judge the Leases of the installations that were *found*; *own* is the key of the server whose environment this
-    process has. On another host that key is another one: a twin with the same name and pools may be the server."""
-    names, said, taken = {pool.id: pool.name for pool in policy.pools}, [], []
-    known = {each.key for each in found}
-    for each in found:
-        if each.key == own or not each.is_live(now):
+    """Judge *leases*, those of all installations; *own* is the key of the server whose environment this process
+    has. On another host that key is another one: a twin with the same name and pools may be the server."""
+    names, neighbours, conflicts = {pool.id: pool.name for pool in policy.pools}, [], []
+    keys = {lease.key for lease in leases}
+    for lease in leases:
+        if lease.key == own or not lease.is_live(now):
             continue
-        twin = each.cluster_name == configuration.cluster_name and {pool.id for pool in each.pools} == names.keys()
-        if twin and own not in known:
-            return INSTALLATIONS.passed(f"{each.key} has the pools and the name of this configuration")
-        common = [names[pool.id] for pool in each.pools if pool.id in names]
-        said.append(str(each))
-        taken += [f"{each.key} manages {', '.join(common)} too"] if common else []
-    if taken:
-        return INSTALLATIONS.failed("; ".join(taken))
-    if said:
-        return INSTALLATIONS.passed(f"beside this one: {', '.join(said)}; no pool is in two of them")
+        twin = lease.cluster_name == configuration.cluster_name and {pool.id for pool in lease.pools} == names.keys()
+        if twin and own not in keys:
+            return INSTALLATIONS.passed(f"{lease.key} has the pools and the name of this configuration")
+        common = [names[pool.id] for pool in lease.pools if pool.id in names]
+        neighbours.append(str(lease))
+        conflicts += [f"{lease.key} manages {', '.join(common)} too"] if common else []
+    if conflicts:
+        return INSTALLATIONS.failed("; ".join(conflicts))
+    if neighbours:
+        return INSTALLATIONS.passed(f"beside this one: {', '.join(neighbours)}; no pool is in two of them")
     return INSTALLATIONS.passed("no other installation has a Lease in the cluster")
 
 
@@ -129,49 +129,49 @@ def operator(daemon_sets: Objects, policy: Policy) -> Iterator[Finding]:
     if not any(PLUGIN in name for name in names):
         yield OPERATOR.failed("the cluster has no DaemonSet of the NVIDIA device plugin")
     elif not any(EXPORTER in name for name in names):
-        said = "the cluster has no DaemonSet of the DCGM exporter: utilization is unknown"
-        yield OPERATOR.warned(said, "enable it in the GPU operator's chart (dcgmExporter.enabled)")
+        problem = "the cluster has no DaemonSet of the DCGM exporter: utilization is unknown"
+        yield OPERATOR.warned(problem, "enable it in the GPU operator's chart (dcgmExporter.enabled)")
     else:
         yield OPERATOR.passed("the device plugin and the DCGM exporter are installed")
-    found = False
+    any_refusal = False
     for name, raw in zip(names, daemon_sets, strict=True):
         if not any(part in name for part in (*PARTS, DISCOVERY)):
             continue
-        given = SeenPod(section(section(raw, "spec"), "template")).tolerations
+        tolerations = SeenPod(section(section(raw, "spec"), "template")).tolerations
         for pool in policy.pools:
             hard = [taint for taint in pool.taints if taint.effect != "PreferNoSchedule"]
-            kept_away = [taint_text(taint) for taint in hard if not any(tolerates(t, taint) for t in given)]
+            kept_away = [taint_text(taint) for taint in hard if not any(tolerates(t, taint) for t in tolerations)]
             if kept_away:
-                found = True
-                said = f"DaemonSet {name} does not tolerate {', '.join(kept_away)}"
-                said += f", so it cannot run in pool {pool.name}"
+                any_refusal = True
+                problem = f"DaemonSet {name} does not tolerate {', '.join(kept_away)}"
+                problem += f", so it cannot run in pool {pool.name}"
                 # Another discovery may be a second installation for other nodes.
                 discovers = DISCOVERY in name
-                yield TOLERATIONS.warned(f"{said}; {LABELS_MISSING}") if discovers else TOLERATIONS.failed(said)
+                yield TOLERATIONS.warned(f"{problem}; {LABELS_MISSING}") if discovers else TOLERATIONS.failed(problem)
     if not any(part in name for name in names for part in PARTS):
         yield TOLERATIONS.skipped("the operator has no DaemonSet")
-    elif not found:
+    elif not any_refusal:
         yield TOLERATIONS.passed("the operator's DaemonSets tolerate the taints of every configured pool")
 
 
 def others(pods: Sequence[SurveyedPod], nodes: Sequence[ClusterNode], policy: Policy) -> Iterator[Finding]:
     """Find pods of other autoscalers, by their images, and their taints on nodes of the pools."""
-    ours = {pool.id: f"pool {pool.name}" for pool in policy.pools} | {EVERY_POOL: "every pool"}
-    found = []
+    pool_titles = {pool.id: f"pool {pool.name}" for pool in policy.pools} | {EVERY_POOL: "every pool"}
+    problems = []
     for pod in pods:
         if CLUSTER_AUTOSCALER in pod.image and not pod.is_ours:
             named = set(TARGET.findall(pod.words)) or {EVERY_POOL}
             named = named - {EVERY_POOL} or named  # beside the name of a pool ``workers`` has no effect
-            if taken := sorted(ours[pool] for pool in named & ours.keys()):
-                found.append(f"{pod.key} is Cluster Autoscaler and resizes {', '.join(taken)}")
-        elif other := next((name for name in OTHERS if name in pod.image), None):
-            said = f"{pod.key} is {other}, which may remove nodes of configured pools"
-            yield AUTOSCALERS.warned(said, "exclude the configured pools")
+            if resized_pools := sorted(pool_titles[pool] for pool in named & pool_titles.keys()):
+                problems.append(f"{pod.key} is Cluster Autoscaler and resizes {', '.join(resized_pools)}")
+        elif autoscaler := next((name for name in OTHERS if name in pod.image), None):
+            problem = f"{pod.key} is {autoscaler}, which may remove nodes of configured pools"
+            yield AUTOSCALERS.warned(problem, "exclude the configured pools")
     for pool in policy.pools:
         marked = [node.name for node in of_pool(nodes, pool) if any(taint.key in MARKS for taint in node.taints)]
         if marked:
-            found.append(f"Cluster Autoscaler has tainted nodes of pool {pool.name}: {', '.join(marked)}")
-    yield from AUTOSCALERS.failures(found, "Cluster Autoscaler acts on no configured pool")
+            problems.append(f"Cluster Autoscaler has tainted nodes of pool {pool.name}: {', '.join(marked)}")
+    yield from AUTOSCALERS.failures(problems, "Cluster Autoscaler acts on no configured pool")
 
 
 def network(policies: Objects, ours: Sequence[SurveyedPod]) -> Finding:
@@ -181,12 +181,12 @@ def network(policies: Objects, ours: Sequence[SurveyedPod]) -> Finding:
     pod = ours[0]
     for raw in policies:
         spec = section(raw, "spec")
-        here = section(raw, "metadata").get("namespace") == pod.namespace
+        same_namespace = section(raw, "metadata").get("namespace") == pod.namespace
         ingress = "Ingress" in (spec.get("policyTypes") or ["Ingress"])  # the API server's default
-        if here and ingress and selects(section(spec, "podSelector"), pod.labels):
+        if same_namespace and ingress and selects(section(spec, "podSelector"), pod.labels):
             return NETWORK.passed(f"{name_of(raw)} selects {pod.key}")
-    said = f"no NetworkPolicy for ingress in {pod.namespace} selects {pod.key}"
-    return NETWORK.warned(f"{said}: every pod of the cluster can reach it")
+    problem = f"no NetworkPolicy for ingress in {pod.namespace} selects {pod.key}"
+    return NETWORK.warned(f"{problem}: every pod of the cluster can reach it")
 
 
 def security(namespaces: Objects, ours: Sequence[SurveyedPod]) -> Finding:
@@ -200,13 +200,13 @@ def security(namespaces: Objects, ours: Sequence[SurveyedPod]) -> Finding:
     return judge(f"{namespace} enforces {level or 'nothing'}")
 
 
-def quotas(found: Objects, pods: Sequence[SurveyedPod]) -> Finding:
+def quotas(resource_quotas: Objects, pods: Sequence[SurveyedPod]) -> Finding:
     """Find namespaces with GPU pods and without a quota of GPUs."""
     counted = (p for p in pods if p.held and not p.daemon and p.namespace not in IGNORED_NAMESPACES)
     asking = {p.namespace for p in counted if KUEUE_QUEUE not in p.labels}
     bounded = {
         section(raw, "metadata").get("namespace")
-        for raw in found
+        for raw in resource_quotas
         if QUOTA_LABEL not in words(section(raw, "metadata"), "labels")
         and any("nvidia.com/" in resource for resource in section(section(raw, "spec"), "hard"))
     }
@@ -217,14 +217,14 @@ def quotas(found: Objects, pods: Sequence[SurveyedPod]) -> Finding:
     return QUOTAS.passed(f"with a quota: {', '.join(sorted(asking))}")
 
 
-def classes(found: Collection[str], configuration: Configuration) -> Finding:
+def classes(class_names: Collection[str], configuration: Configuration) -> Finding:
     """Judge the names of the PriorityClasses."""
     passing = configuration.budget.passing_priority_classes if configuration.budget else ()
-    if missing := sorted({*passing} - {*found}):
-        said = f"budget.passing_priority_classes names {', '.join(missing)}, and there is no such PriorityClass"
-        return CLASSES.failed(said, "create it, or correct the name: no work passes at the hold line")
-    own = sorted(name for name in found if not name.startswith("system-") and name != OURS)
+    if missing := sorted({*passing} - {*class_names}):
+        problem = f"budget.passing_priority_classes names {', '.join(missing)}, and there is no such PriorityClass"
+        return CLASSES.failed(problem, "create it, or correct the name: no work passes at the hold line")
+    own = sorted(name for name in class_names if not name.startswith("system-") and name != OURS)
     if own:
         return CLASSES.passed(f"there are {', '.join(own[:6])}")
-    said = "there is no PriorityClass beside those of the system and the autoscaler, so no work takes precedence"
-    return CLASSES.warned(said)
+    problem = "there is no PriorityClass beside those of the system and the autoscaler, so no work takes precedence"
+    return CLASSES.warned(problem)

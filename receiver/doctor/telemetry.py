@@ -160,8 +160,8 @@ def _values(samples: Sequence[InstantSample], label: str) -> set[str]:
 def _stored(check: Check, always: Collection[str], samples: Sequence[InstantSample]) -> Finding:
     """Compare the metrics of *samples* with those that *always* exist."""
     missing = sorted({*always} - _values(samples, "__name__"))
-    said = f"not stored: {few(missing)}{_hurt(asleep_without(missing))}"
-    return check.warned_if(missing, said, f"all {some(len(always), 'metric')} that the rules read are stored")
+    problem = f"not stored: {few(missing)}{_hurt(asleep_without(missing))}"
+    return check.warned_if(missing, problem, f"all {some(len(always), 'metric')} that the rules read are stored")
 
 
 def _hurt(silent: Sequence[str]) -> str:
@@ -170,9 +170,9 @@ def _hurt(silent: Sequence[str]) -> str:
 
 def judge_kube_state_metrics(answers: Answers) -> Iterator[Finding]:
     """Judge whether kube-state-metrics is scraped, under which job, and what it shows."""
-    found = scraped(KSM_SCRAPED, "kube-state-metrics", answers["ksm up"], answers["ksm jobs"])
-    yield found
-    if found.verdict == "fail":
+    finding = scraped(KSM_SCRAPED, "kube-state-metrics", answers["ksm up"], answers["ksm jobs"])
+    yield finding
+    if finding.verdict == "fail":
         return
     if answers["ksm renamed"]:
         yield LABELS.failed("pod names are in exported_pod: namespace and pod are those of kube-state-metrics itself")
@@ -212,43 +212,46 @@ def judge_dcgm(answers: Answers, pools: Mapping[str, str]) -> Iterator[Finding]:
         yield PRESENT.skipped("no node offers GPUs now, so there is nothing to measure")
         return
     if not ages:
-        said = f"no DCGM series at all, and {some(len(gpu_nodes), 'node')} with GPUs: utilization is unknown"
-        yield PRESENT.failed(said)
+        problem = f"no DCGM series at all, and {some(len(gpu_nodes), 'node')} with GPUs: utilization is unknown"
+        yield PRESENT.failed(problem)
         return
     pool_of = _pool_of(answers)
     lives = {sample.labels.get("node", ""): sample.value for sample in answers["node ages"]}
-    new = gpu_nodes - ages.keys()
-    blind = sorted(node for node in new if lives.get(node, GRACE) >= GRACE)
+    new_nodes = gpu_nodes - ages.keys()
+    blind = sorted(node for node in new_nodes if lives.get(node, GRACE) >= GRACE)
     named = [f"{node} of pool {pools.get(pool_of.get(node, ''), 'unknown')}" for node in blind]
-    said = f"{some(len(blind), 'GPU node')} without DCGM series: {few(named)}"
-    later = f"; {len(new)} new, without series yet" if new else ""
-    yield PRESENT.failed_if(blind, said, f"{some(len(gpu_nodes - new), 'GPU node')} with series{later}")
-    old = [f"{node} ({span(age)})" for node, age in sorted(ages.items()) if age > FRESH]
-    yield FRESHNESS.failed_if(old, f"stale: {few(old)}", f"the oldest is {span(max(ages.values()))} old")
+    problem = f"{some(len(blind), 'GPU node')} without DCGM series: {few(named)}"
+    later = f"; {len(new_nodes)} new, without series yet" if new_nodes else ""
+    yield PRESENT.failed_if(blind, problem, f"{some(len(gpu_nodes - new_nodes), 'GPU node')} with series{later}")
+    stale = [f"{node} ({span(age)})" for node, age in sorted(ages.items()) if age > FRESH]
+    yield FRESHNESS.failed_if(stale, f"stale: {few(stale)}", f"the oldest is {span(max(ages.values()))} old")
     strange = sorted(name or "(none)" for name in ages.keys() - lives.keys())
-    said = f"no Kubernetes node is called {few(strange)}, so its GPUs belong to no pool"
+    problem = f"no Kubernetes node is called {few(strange)}, so its GPUs belong to no pool"
     if lives:
-        yield NAMES.failed_if(strange, said, "every name is the name of a node")
+        yield NAMES.failed_if(strange, problem, "every name is the name of a node")
     else:
         yield NAMES.skipped("kube-state-metrics shows no node to compare with")
-    held, shown = (int(sum(sample.value for sample in answers[name])) for name in ("pods on gpus", "dcgm pods"))
-    if not held:
+    gpu_pods = int(sum(sample.value for sample in answers["pods on gpus"]))
+    named_series = int(sum(sample.value for sample in answers["dcgm pods"]))
+    if not gpu_pods:
         yield PODS.skipped("no pod has held a GPU for two minutes")
     else:
-        said = f"{some(held, 'pod')} on GPUs and no DCGM series that names one: idle and used GPUs look the same"
-        yield PODS.warned_if(not shown, said, f"{shown} series with a pod's name, {some(held, 'pod')} on GPUs")
+        problem = f"{some(gpu_pods, 'pod')} on GPUs and no DCGM series that names one: idle and used GPUs look the same"
+        yield PODS.warned_if(
+            not named_series, problem, f"{named_series} series with a pod's name, {some(gpu_pods, 'pod')} on GPUs"
+        )
     yield plausible(answers)
     yield counters(answers)
 
 
 def plausible(answers: Answers) -> Finding:
     """Name the nodes whose exporter is frozen or contradicts itself, by fault."""
-    told = []
+    problems = []
     for fault, meaning in FAULTS.items():
         nodes = sorted(s.labels.get("node", "") for s in answers["dcgm implausible"] if s.labels.get("fault") == fault)
         if nodes:
-            told.append(f"{meaning}: {few(nodes)}")
-    return PLAUSIBLE.warned_if(told, "; ".join(told), "no counter stands still, and none contradicts another")
+            problems.append(f"{meaning}: {few(nodes)}")
+    return PLAUSIBLE.warned_if(problems, "; ".join(problems), "no counter stands still, and none contradicts another")
 
 
 def counters(answers: Answers) -> Finding:
@@ -266,13 +269,13 @@ def counters(answers: Answers) -> Finding:
 def scraped(check: Check, job: str, up: Sequence[InstantSample], jobs: Sequence[InstantSample]) -> Finding:
     """Judge whether targets of *job* are *up*; *jobs* are those under which its metrics are stored."""
     well = [sample for sample in up if sample.value == 1]
-    others = sorted(_values(jobs, "job") - {job})
-    said = f"no target has the job {job}"
+    other_jobs = sorted(_values(jobs, "job") - {job})
+    problem = f"no target has the job {job}"
     if up:
-        said = f"scrapes of {job} fail"
-    elif others:
-        said = f'it is scraped as job="{others[0]}", and the rules select job="{job}"'
-    return check.failed_if(not well, said, f"{some(len(well), 'instance')} scraped")
+        problem = f"scrapes of {job} fail"
+    elif other_jobs:
+        problem = f'it is scraped as job="{other_jobs[0]}", and the rules select job="{job}"'
+    return check.failed_if(not well, problem, f"{some(len(well), 'instance')} scraped")
 
 
 AREA = Area(
