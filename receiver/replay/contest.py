@@ -108,18 +108,18 @@ class Delays:
             yield f"never ran: {', '.join(never[:SHOWN])}{more}"
 
 
-def _plain(one: Pause | Delay) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in asdict(one).items():
+def _plain(record: Pause | Delay) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for name, value in asdict(record).items():
         if isinstance(value, timedelta):
-            found[f"{name}_s"] = round(value.total_seconds(), 3)
+            document[f"{name}_s"] = round(value.total_seconds(), 3)
         elif isinstance(value, datetime):
-            found[name] = value.isoformat()
+            document[name] = value.isoformat()
         elif isinstance(value, float):
-            found[name] = round(value, 3)
+            document[name] = round(value, 3)
         else:
-            found[name] = value.value if isinstance(value, BudgetStage) else value
-    return found
+            document[name] = value.value if isinstance(value, BudgetStage) else value
+    return document
 
 
 @dataclass(slots=True)
@@ -187,7 +187,7 @@ def delays(played: Played, log: BudgetLog) -> Delays:
         until = min(seen_until, max(since, began.get(job, seen_until)))  # a pod that found room began before the step
         spans.setdefault(job, []).append((since, until))
         gpu_hours[job] = gpu_hours.get(job, 0.0) + refused.gpus * ((until - since) / HOUR)
-    found = (
+    job_delays = (
         Delay(
             job=job,
             since=min(since for since, _ in times),
@@ -200,7 +200,7 @@ def delays(played: Played, log: BudgetLog) -> Delays:
     )
     return Delays(
         pauses=tuple(sorted(log.pauses(played.end), key=lambda p: (p.since, p.budget))),
-        jobs=tuple(sorted(found, key=lambda d: (d.since, d.job))),
+        jobs=tuple(sorted(job_delays, key=lambda d: (d.since, d.job))),
     )
 
 

@@ -34,11 +34,11 @@ def document(replayed: Replayed) -> dict[str, Any]:
     by_the_hour = replayed.setting.by_the_hour
 
     def policy(result: Result) -> dict[str, Any]:
-        found = None if base is None else ratio(result.figures, base, by_the_hour=by_the_hour)
+        comparison = None if base is None else ratio(result.figures, base, by_the_hour=by_the_hour)
         return {
             **result.figures.document(),
             "kind": result.kind,
-            "against": None if found is None else asdict(found),
+            "against": None if comparison is None else asdict(comparison),
             "violations": list(result.violations),
             "budget": None if result.delays is None else result.delays.document(),
         }
@@ -71,23 +71,23 @@ def page_document(replayed: Replayed) -> dict[str, Any]:
     """Return the document with the conclusion and the waits by hour of day of each policy, which the page shows."""
     played = {result.name: result.played for result in replayed.results if result.played is not None}
     return {
-        **(found := document(replayed)),
-        "paid_by": paid_by(found["setting"]),
-        "unit": started_unit(found["setting"]),
+        **(trace_document := document(replayed)),
+        "paid_by": paid_by(trace_document["setting"]),
+        "unit": started_unit(trace_document["setting"]),
         "conclusion": conclusion([document(replayed)]),
-        "by_hour": {name: by_hour(it) for name, it in played.items()},
+        "by_hour": {name: by_hour(run) for name, run in played.items()},
     }
 
 
 def several(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the documents of several traces as one, with the geometric means of each policy's ratios."""
     ratios: dict[str, list[Ratio]] = {}
-    for found in documents:
-        for policy in found["policies"]:
+    for trace_document in documents:
+        for policy in trace_document["policies"]:
             if policy["against"] is not None:
                 ratios.setdefault(policy["name"], []).append(Ratio(**policy["against"]))
-    whole = {name: asdict(over_all(of)) for name, of in ratios.items() if len(of) == len(documents)}
-    return {"traces": list(documents), "ratios": whole}
+    mean_ratios = {name: asdict(over_all(of)) for name, of in ratios.items() if len(of) == len(documents)}
+    return {"traces": list(documents), "ratios": mean_ratios}
 
 
 def _moment(at: datetime) -> str:
@@ -96,14 +96,14 @@ def _moment(at: datetime) -> str:
 
 def _setting(setting: Setting) -> dict[str, Any]:
     """Return the setting with durations in seconds, without `start`."""
-    found: dict[str, Any] = {}
-    for each in fields(setting):
-        value = getattr(setting, each.name)
-        if each.name in LENGTHS:
-            found[f"{each.name}_s"] = value.total_seconds() if isinstance(value, timedelta) else None
-        elif each.name != "start":
-            found[each.name] = value
-    return found
+    setting_document: dict[str, Any] = {}
+    for field in fields(setting):
+        value = getattr(setting, field.name)
+        if field.name in LENGTHS:
+            setting_document[f"{field.name}_s"] = value.total_seconds() if isinstance(value, timedelta) else None
+        elif field.name != "start":
+            setting_document[field.name] = value
+    return setting_document
 
 
 LENGTHS = frozenset(
@@ -149,18 +149,22 @@ def conclusion(replayed: Sequence[Mapping[str, Any]]) -> str:
     ours = [trace["policies"][0] for trace in replayed]
     name = replayed[0]["against"]
     theirs = [policy for trace in replayed for policy in trace["policies"] if policy["name"] == name]
-    paid, other = _together(ours), _together(theirs) if theirs else None
-    whole = f"Over {some(len(ours), 'trace')} this" if len(ours) > 1 else "This"
+    paid, other_paid = _together(ours), _together(theirs) if theirs else None
+    subject = f"Over {some(len(ours), 'trace')} this" if len(ours) > 1 else "This"
     unpriced = "an unknown amount"
-    said = f"{whole} policy would have cost {dollars(paid, unpriced)}"
-    if other is not None:
-        change = f" ({round(100 * (paid / other - 1)):+d} %)" if paid is not None and other else ""
-        said += f" instead of {dollars(other)} under {name}{change}"
-    said += f", with the longest wait {_longest(ours)}"
+    sentence = f"{subject} policy would have cost {dollars(paid, unpriced)}"
+    if other_paid is not None:
+        change = f" ({round(100 * (paid / other_paid - 1)):+d} %)" if paid is not None and other_paid else ""
+        sentence += f" instead of {dollars(other_paid)} under {name}{change}"
+    sentence += f", with the longest wait {_longest(ours)}"
     if theirs and theirs[0]["kind"] != "bound":  # nothing waits under a bound
-        said += f" instead of {_longest(theirs)}"
-    said += "".join(f"; {words}" for words in [_lost(ours)] if words)
-    return f"{said}." if not any(p["violations"] for p in ours + theirs) else f"{said}. It DOES NOT ADD UP: see below."
+        sentence += f" instead of {_longest(theirs)}"
+    sentence += "".join(f"; {words}" for words in [_lost(ours)] if words)
+    return (
+        f"{sentence}."
+        if not any(p["violations"] for p in ours + theirs)
+        else f"{sentence}. It DOES NOT ADD UP: see below."
+    )
 
 
 def _lost(policies: Sequence[Mapping[str, Any]]) -> str:
@@ -219,12 +223,12 @@ def as_table(replayed: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield f"delayed by the budget under {name}:" + ("" if sentences else " nothing")
         yield from (f"  {sentence}" for sentence in sentences)
-    wrong = [(policy["name"], said) for policy in policies for said in policy["violations"]]
-    lost = [(policy["name"], said) for policy in policies if (said := _lost([policy]))]
+    wrong = [(policy["name"], problem) for policy in policies for problem in policy["violations"]]
+    lost = [(policy["name"], problem) for policy in policies if (problem := _lost([policy]))]
     yield ""
-    yield from (f"NOT FINISHED: {name}: {said}" for name, said in lost)
+    yield from (f"NOT FINISHED: {name}: {problem}" for name, problem in lost)
     if wrong:
-        yield from (f"DOES NOT ADD UP: {name}: {said}" for name, said in wrong)
+        yield from (f"DOES NOT ADD UP: {name}: {problem}" for name, problem in wrong)
     else:
         yield f"checked: {CHECKED if lost else f'no job lost, {CHECKED}'}"
 
@@ -235,7 +239,7 @@ def as_means(replayed: Mapping[str, Any]) -> Iterator[str]:
         return
     traces = some(len(replayed["traces"]), "trace")
     yield f"geometric means over {traces}: GPU-hours paid, mean wait (+1 s), nodes started"
-    yield from aligned([[name, *_ratio(found)] for name, found in replayed["ratios"].items()], "<>")
+    yield from aligned([[name, *_ratio(ratios)] for name, ratios in replayed["ratios"].items()], "<>")
 
 
 def circumstances(setting: Mapping[str, Any]) -> Iterator[str]:
@@ -259,5 +263,5 @@ def circumstances(setting: Mapping[str, Any]) -> Iterator[str]:
     yield f"steps run {', '.join(steps)}; baselines at their own interval"
 
 
-def _ratio(found: Mapping[str, float]) -> list[str]:
-    return [f"{found[name]:.3f}" for name in ("cost", "wait", "starts")]
+def _ratio(ratios: Mapping[str, float]) -> list[str]:
+    return [f"{ratios[name]:.3f}" for name in ("cost", "wait", "starts")]

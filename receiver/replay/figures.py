@@ -183,8 +183,13 @@ def by_hour(played: Played) -> list[dict[str, float]]:
     waited, _ = _waits(played)
     for hour in range(24):
         waits = sorted(wait for submitted_at, wait in waited if submitted_at.hour == hour)
-        found = {"hour": hour, "jobs": len(waits), "wait_mean_s": mean(waits), "wait_p95_s": quantile(waits, 0.95)}
-        hours.append(found)
+        hour_figures = {
+            "hour": hour,
+            "jobs": len(waits),
+            "wait_mean_s": mean(waits),
+            "wait_p95_s": quantile(waits, 0.95),
+        }
+        hours.append(hour_figures)
     return hours
 
 
@@ -209,10 +214,10 @@ def ratio(one: Figures, other: Figures, *, by_the_hour: bool) -> Ratio | None:
     )
 
 
-def over_all(found: Iterable[Ratio]) -> Ratio:
+def over_all(ratios: Iterable[Ratio]) -> Ratio:
     """Return the geometric means of at least one ratio; a ratio of 0 makes its mean 0."""
-    each = zip(*(astuple(ratio) for ratio in found), strict=True)
-    return Ratio(*(round(math.exp(sum(map(math.log, v)) / len(v)), 4) if min(v) > 0 else 0.0 for v in each))
+    columns = zip(*(astuple(ratio) for ratio in ratios), strict=True)
+    return Ratio(*(round(math.exp(sum(map(math.log, v)) / len(v)), 4) if min(v) > 0 else 0.0 for v in columns))
 
 
 # --- the check ---
@@ -368,14 +373,14 @@ def schedule(jobs: Sequence[Job], gpus: int, lead: timedelta, *, unit: timedelta
 
 def _still_useful(nodes: list[_Open], now: datetime, *, unit: timedelta) -> tuple[list[_Open], list[_Open]]:
     """Free the GPUs of pods that ended by *now*. Split the nodes into those still worth keeping and the others."""
-    kept: list[_Open] = []
-    gone: list[_Open] = []
+    useful: list[_Open] = []
+    expired: list[_Open] = []
     for node in nodes:
         while node.ending and node.ending[0][0] <= now:
             node.free += heapq.heappop(node.ending)[1]
         limit = node.start + _bill(node.end - node.start, unit=unit) + max(unit, HOUR)
-        (kept if node.ending or now <= limit else gone).append(node)
-    return kept, gone
+        (useful if node.ending or now <= limit else expired).append(node)
+    return useful, expired
 
 
 def _cheapest(
@@ -408,7 +413,7 @@ def _clairvoyant(jobs: Sequence[Job], pools: Sequence[Pool], setting: Setting) -
     for job in jobs:
         smallest = next((p for p in sizes if p.gpus_per_node >= job.gpus_per_pod), sizes[-1])
         fitting.setdefault(smallest.id, []).append(job)
-    found = []
+    candidates = []
     for jobs_of in ({sizes[-1].id: list(jobs)}, fitting):
         nodes, starts = [], 0
         for pool in sizes:
@@ -418,8 +423,8 @@ def _clairvoyant(jobs: Sequence[Job], pools: Sequence[Pool], setting: Setting) -
                 hours = sum((length / HOUR for length in lasted), 0.0)
                 started = sum(started_hours(length, setting.granularity) for length in lasted)
                 nodes.append(_billed(pool, hours, started))
-        found.append(_figures("clairvoyant", jobs, nodes, setting, starts))
-    return min(found, key=lambda f: f.paid(by_the_hour=setting.by_the_hour))
+        candidates.append(_figures("clairvoyant", jobs, nodes, setting, starts))
+    return min(candidates, key=lambda f: f.paid(by_the_hour=setting.by_the_hour))
 
 
 def _fluid(jobs: Sequence[Job], pools: Sequence[Pool], setting: Setting) -> Figures:

@@ -77,8 +77,8 @@ def as_pod(pod: WorldPod) -> Pod:
 
 
 def _may_wait(pod: WorldPod) -> timedelta | None:
-    said = pod.annotations.get(MAY_WAIT)
-    return None if said is None else duration(said)
+    text = pod.annotations.get(MAY_WAIT)
+    return None if text is None else duration(text)
 
 
 def as_node(node: WorldNode) -> ClusterNode:
@@ -158,46 +158,46 @@ class WorldHolding(WorldPort):
 
     def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
         quotas = self._world.quotas
-        found = quotas.get(namespace)
+        existing = quotas.get(namespace)
         quota = HoldQuota(spec={"resources": sorted(resources), "passing": sorted(passing)})
-        if found is not None and not found.ours:
+        if existing is not None and not existing.ours:
             return Receipt(did=Did.DIFFERS, sentence=f"the quota of {namespace} is not ours and is left alone")
-        if found == quota:
+        if existing == quota:
             return Receipt(did=Did.ALREADY, sentence=f"the quota of {namespace} exists already")
-        done = f"created the quota of {namespace}"
-        return self.write(lambda: quotas.update({namespace: quota}), done, "hold_namespace", namespace)
+        sentence = f"created the quota of {namespace}"
+        return self.write(lambda: quotas.update({namespace: quota}), sentence, "hold_namespace", namespace)
 
     def release_namespace(self, namespace: str) -> Receipt:
         quotas = self._world.quotas
-        found = quotas.get(namespace)
-        if found is None or not found.ours:
-            did = Did.ALREADY if found is None else Did.DIFFERS
+        existing = quotas.get(namespace)
+        if existing is None or not existing.ours:
+            did = Did.ALREADY if existing is None else Did.DIFFERS
             return Receipt(did=did, sentence=f"no quota of ours is in {namespace}")
-        done = f"deleted the quota of {namespace}"
-        return self.write(lambda: quotas.pop(namespace), done, "release_namespace", namespace)
+        sentence = f"deleted the quota of {namespace}"
+        return self.write(lambda: quotas.pop(namespace), sentence, "release_namespace", namespace)
 
     def hold_queue(self, queue: str) -> Receipt:
-        found = self._world.cluster_queues.get(queue)
-        if found is None:
+        cluster_queue = self._world.cluster_queues.get(queue)
+        if cluster_queue is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no ClusterQueue {queue}")
-        if found.stop_policy not in (None, "None"):
-            did = Did.ALREADY if STOP_POLICY_ANNOTATION in found.annotations else Did.DIFFERS
-            return Receipt(did=did, sentence=f"ClusterQueue {queue} is stopped already ({found.stop_policy})")
+        if cluster_queue.stop_policy not in (None, "None"):
+            did = Did.ALREADY if STOP_POLICY_ANNOTATION in cluster_queue.annotations else Did.DIFFERS
+            return Receipt(did=did, sentence=f"ClusterQueue {queue} is stopped already ({cluster_queue.stop_policy})")
 
         def hold() -> None:
-            found.annotations.setdefault(STOP_POLICY_ANNOTATION, found.stop_policy or "")
-            found.stop_policy = "Hold"
+            cluster_queue.annotations.setdefault(STOP_POLICY_ANNOTATION, cluster_queue.stop_policy or "")
+            cluster_queue.stop_policy = "Hold"
 
         return self.write(hold, f"put ClusterQueue {queue} on Hold", "hold_queue", queue)
 
     def release_queue(self, queue: str) -> Receipt:
-        found = self._world.cluster_queues.get(queue)
-        if found is None or STOP_POLICY_ANNOTATION not in found.annotations:
+        cluster_queue = self._world.cluster_queues.get(queue)
+        if cluster_queue is None or STOP_POLICY_ANNOTATION not in cluster_queue.annotations:
             return Receipt(did=Did.ALREADY, sentence=f"ClusterQueue {queue} is not held by us")
 
         def release() -> None:
-            before = found.annotations.pop(STOP_POLICY_ANNOTATION) or None
-            found.stop_policy = before if found.stop_policy == "Hold" else found.stop_policy
+            before = cluster_queue.annotations.pop(STOP_POLICY_ANNOTATION) or None
+            cluster_queue.stop_policy = before if cluster_queue.stop_policy == "Hold" else cluster_queue.stop_policy
 
         return self.write(release, f"released ClusterQueue {queue}", "release_queue", queue)
 
@@ -279,29 +279,29 @@ class WorldCluster(WorldHolding):
         return node in self._world.nodes
 
     def cordon(self, node: str, action: str) -> Receipt:
-        found = self._world.nodes.get(node)
-        if found is None:
+        world_node = self._world.nodes.get(node)
+        if world_node is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no node {node}")
-        if _is_theirs(found):
+        if _is_theirs(world_node):
             return Receipt(did=Did.DIFFERS, sentence=f"{node} was cordoned by someone else")
-        if found.annotations.get(CORDON_ANNOTATION) == action:
-            if found.unschedulable:
+        if world_node.annotations.get(CORDON_ANNOTATION) == action:
+            if world_node.unschedulable:
                 return Receipt(did=Did.ALREADY, sentence=f"{node} is cordoned for this already")
             return Receipt(did=Did.DIFFERS, sentence=f"someone made {node} schedulable again")
         patch = partial(self._world.patch_node, node, unschedulable=True, annotations={CORDON_ANNOTATION: action})
         return self.write(patch, f"cordoned {node}", "cordon", node, action)
 
     def uncordon(self, node: str) -> Receipt:
-        found = self._world.nodes.get(node)
-        if found is not None and _is_theirs(found):
+        world_node = self._world.nodes.get(node)
+        if world_node is not None and _is_theirs(world_node):
             return Receipt(did=Did.DIFFERS, sentence=f"{node} was cordoned by someone else")
-        return self._lift("uncordon", found, CORDON_ANNOTATION, STOP_ANNOTATION)
+        return self._lift("uncordon", world_node, CORDON_ANNOTATION, STOP_ANNOTATION)
 
     def cordon_for_budget(self, node: str, why: str) -> Receipt:
-        found = self._world.nodes.get(node)
-        if found is None or _is_theirs(found):
+        world_node = self._world.nodes.get(node)
+        if world_node is None or _is_theirs(world_node):
             return Receipt(did=Did.DIFFERS, sentence=f"{node} is gone, or was cordoned by someone else")
-        if found.unschedulable and found.annotations.get(STOP_ANNOTATION) == why:
+        if world_node.unschedulable and world_node.annotations.get(STOP_ANNOTATION) == why:
             return Receipt(did=Did.ALREADY, sentence=f"{node} is closed already")
         patch = partial(self._world.patch_node, node, unschedulable=True, annotations={STOP_ANNOTATION: why})
         return self.write(patch, f"closed {node}", "cordon_for_budget", node, why)
@@ -309,36 +309,38 @@ class WorldCluster(WorldHolding):
     def uncordon_for_budget(self, node: str) -> Receipt:
         return self._lift("uncordon_for_budget", self._world.nodes.get(node), STOP_ANNOTATION, CORDON_ANNOTATION)
 
-    def _lift(self, verb: str, found: WorldNode | None, annotation: str, other: str) -> Receipt:
+    def _lift(self, verb: str, world_node: WorldNode | None, annotation: str, other: str) -> Receipt:
         """Remove *annotation*, and the cordon unless the *other* annotation keeps it."""
-        if found is None or annotation not in found.annotations:
+        if world_node is None or annotation not in world_node.annotations:
             return Receipt(did=Did.ALREADY, sentence="it is gone, or was not cordoned for this")
-        unschedulable = None if other in found.annotations else False
-        patch = partial(self._world.patch_node, found.name, unschedulable=unschedulable, annotations={annotation: None})
-        return self.write(patch, f"undid the cordon of {found.name}", verb, found.name)
+        unschedulable = None if other in world_node.annotations else False
+        patch = partial(
+            self._world.patch_node, world_node.name, unschedulable=unschedulable, annotations={annotation: None}
+        )
+        return self.write(patch, f"undid the cordon of {world_node.name}", verb, world_node.name)
 
     def drain(
         self, node: str, *, consenting: bool = False, evicting: bool = False, cordoned_at: datetime | None = None
     ) -> Receipt:
-        found = self._world.nodes.get(node)
-        if found is not None and not (found.unschedulable and CORDON_ANNOTATION in found.annotations):
+        world_node = self._world.nodes.get(node)
+        if world_node is not None and not (world_node.unschedulable and CORDON_ANNOTATION in world_node.annotations):
             return Receipt(did=Did.DIFFERS, sentence=f"someone lifted our cordon of {node}; nothing was evicted")
         agreed = window_may_evict if evicting else consents if consenting else None
-        here = [p for p in self._world.pods_on(node) if self._must_leave(p, agreed)]
-        keeping = sorted(f"{p.namespace}/{p.name}" for p in here if self._forbids(p, agreed))
+        must_leave = [p for p in self._world.pods_on(node) if self._must_leave(p, agreed)]
+        keeping = sorted(f"{p.namespace}/{p.name}" for p in must_leave if self._forbids(p, agreed))
         if keeping:
             return Receipt(did=Did.DIFFERS, sentence=f"{node} stays for {', '.join(keeping)}; nothing was evicted")
-        if not here:
+        if not must_leave:
             return Receipt(did=Did.DONE, sentence=f"no pod has to leave {node}")
-        going = [pod for pod in here if pod.deletion_at is None]
+        going = [pod for pod in must_leave if pod.deletion_at is None]
         self._rehearse(going)
-        back = [pod for pod in going if self._returned(pod, cordoned_at)]
-        if len(back) == len(here):
+        returned = [pod for pod in going if self._returned(pod, cordoned_at)]
+        if len(returned) == len(must_leave):
             return Receipt(did=Did.DONE, sentence=f"only pods that tolerate the cordon are left on {node}")
         for pod in going:
-            if pod not in back:
+            if pod not in returned:
                 self._evict(pod)
-        raise TryLater(f"{len(here) - len(back)} pods are still leaving {node}", code=DRAINING)
+        raise TryLater(f"{len(must_leave) - len(returned)} pods are still leaving {node}", code=DRAINING)
 
     def _rehearse(self, pods: Sequence[WorldPod]) -> None:
         """Raise TryLater when a PodDisruptionBudget protects one of *pods*; a replay has none."""
@@ -348,35 +350,37 @@ class WorldCluster(WorldHolding):
         self.write(lambda: self._world.evict(*key), f"evicted {pod.name}", "evict", *key)
 
     def apply_labels_and_taints(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
-        found = self._world.nodes.get(node)
-        if found is None:
+        world_node = self._world.nodes.get(node)
+        if world_node is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no node {node}")
-        if found.labels.items() >= labels.items() and set(taints) <= set(found.taints):
+        if world_node.labels.items() >= labels.items() and set(taints) <= set(world_node.taints):
             return Receipt(did=Did.ALREADY, sentence=f"{node} has these labels and taints already")
         marks = {(t.key, t.effect) for t in taints}
-        others = [t for t in found.taints if (t.key, t.effect) not in marks]
-        patch = partial(self._world.patch_node, node, labels=labels, taints=(*others, *taints))
-        done = f"put {len(labels)} labels and {len(taints)} taints on {node}"
-        return self.write(patch, done, "apply_labels_and_taints", node, dict(labels), tuple(taints))
+        other_taints = [t for t in world_node.taints if (t.key, t.effect) not in marks]
+        patch = partial(self._world.patch_node, node, labels=labels, taints=(*other_taints, *taints))
+        sentence = f"put {len(labels)} labels and {len(taints)} taints on {node}"
+        return self.write(patch, sentence, "apply_labels_and_taints", node, dict(labels), tuple(taints))
 
     def set_soft_taints(self, node: str, taints: Sequence[Taint]) -> Receipt:
-        found = self._world.nodes.get(node)
-        if found is None:
+        world_node = self._world.nodes.get(node)
+        if world_node is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no node {node}")
-        if {t for t in found.taints if t in SOFT_TAINTS} == set(taints):
+        if {t for t in world_node.taints if t in SOFT_TAINTS} == set(taints):
             return Receipt(did=Did.ALREADY, sentence=f"{node} carries these soft taints already")
-        others = [t for t in found.taints if t not in SOFT_TAINTS]
-        patch = partial(self._world.patch_node, node, taints=(*others, *taints))
+        other_taints = [t for t in world_node.taints if t not in SOFT_TAINTS]
+        patch = partial(self._world.patch_node, node, taints=(*other_taints, *taints))
         return self.write(patch, f"{node} carries {len(taints)} soft taints", "set_soft_taints", node, tuple(taints))
 
     def admit(self, pod: Pod) -> Receipt:
-        found = self._world.pods.get((pod.namespace, pod.name))
-        if found is None or found.uid != pod.uid or found.deletion_at is not None:
+        world_pod = self._world.pods.get((pod.namespace, pod.name))
+        if world_pod is None or world_pod.uid != pod.uid or world_pod.deletion_at is not None:
             return Receipt(did=Did.DIFFERS, sentence=f"pod {pod.key} is gone or going")
-        if found.gate != MAY_WAIT:
+        if world_pod.gate != MAY_WAIT:
             return Receipt(did=Did.ALREADY, sentence=f"pod {pod.key} has no gate of ours")
-        done = f"removed the scheduling gate of pod {pod.key}"
-        return self.write(lambda: self._world.ungate(pod.namespace, pod.name), done, "admit", pod.namespace, pod.name)
+        sentence = f"removed the scheduling gate of pod {pod.key}"
+        return self.write(
+            lambda: self._world.ungate(pod.namespace, pod.name), sentence, "admit", pod.namespace, pod.name
+        )
 
     def make_known(self, pools: Sequence[Pool]) -> Receipt:
         return Receipt(did=Did.ALREADY, sentence=f"no other installation reads of {len(pools)} pools")

@@ -210,12 +210,12 @@ class Ledger:
         offers: Mapping[str, Offer],
     ) -> Collection[str]:
         """Take in what a step saw of pools; return those whose drift is new."""
-        for pool, shown in required.items():
+        for pool, count in required.items():
             self._watched.setdefault(pool, at)
-            self._count(pool, shown, at)
+            self._count(pool, count, at)
         for pool, offer in offers.items():
-            known = self._pools.get(pool)
-            if known is not None and _differ(known.offer, offer):
+            memory = self._pools.get(pool)
+            if memory is not None and _differ(memory.offer, offer):
                 self._put_pool(pool, offer=offer)
         for pool in works:
             if pool in self._pools and self._pools[pool].provisioning is not None:
@@ -225,12 +225,12 @@ class Ledger:
             self._drifts[pool] = tuple(sorted((*self._drifts.get(pool, ()), drift), key=lambda d: d.at))
         return new
 
-    def _count(self, pool: str, shown: int, at: datetime) -> None:
-        """Remember the count *shown* if it changed. One that reaches a late count, or exceeds it, ends that."""
+    def _count(self, pool: str, count: int, at: datetime) -> None:
+        """Remember *count* if it changed. One that reaches a late count, or exceeds it, ends that."""
         past = self._pools.get(pool)
-        if past is None or past.required_since is None or past.required != shown:
-            self._put_pool(pool, required=shown, required_since=at)
-        if past is not None and past.late is not None and not is_late(past.late, shown):
+        if past is None or past.required_since is None or past.required != count:
+            self._put_pool(pool, required=count, required_since=at)
+        if past is not None and past.late is not None and not is_late(past.late, count):
             self._put_pool(pool, late=None)
 
     def _put_pool(self, pool: str, only_new: int = 0, **changes: Any) -> None:

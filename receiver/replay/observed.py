@@ -145,10 +145,12 @@ def _missing(seen: Watched, left_out: int) -> Iterator[str]:
     yield from (f"{note}." for note in seen.past.notes if "has no samples" in note)
 
 
-def _waited(seen: Watched) -> list[float]:
+def _waited(watched: Watched) -> list[float]:
     """How long the pods waited that ran, in seconds and in order."""
-    ran = [(p.held_from, max(p.pod.created_at, seen.since)) for p in seen.past.pods]
-    return sorted(max(0.0, (begun - asked).total_seconds()) for begun, asked in ran if begun is not None)
+    ran = [(p.held_from, max(p.pod.created_at, watched.since)) for p in watched.past.pods]
+    return sorted(
+        max(0.0, (started_at - created_at).total_seconds()) for started_at, created_at in ran if started_at is not None
+    )
 
 
 def _replayable(policy: Policy, setting: Setting) -> tuple[Policy, tuple[str, ...]]:
@@ -238,19 +240,19 @@ def _waits(jobs: Sequence[Job], played: Played) -> list[float]:
     return sorted(max(0.0, (began.get(pod, played.end) - job.submit_at).total_seconds()) for job, pod in pods)
 
 
-def _changes(played: Played, policy: Policy, seen: Watched) -> list[WouldChange]:
+def _changes(played: Played, policy: Policy, watched: Watched) -> list[WouldChange]:
     """The changes of each pool's size, oldest first."""
     first: dict[str, str] = {}  # the first pod of each node
     for placed in played.placements.all:
         first.setdefault(placed.node, placed.pod)
-    found: list[WouldChange] = []
+    changes: list[WouldChange] = []
     for pool in policy.pools:
         lives = [vm for vm in played.lives if vm.pool == pool.id]
-        steps = [(vm.created_at, 1, vm) for vm in lives if vm.created_at > seen.since]
+        steps = [(vm.created_at, 1, vm) for vm in lives if vm.created_at > watched.since]
         steps += [(vm.deleted_at, -1, vm) for vm in lives if vm.deleted_at is not None]
-        count = sum(vm.created_at <= seen.since for vm in lives)
+        count = sum(vm.created_at <= watched.since for vm in lives)
         mine: list[WouldChange] = []
-        last = seen.since
+        last = watched.since
         for at, by, vm in sorted(steps, key=lambda step: (step[0], step[2].id)):
             before = mine[-1] if mine else None
             if before is not None and at - last <= EPISODE and (before.after - before.before) * by > 0:
@@ -260,8 +262,8 @@ def _changes(played: Played, policy: Policy, seen: Watched) -> list[WouldChange]
                 mine.append(WouldChange(at=at, pool=pool.name, before=count, after=count + by, work=work))
             count += by
             last = at
-        found += mine
-    return sorted(found, key=lambda change: (change.at, change.pool))
+        changes += mine
+    return sorted(changes, key=lambda change: (change.at, change.pool))
 
 
 def _named(pod: str) -> str:

@@ -126,17 +126,17 @@ def lets_in(pool: CivoPool, requests: Mapping[str, int], of: WorldPod | Job) -> 
 def fill(pods: Iterable[Asking], nodes: Sequence[PeerNode]) -> tuple[list[Asking], set[int]]:
     """Place each of *pods* on the first of *nodes* that it fits. Return the pods without a place, and the indexes of
     the nodes that are used."""
-    left: list[Asking] = []
-    taken: set[int] = set()
+    unplaced: list[Asking] = []
+    used: set[int] = set()
     for pod in pods:
         for place, node in enumerate(nodes):
             if node.free >= pod.gpus and node.pool in pod.pools:
                 node.free -= pod.gpus
-                taken.add(place)
+                used.add(place)
                 break
         else:
-            left.append(pod)
-    return left, taken
+            unplaced.append(pod)
+    return unplaced, used
 
 
 def smallest(world: World, pools: Iterable[str], pod: Asking) -> str | None:
@@ -144,21 +144,21 @@ def smallest(world: World, pools: Iterable[str], pod: Asking) -> str | None:
     return min((p for p in pools if p in pod.pools), key=lambda p: (gpus_of(world, p), p), default=None)
 
 
-def bought(world: World, most: Mapping[str, int], left: Sequence[Asking], seen: View) -> int:
-    """Buy nodes for the pods that are *left*, packed by first fit. Each new node is of the pool with the smallest nodes
+def bought(world: World, most: Mapping[str, int], unplaced: Sequence[Asking], view: View) -> int:
+    """Buy nodes for the *unplaced* pods, packed by first fit. Each new node is of the pool with the smallest nodes
     that fit, up to its maximum in *most*. Return the number of accepted calls."""
-    room = {pool: limit - seen.required[pool] for pool, limit in most.items()}
-    new: list[PeerNode] = []
-    for pod in left:
-        if not fill([pod], new)[0]:
+    room = {pool: limit - view.required[pool] for pool, limit in most.items()}
+    new_nodes: list[PeerNode] = []
+    for pod in unplaced:
+        if not fill([pod], new_nodes)[0]:
             continue
-        pool = smallest(world, [p for p, more in room.items() if more > 0], pod)
+        pool = smallest(world, [p for p, count in room.items() if count > 0], pod)
         if pool is not None:
             room[pool] -= 1
             gpus = gpus_of(world, pool)
-            new.append(PeerNode(pool=pool, instance=None, created_at=seen.now, gpus=gpus, free=gpus - pod.gpus))
-    wanted = {pool: sum(node.pool == pool for node in new) for pool in most}
-    return sum(resized(world, pool, seen.required[pool] + more) for pool, more in wanted.items() if more)
+            new_nodes.append(PeerNode(pool=pool, instance=None, created_at=view.now, gpus=gpus, free=gpus - pod.gpus))
+    growth = {pool: sum(node.pool == pool for node in new_nodes) for pool in most}
+    return sum(resized(world, pool, view.required[pool] + count) for pool, count in growth.items() if count)
 
 
 def resized(world: World, pool: str, count: int) -> bool:
@@ -228,16 +228,16 @@ class ClusterAutoscaler:
         self.actions = 0
 
     def look(self, now: datetime) -> datetime | None:
-        seen = self._eyes.look()
-        ripe_at = [pod.created_at + self._flags.gpu_time_buffer for pod in seen.waiting]
-        ripe = [pod for pod, at in zip(seen.waiting, ripe_at, strict=True) if at <= now]
+        view = self._eyes.look()
+        ripe_at = [pod.created_at + self._flags.gpu_time_buffer for pod in view.waiting]
+        ripe = [pod for pod, at in zip(view.waiting, ripe_at, strict=True) if at <= now]
         ripe.sort(key=lambda pod: (-pod.gpus, pod.created_at))
-        left, taken = fill(ripe, seen.nodes)
-        calls = bought(self._world, self._most, left, seen)
+        unplaced, used = fill(ripe, view.nodes)
+        calls = bought(self._world, self._most, unplaced, view)
         if calls:
             self.actions += calls
             self._grew_at = now
-        resting = self._rests.at(seen, taken)
+        resting = self._rests.at(view, used)
         later = self._shrink(resting, now)
         self._taint({node.name for node, _ in resting})
         return min([*later, *(at for at in ripe_at if at > now)], default=None)
@@ -282,17 +282,17 @@ class WhenEmpty:
 
     def look(self, now: datetime) -> datetime | None:
         """End a batch that is due, and remove the nodes that have been empty for long enough."""
-        seen = self._eyes.look()
+        view = self._eyes.look()
         again: list[datetime] = []
-        new = [pod.created_at for pod in seen.waiting if pod.uid not in self._batched]
-        over_at = min(max(new) + BATCH_IDLE, min(new) + BATCH_MAX) if new else now
-        left, taken = fill(sorted(seen.waiting, key=lambda pod: -pod.gpus), seen.nodes)
+        arrivals = [pod.created_at for pod in view.waiting if pod.uid not in self._batched]
+        over_at = min(max(arrivals) + BATCH_IDLE, min(arrivals) + BATCH_MAX) if arrivals else now
+        unplaced, used = fill(sorted(view.waiting, key=lambda pod: -pod.gpus), view.nodes)
         if over_at > now:
             again.append(over_at)
         else:
-            self._batched = {pod.uid for pod in seen.waiting}
-            self.actions += bought(self._world, self._most, left, seen)
-        for node, since in self._rests.at(seen, taken):
+            self._batched = {pod.uid for pod in view.waiting}
+            self.actions += bought(self._world, self._most, unplaced, view)
+        for node, since in self._rests.at(view, used):
             if since + self.CONSOLIDATE_AFTER <= now:
                 remove(self._world, node)
                 self.actions += 1

@@ -106,7 +106,7 @@ class WorldAccounts(WorldPort):
 
     def charges(self, frm: datetime, to: datetime) -> Charges:
         try:
-            found = [self._world.charges(begin, end) for begin, end in windows(frm, to)]
+            answers = [self._world.charges(begin, end) for begin, end in windows(frm, to)]
         except Denied as refused:
             raise as_port_error(refused) from None
         nodes = (
@@ -122,7 +122,7 @@ class WorldAccounts(WorldPort):
                 )
                 for c in answer
             ]
-            for answer in found
+            for answer in answers
         )
         return Charges(records=tuple(distinct(nodes)))
 
@@ -152,10 +152,10 @@ class WorldTelemetry(WorldPort):
         world = self._world
         with_gpus = [p for p in world.pools if world.gpus(p)]
         gone = world.faults.telemetry_gone
-        found = {p: world.utilization(p) for p in with_gpus} if not gone else {}
-        known = self._waiting
+        utilization = {p: world.utilization(p) for p in with_gpus} if not gone else {}
+        waiting_before = self._waiting
         self._waiting = {
-            p.uid: known.get(p.uid)
+            p.uid: waiting_before.get(p.uid)
             or Pod(
                 namespace=p.namespace,
                 name=p.name,
@@ -168,7 +168,7 @@ class WorldTelemetry(WorldPort):
             for p in waiting_pods(world)
         }
         return TelemetryFacts(
-            utilization={p: value for p, value in found.items() if value is not None},
+            utilization={p: value for p, value in utilization.items() if value is not None},
             coverage=dict.fromkeys(with_gpus, 0.0 if gone else 1.0),
             waiting=tuple(self._waiting.values()),
             nodes={} if gone else world.node_activity(),

@@ -26,46 +26,46 @@ BEFORE = "pods that had ended before the beginning"
 
 def trace_of_pods(past: Past, source: str, form: str, reading: TraceReading) -> Trace:
     """Return the pods of *past* as a trace. Raises BadTrace as `Findings.trace` does."""
-    found = Findings()
+    findings = Findings()
     for trouble in past.troubles:
-        found.take(trouble)
-    found.uncounted.update(past.uncounted)
-    found.notes.extend(past.notes)
-    ran = [p for p in past.pods if _counts(p, past, found)]
+        findings.take(trouble)
+    findings.uncounted.update(past.uncounted)
+    findings.notes.extend(past.notes)
+    ran = [p for p in past.pods if _counts(p, past, findings)]
     if still := sum(p.held_until is None for p in ran):
-        found.notes.append(f"still running: {some(still, 'pod')}, counted with the run time so far")
-    if past.since is not None and (begun := sum(p.held_from is not None and p.held_from < past.since for p in ran)):
-        found.notes.append(f"running at the beginning: {some(begun, 'pod')}, counted as submitted then")
+        findings.notes.append(f"still running: {some(still, 'pod')}, counted with the run time so far")
+    if past.since is not None and (early := sum(p.held_from is not None and p.held_from < past.since for p in ran)):
+        findings.notes.append(f"running at the beginning: {some(early, 'pod')}, counted as submitted then")
     jobs: list[Job] = []
-    taken: Counter[str] = Counter()
+    id_uses: Counter[str] = Counter()
     for (key, gang), members in _groups(ran, reading).items():
         for start in _starts(members) if gang else [[p] for p in members]:
-            job = _job(key if gang else "", start, past, reading, found)
+            job = _job(key if gang else "", start, past, reading, findings)
             if job is not None:
-                taken[job.id] += 1
-                again = taken[job.id]
+                id_uses[job.id] += 1
+                again = id_uses[job.id]
                 jobs.append(job if again == 1 else replace(job, id=f"{job.id}~{again}"))
-    return found.trace(source, form, jobs, reading, past.since)
+    return findings.trace(source, form, jobs, reading, past.since)
 
 
-def _counts(past_pod: PastPod, past: Past, found: Findings) -> bool:
+def _counts(past_pod: PastPod, past: Past, findings: Findings) -> bool:
     """Return True for a pod that held GPUs. Others are counted by kind, malformed ones reported."""
     pod, where = past_pod.pod, f"Pod {past_pod.pod.key}"
     if pod.daemon:
-        found.uncounted[DAEMONS] += 1
+        findings.uncounted[DAEMONS] += 1
     elif pod.namespace in IGNORED_NAMESPACES:
-        found.uncounted[OPERATOR] += 1
+        findings.uncounted[OPERATOR] += 1
     elif past_pod.held_from is None:
-        found.uncounted[NEVER] += 1
+        findings.uncounted[NEVER] += 1
     elif past_pod.held_until is not None and past_pod.held_until < past_pod.held_from:
         ended, began = (f"{at:%Y-%m-%d %H:%M:%S}" for at in (past_pod.held_until, past_pod.held_from))
         problem = f"it ended {ended}, before it began {began}"
-        found.wrong(where, "status", problem, "check the clocks of the nodes, or leave it out with --skip-bad")
+        findings.wrong(where, "status", problem, "check the clocks of the nodes, or leave it out with --skip-bad")
     elif past.since is not None and past_pod.held_until is not None and past_pod.held_until <= past.since:
-        found.uncounted[BEFORE] += 1
+        findings.uncounted[BEFORE] += 1
     elif len(pod.requests) > 1:
         problem = f"it requests {' and '.join(sorted(pod.requests))} at once"
-        found.wrong(
+        findings.wrong(
             where, "resources", problem, "a replay allows one GPU resource per pod: leave it out with --skip-bad"
         )
     else:
@@ -108,30 +108,30 @@ def _starts(members: Sequence[PastPod]) -> list[list[PastPod]]:
     return starts
 
 
-def _job(key: str, members: Sequence[PastPod], past: Past, reading: TraceReading, found: Findings) -> Job | None:
+def _job(key: str, members: Sequence[PastPod], past: Past, reading: TraceReading, findings: Findings) -> Job | None:
     """Return one job of *members*, None where a replay cannot run them. A gang runs from when the last of its pods had
     its GPUs: the others' wait for it is not part of its duration."""
     first = members[0].pod
     if len({tuple(m.pod.requests.items()) for m in members}) > 1:
-        asked = ", ".join(sorted({f"{m.pod.gpus} {next(iter(m.pod.requests))}" for m in members}))
+        requests = ", ".join(sorted({f"{m.pod.gpus} {next(iter(m.pod.requests))}" for m in members}))
         remedy = "a replay needs gangs of equal pods: leave it out with --skip-bad"
-        found.wrong(f"gang {key}", "resources", f"its pods request different GPUs ({asked})", remedy)
+        findings.wrong(f"gang {key}", "resources", f"its pods request different GPUs ({requests})", remedy)
         return None
-    begun = max(_held_from(m, past) for m in members)
+    started = max(_held_from(m, past) for m in members)
     ended = max(m.held_until or past.until for m in members)
     submitted = first.created_at
     if past.since is not None and min(m.held_from or past.until for m in members) < past.since:
         submitted = past.since
-    resource, each = next(iter(first.requests.items()))
+    resource, gpus_per_pod = next(iter(first.requests.items()))
     utils = [m.gpu_util for m in members if m.gpu_util is not None]
     kind, _, _ = first.owner.partition("/")
     name = (key or first.key).replace("/", ".")
     return Job(
         id=name,
         submit_at=max(submitted, past.since) if past.since is not None else submitted,
-        duration=max(ended - begun, timedelta(0)),
+        duration=max(ended - started, timedelta(0)),
         pods=len(members),
-        gpus_per_pod=each,
+        gpus_per_pod=gpus_per_pod,
         namespace=first.namespace,
         team=first.labels.get(reading.team_label, ""),
         gang=len(members) > 1,

@@ -36,10 +36,10 @@ class BadTrace(Exception):
         super().__init__("\n".join(error_lines(self.troubles, self.more)))
 
 
-def error_lines(troubles: Sequence[Trouble], more: Mapping[str, int] | None = None, shown: int = SHOWN) -> list[str]:
-    """Return a line for each of the first *shown* errors, and one that counts the others by field."""
-    others = Counter(t.field for t in troubles[shown:]) + Counter(more or {})
-    lines = [str(t) for t in troubles[:shown]]
+def error_lines(troubles: Sequence[Trouble], more: Mapping[str, int] | None = None, limit: int = SHOWN) -> list[str]:
+    """Return a line for each of the first *limit* errors, and one that counts the others by field."""
+    others = Counter(t.field for t in troubles[limit:]) + Counter(more or {})
+    lines = [str(t) for t in troubles[:limit]]
     if others:
         lines.append(f"and {others.total()} more: {', '.join(f'{n} of {name}' for name, n in others.most_common())}")
     return lines
@@ -144,18 +144,18 @@ class Findings:
 def misfits(jobs: Iterable[Job], pools: Sequence[Pool]) -> dict[str, Trouble]:
     """Return, by job id, why a job fits no pool: a pod is larger than any node or admitted by none, or a gang is larger
     than the maximum of each pool."""
-    known: dict[object, tuple[str, str] | None] = {}
-    found: dict[str, Trouble] = {}
+    reasons: dict[object, tuple[str, str] | None] = {}
+    troubles: dict[str, Trouble] = {}
     for job in jobs:
         least = (job.gang_min or job.pods) if job.gang else 1
-        asked = (job.resource, job.gpus_per_pod, least, tuple(job.node_selector.items()), job.affinity, job.tolerations)
-        if asked not in known:
-            known[asked] = _why(job, least, pools)
-        why = known[asked]
-        if why is not None:
-            name, problem = why
-            found[job.id] = Trouble(where=f"job {job.id}", field=name, problem=problem, remedy=REMEDY)
-    return found
+        shape = (job.resource, job.gpus_per_pod, least, tuple(job.node_selector.items()), job.affinity, job.tolerations)
+        if shape not in reasons:
+            reasons[shape] = _why(job, least, pools)
+        reason = reasons[shape]
+        if reason is not None:
+            name, problem = reason
+            troubles[job.id] = Trouble(where=f"job {job.id}", field=name, problem=problem, remedy=REMEDY)
+    return troubles
 
 
 def _why(job: Job, least: int, pools: Sequence[Pool]) -> tuple[str, str] | None:
@@ -193,7 +193,7 @@ def read_tidy(lines: Iterable[str], source: str, reading: TraceReading) -> Trace
     a ratio 0-1 or empty; a job with *may_wait_s* waits behind our scheduling gate. A job of several pods is a gang. An unknown column is refused, since a misspelled one would
     count as missing. Raises BadTrace with every malformed field of every line. No line is dropped or repaired.
     """
-    found = Findings()
+    findings = Findings()
     jobs: list[Job] = []
     first_seen: dict[str, int] = {}
     unsorted = 0
@@ -201,7 +201,7 @@ def read_tidy(lines: Iterable[str], source: str, reading: TraceReading) -> Trace
     try:
         _check(reader.fieldnames or ())
         for row in reader:
-            line = _Line(reader.line_num, row, found)
+            line = _Line(reader.line_num, row, findings)
             job = line.job(reading, first_seen)
             if job is not None:
                 unsorted += bool(jobs and job.submit_at < jobs[-1].submit_at)
@@ -209,14 +209,16 @@ def read_tidy(lines: Iterable[str], source: str, reading: TraceReading) -> Trace
     except csv.Error as error:
         where = f"line {reader.line_num + 1}"
         if "new-line" in str(error):
-            found.wrong(where, "line", "contains a carriage return alone", "save it with Unix or Windows line endings")
+            findings.wrong(
+                where, "line", "contains a carriage return alone", "save it with Unix or Windows line endings"
+            )
         else:
-            found.wrong(where, "line", f"is not CSV ({error})", "check its quotes")
+            findings.wrong(where, "line", f"is not CSV ({error})", "check its quotes")
     if unsorted:
-        found.notes.append(
+        findings.notes.append(
             f"{unsorted} of {len(jobs)} lines are out of order; they are replayed in order of submission"
         )
-    return found.trace(source, "csv", jobs, reading, reading.start)
+    return findings.trace(source, "csv", jobs, reading, reading.start)
 
 
 def _check(header: Iterable[str]) -> None:
@@ -239,10 +241,10 @@ def _header(name: str, problem: str, remedy: str) -> Trouble:
 class _Line:
     """One line. After an error, default values let the reading go on, so that all errors are reported."""
 
-    def __init__(self, number: int, row: Mapping[str, str | None], found: Findings) -> None:
+    def __init__(self, number: int, row: Mapping[str, str | None], findings: Findings) -> None:
         self._number = number
         self._row = row
-        self._found = found
+        self._found = findings
         self._fine = True
         if None in row:
             self._wrong("line", "has more columns than the header", "quote fields that contain a comma")

@@ -191,14 +191,14 @@ class Gpus:
 
     def of_nodes(self) -> Mapping[str, Activity]:
         """Return the DCGM values of the busiest GPU of each node whose driver runs, by node name."""
-        found = {}
+        activities = {}
         for name, gpus in self._nodes.items():
             readings = [self._reading(name, holder) for holder in dict.fromkeys(gpus.holders)]
             if readings:
                 engine = max(r.engine for r in readings)
                 memory = max(r.memory for r in readings)
-                found[name] = Activity(engine=engine, memory=memory, power=watts(engine))
-        return found
+                activities[name] = Activity(engine=engine, memory=memory, power=watts(engine))
+        return activities
 
     def _meter(self, pool: str) -> Meter:
         if pool not in self._meters:

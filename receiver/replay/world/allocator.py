@@ -37,13 +37,15 @@ class Taken(NamedTuple):
     @property
     def result(self) -> JSON:
         """The DeviceRequestAllocationResult."""
-        given = {key: self.asked.given[key] for key in ("adminAccess", "tolerations") if self.asked.given.get(key)}
+        optional_fields = {
+            key: self.asked.given[key] for key in ("adminAccess", "tolerations") if self.asked.given.get(key)
+        }
         return {
             "request": self.asked.name,
             "driver": self.id.driver,
             "pool": self.id.pool,
             "device": self.id.name,
-            **given,
+            **optional_fields,
         }
 
 
@@ -104,45 +106,45 @@ class Attempt:
         requests = self._specs[claim]["requests"]
         if request == len(requests):
             return self._continue(claim + 1, 0)
-        return any(self._satisfy(claim, request, asked) for asked in alternatives(requests[request]))
+        return any(self._satisfy(claim, request, device_ask) for device_ask in alternatives(requests[request]))
 
-    def _satisfy(self, claim: int, request: int, asked: DeviceAsk) -> bool:
-        mode = asked.given.get("allocationMode") or "ExactCount"
-        if asked.given.get("capacity") or mode not in ("ExactCount", "All"):
+    def _satisfy(self, claim: int, request: int, device_ask: DeviceAsk) -> bool:
+        mode = device_ask.given.get("allocationMode") or "ExactCount"
+        if device_ask.given.get("capacity") or mode not in ("ExactCount", "All"):
             return False
         if mode == "ExactCount":
-            return self._fill(claim, request, asked, self._devices, asked.given.get("count") or 1)
-        every = [each for each in self._devices if self._selected(asked, *each)]
-        return bool(every) and self._fill(claim, request, asked, every, len(every))
+            return self._fill(claim, request, device_ask, self._devices, device_ask.given.get("count") or 1)
+        every = [candidate for candidate in self._devices if self._selected(device_ask, *candidate)]
+        return bool(every) and self._fill(claim, request, device_ask, every, len(every))
 
     def _fill(
-        self, claim: int, request: int, asked: DeviceAsk, candidates: Sequence[tuple[DeviceId, JSON]], left: int
+        self, claim: int, request: int, device_ask: DeviceAsk, candidates: Sequence[tuple[DeviceId, JSON]], count: int
     ) -> bool:
-        """Take *left* of *candidates*, then go on with the next request."""
-        if not left:
+        """Take *count* of *candidates*, then go on with the next request."""
+        if not count:
             return self._continue(claim, request + 1)
-        for n in range(len(candidates) - left + 1):  # where all are needed, that is the first one alone
-            if self._take(claim, asked, *candidates[n]):
-                if self._fill(claim, request, asked, candidates[n + 1 :], left - 1):
+        for n in range(len(candidates) - count + 1):  # where all are needed, that is the first one alone
+            if self._take(claim, device_ask, *candidates[n]):
+                if self._fill(claim, request, device_ask, candidates[n + 1 :], count - 1):
                     return True
                 self._give_back(claim)
         return False
 
-    def _take(self, claim: int, asked: DeviceAsk, name: DeviceId, device: JSON) -> bool:
+    def _take(self, claim: int, device_ask: DeviceAsk, name: DeviceId, device: JSON) -> bool:
         mine = self._taken[claim]
-        if name in ({taken.id for taken in mine} if asked.admin else self._busy) or not self._selected(
-            asked, name, device
+        if name in ({taken.id for taken in mine} if device_ask.admin else self._busy) or not self._selected(
+            device_ask, name, device
         ):
             return False
-        if not all(tolerated(taint, asked.given.get("tolerations") or ()) for taint in device.get("taints") or ()):
+        if not all(tolerated(taint, device_ask.given.get("tolerations") or ()) for taint in device.get("taints") or ()):
             return False
         if any(self._left.get(counter, 0) < value for counter, value in _costs(name, device)):
             return False
-        together = [*mine, Taken(asked, name, device)]
+        together = [*mine, Taken(device_ask, name, device)]
         if not all(_holds(constraint, together) for constraint in self._specs[claim].get("constraints") or ()):
             return False
         mine.append(together[-1])
-        if not asked.admin:
+        if not device_ask.admin:
             self._busy.add(name)
             self._consume(name, device, 1)
         return True
@@ -157,13 +159,13 @@ class Attempt:
         for counter, value in _costs(name, device):
             self._left[counter] = self._left.get(counter, Decimal(0)) - times * value
 
-    def _selected(self, asked: DeviceAsk, name: DeviceId, device: JSON) -> bool:
-        of_class = self._classes[asked.given["deviceClassName"]]["spec"].get("selectors") or ()
-        for selector in (*of_class, *(asked.given.get("selectors") or ())):
+    def _selected(self, device_ask: DeviceAsk, name: DeviceId, device: JSON) -> bool:
+        of_class = self._classes[device_ask.given["deviceClassName"]]["spec"].get("selectors") or ()
+        for selector in (*of_class, *(device_ask.given.get("selectors") or ())):
             expression = selector["cel"]["expression"]
             judged = self._judge(expression, {**device, "driver": name.driver})
             if judged is None:
-                raise UnjudgedError(f"request {asked.name}: device {name.name}: CEL runtime error: {expression}")
+                raise UnjudgedError(f"request {device_ask.name}: device {name.name}: CEL runtime error: {expression}")
             if not judged:
                 return False
         return True

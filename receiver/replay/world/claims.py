@@ -175,10 +175,10 @@ class Claims:
             if claim is None:
                 return f'resourceclaim "{key[1]}" not found'
             for request in claim["spec"]["devices"]["requests"]:
-                for asked in alternatives(request):
-                    name = asked.given["deviceClassName"]
+                for device_ask in alternatives(request):
+                    name = device_ask.given["deviceClassName"]
                     if ("", name) not in self.objects[CLASS]:
-                        return f"request {asked.name}: device class {name} does not exist"
+                        return f"request {device_ask.name}: device class {name} does not exist"
         return ""
 
     def fit(self, pod: WorldPod, node: WorldNode, assumed: Sequence[Allocation] = ()) -> Allocation | str:
@@ -188,27 +188,27 @@ class Claims:
             return refused
         if CLAIMS in pod.requests and not pod.claims:
             return NO_CLAIM
-        wanted: dict[Key, JSON] = {}
+        specs: dict[Key, JSON] = {}
         for key in self.keys(pod):
             claim = self.objects[CLAIM][key]
             at = next((a.node for a in assumed if key in a.results), node_of(claim))
             if at is None:
-                wanted[key] = claim["spec"]["devices"]
+                specs[key] = claim["spec"]["devices"]
             elif at not in ("", node.name):
                 return "resourceclaim not available on the node"
         extended = self._extended(pod, node)
         if isinstance(extended, str):
             return extended
         if extended["requests"]:
-            wanted[special(pod)] = extended
-        if not wanted:
+            specs[special(pod)] = extended
+        if not specs:
             return Allocation(node.name, {})
         present = self._now()
-        taken = present.in_use.union(_ids(r for a in assumed for results in a.results.values() for r in results))
-        classes = {name: one for (_, name), one in self.objects[CLASS].items()}
-        attempt = Attempt(present.pools.get(node.name, ()), taken, classes, self.judge)
-        found = attempt.allocate(list(wanted.values()))
-        return NO_CLAIM if found is None else Allocation(node.name, dict(zip(wanted, found, strict=True)))
+        in_use = present.in_use.union(_ids(r for a in assumed for results in a.results.values() for r in results))
+        classes = {name: device_class for (_, name), device_class in self.objects[CLASS].items()}
+        attempt = Attempt(present.pools.get(node.name, ()), in_use, classes, self.judge)
+        allocated = attempt.allocate(list(specs.values()))
+        return NO_CLAIM if allocated is None else Allocation(node.name, dict(zip(specs, allocated, strict=True)))
 
     def _extended(self, pod: WorldPod, node: WorldNode) -> JSON | str:
         """Return the ``spec.devices`` of the claim for the extended resources of *pod*, or which of them is short."""
@@ -246,16 +246,16 @@ class Claims:
 
     # --- while a pod holds them ---
 
-    def reserve(self, pod: WorldPod, given: Allocation) -> WorldPod:
-        """Allocate the claims of *pod* as *given*, and reserve all of its claims for it."""
-        if not pod.claims and not given.results:
+    def reserve(self, pod: WorldPod, chosen: Allocation) -> WorldPod:
+        """Allocate the claims of *pod* as *chosen*, and reserve all of its claims for it."""
+        if not pod.claims and not chosen.results:
             return pod
-        for key, results in given.results.items():
+        for key, results in chosen.results.items():
             if key == special(pod):
-                pod = self._create_special(pod, given.node)
+                pod = self._create_special(pod, chosen.node)
                 key = (pod.namespace, pod.special_claim)
             claim = self.objects[CLAIM][key]
-            field_ = {"key": "metadata.name", "operator": "In", "values": [given.node]}
+            field_ = {"key": "metadata.name", "operator": "In", "values": [chosen.node]}
             allocation = {
                 "allocationTimestamp": stamp(self._agenda.now),
                 "devices": {"results": results},
@@ -266,7 +266,7 @@ class Claims:
             claim = self.objects[CLAIM][key]
             holders = [*claim["status"].get("reservedFor", ()), _holder(pod)]
             self.put(CLAIM, {**claim, "status": {**claim["status"], "reservedFor": holders}})
-        devices = sum(1 for key, results in given.results.items() if key != special(pod) for _ in _ids(results))
+        devices = sum(1 for key, results in chosen.results.items() if key != special(pod) for _ in _ids(results))
         return self._cluster.change_pod(pod, requests={**pod.requests, CLAIMS: devices}) if pod.claims else pod
 
     def _create_special(self, pod: WorldPod, node: str) -> WorldPod:
@@ -297,14 +297,14 @@ class Claims:
             for pool in pools
             for name, device in pool.devices.items()
         }
-        found: dict[str, None] = {}
+        uids: dict[str, None] = {}
         for claim in self.objects[CLAIM].values():
             for result in results_of(claim):
                 device = devices.get(DeviceId(result["driver"], result["pool"], result["device"]), {})
                 evicting = [taint for taint in device.get("taints") or () if taint["effect"] == "NoExecute"]
                 if not all(tolerated(taint, result.get("tolerations") or ()) for taint in evicting):
-                    found |= dict.fromkeys(holder["uid"] for holder in claim["status"].get("reservedFor", ()))
-        return list(found)
+                    uids |= dict.fromkeys(holder["uid"] for holder in claim["status"].get("reservedFor", ()))
+        return list(uids)
 
 
 def _holder(pod: WorldPod) -> JSON:

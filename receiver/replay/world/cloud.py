@@ -28,14 +28,14 @@ class StockAndQuota:
         """Count one node, unless *from_stock* is False without taking it from stock."""
         self._use(spec, 1)
         shelf = self._shelf(spec.size)
-        left = shelf.get(spec.size)
-        if from_stock and left is not None:
-            shelf[spec.size] = left - spec.gpu_units
+        stock = shelf.get(spec.size)
+        if from_stock and stock is not None:
+            shelf[spec.size] = stock - spec.gpu_units
 
     def restock(self, spec: WorldPool) -> None:
-        left = self._stock.get(spec.size)
-        if left is not None:
-            self._stock[spec.size] = left + spec.gpu_units
+        stock = self._stock.get(spec.size)
+        if stock is not None:
+            self._stock[spec.size] = stock + spec.gpu_units
 
     def release_quota(self, spec: WorldPool) -> None:
         self._use(spec, -1)
@@ -49,9 +49,9 @@ class StockAndQuota:
             limit = self.limits.get(name)
             if limit is not None and amount:
                 count = min(count, (limit - self.usage[name]) // amount)
-        left = self._shelf(spec.size).get(spec.size)
-        if left is not None and spec.gpu_units:
-            count = min(count, left // spec.gpu_units)
+        stock = self._shelf(spec.size).get(spec.size)
+        if stock is not None and spec.gpu_units:
+            count = min(count, stock // spec.gpu_units)
         return max(0, count)
 
     def check(self, spec: WorldPool, count: int) -> None:

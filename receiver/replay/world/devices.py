@@ -73,10 +73,10 @@ def uid_of(*words: str) -> str:
 
 def amount(text: object) -> Decimal:
     """Return the quantity. Raises ValueError for a text that is none."""
-    found = _QUANTITY.fullmatch(str(text))
-    if found is None:
+    quantity = _QUANTITY.fullmatch(str(text))
+    if quantity is None:
         raise ValueError(f"{text!r} is no quantity")
-    return Decimal(found[1]) * _UNITS[found[2] or ""]
+    return Decimal(quantity[1]) * _UNITS[quantity[2] or ""]
 
 
 def gpus_of(resources: Mapping[str, int]) -> tuple[DeviceSet, ...]:
@@ -103,18 +103,18 @@ def device_class(resource: str | None, name: str = "") -> JSON:
     return {"selectors": [{"cel": {"expression": t}} for t in terms], "extendedResourceName": resource}
 
 
-def slices_of(given: DeviceSet, node: str, uid: str, generation: int) -> list[JSON]:
+def slices_of(device_set: DeviceSet, node: str, uid: str, generation: int) -> list[JSON]:
     """Return the ResourceSlices of a set on the node with that name and *uid*: that of the counters first."""
-    devices = [_with_uuid(device, given.driver, uid, n) for n, device in enumerate(given.devices)]
-    each = max(1, -(-len(devices) // given.slices))
-    parts = [{"devices": devices[n : n + each]} for n in range(0, len(devices), each)]
-    parts = [{"sharedCounters": [dict(c) for c in given.counters]}] * bool(given.counters) + parts
+    devices = [_with_uuid(device, device_set.driver, uid, n) for n, device in enumerate(device_set.devices)]
+    slice_size = max(1, -(-len(devices) // device_set.slices))
+    parts = [{"devices": devices[n : n + slice_size]} for n in range(0, len(devices), slice_size)]
+    parts = [{"sharedCounters": [dict(c) for c in device_set.counters]}] * bool(device_set.counters) + parts
     owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid, "controller": True}
     pool = {"name": node, "generation": generation, "resourceSliceCount": len(parts)}
     return [
         {
-            "metadata": {"name": f"{node}-{given.driver}-{n}", "ownerReferences": [owner]},
-            "spec": {"driver": given.driver, "nodeName": node, "pool": pool, **part},
+            "metadata": {"name": f"{node}-{device_set.driver}-{n}", "ownerReferences": [owner]},
+            "spec": {"driver": device_set.driver, "nodeName": node, "pool": pool, **part},
         }
         for n, part in enumerate(parts)
     ]
@@ -132,7 +132,7 @@ def complete_pools(slices: Iterable[JSON], rules: Iterable[JSON] = ()) -> list[D
     groups: dict[tuple[str, str], list[JSON]] = {}
     for spec in (one["spec"] for one in slices if "pool" in one["spec"]):
         groups.setdefault((spec["driver"], spec["pool"]["name"]), []).append(spec)
-    found = []
+    pools = []
     for (driver, name), specs in groups.items():
         newest = max(spec["pool"]["generation"] for spec in specs)
         specs = [spec for spec in specs if spec["pool"]["generation"] == newest]
@@ -146,8 +146,8 @@ def complete_pools(slices: Iterable[JSON], rules: Iterable[JSON] = ()) -> list[D
                 for counter, value in one["counters"].items()
             }
             tainted = {d["name"]: _tainted(d, DeviceId(driver, name, d["name"]), rules) for d in devices}
-            found.append(DevicePool(driver, name, tainted, counters))
-    return found
+            pools.append(DevicePool(driver, name, tainted, counters))
+    return pools
 
 
 def _tainted(device: JSON, name: DeviceId, rules: Iterable[JSON]) -> JSON:
@@ -164,8 +164,8 @@ def attribute(device: JSON, driver: str, name: str) -> tuple[str, Any] | None:
     """Return the kind and value of the attribute with the fully qualified *name*; None for none, and for a list."""
     domain, _, bare = name.rpartition("/")
     attributes = device.get("attributes") or {}
-    given = attributes.get(name) or (attributes.get(bare) if domain == driver else None)
-    [(kind, value)] = given.items() if given else [("", [])]
+    typed_value = attributes.get(name) or (attributes.get(bare) if domain == driver else None)
+    [(kind, value)] = typed_value.items() if typed_value else [("", [])]
     return None if isinstance(value, list) else (kind, value)
 
 
@@ -177,13 +177,13 @@ def simple_judge(expression: str, device: JSON) -> bool | None:
             return None
         have: Any = device["driver"]
         if term["domain"]:
-            found = attribute(device, device["driver"], f"{term['domain']}/{term['name']}")
-            if found is None:
+            typed_value = attribute(device, device["driver"], f"{term['domain']}/{term['name']}")
+            if typed_value is None:
                 return None
-            have = found[1]
-        wanted: Any = term["text"]
-        if wanted is None:
-            wanted = int(term["number"]) if term["number"] else term["flag"] == "true"
-        if have != wanted:
+            have = typed_value[1]
+        constant: Any = term["text"]
+        if constant is None:
+            constant = int(term["number"]) if term["number"] else term["flag"] == "true"
+        if have != constant:
             return False
     return True

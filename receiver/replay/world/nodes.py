@@ -203,8 +203,8 @@ class Nodes:
 
 def with_automatic(taints: Iterable[Taint], *, ready: bool, unschedulable: bool) -> tuple[Taint, ...]:
     """Return *taints* with those that Kubernetes sets on a node in this state."""
-    kept = tuple(t for t in taints if t not in (NOT_READY, UNSCHEDULABLE))
-    return kept + ((UNSCHEDULABLE,) if unschedulable else ()) + (() if ready else (NOT_READY,))
+    other_taints = tuple(t for t in taints if t not in (NOT_READY, UNSCHEDULABLE))
+    return other_taints + ((UNSCHEDULABLE,) if unschedulable else ()) + (() if ready else (NOT_READY,))
 
 
 def pool_labels(pool: CivoPool, *, bare: bool = False) -> Mapping[str, str]:

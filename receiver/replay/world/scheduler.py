@@ -297,10 +297,10 @@ class Scheduler:
         except UnjudgedError as error:
             self._errors[key] = f'running "DynamicResources" filter plugin: {error}'
             places = []
-        for member, given in places:
-            name = given.node
+        for member, allocation in places:
+            name = allocation.node
             self.forget(member)
-            self._bind(self._claims.reserve(member, given), name)
+            self._bind(self._claims.reserve(member, allocation), name)
             self._open_or_close(name)  # free GPUs only fell: no other pod needs another try
         if gang is not None and places:
             self._started_gangs.add(gang)
@@ -323,18 +323,18 @@ class Scheduler:
         taken: Taken = {}
         places: list[tuple[WorldPod, Allocation]] = []
         hopeless: set[int] = set()
-        for left, pod in zip(range(len(pods), 0, -1), pods, strict=True):
-            if len(places) + left < least:
+        for pods_left, pod in zip(range(len(pods), 0, -1), pods, strict=True):
+            if len(places) + pods_left < least:
                 return []
             wish = self._wishes[pod.key]
-            given = None if wish.kind in hopeless else self._choose(pod, wish, taken, [a for _, a in places])
-            if given is None:
+            allocation = None if wish.kind in hopeless else self._choose(pod, wish, taken, [a for _, a in places])
+            if allocation is None:
                 hopeless.add(wish.kind)
                 continue
-            places.append((pod, given))
-            here = taken.setdefault(given.node, {})
+            places.append((pod, allocation))
+            node_use = taken.setdefault(allocation.node, {})
             for resource, count in pod.asks.items():
-                here[resource] = here.get(resource, 0) + count
+                node_use[resource] = node_use.get(resource, 0) + count
         return places if len(places) >= least else []
 
     def _choose(self, pod: WorldPod, wish: Wish, taken: Taken, assumed: list[Allocation]) -> Allocation | None:
@@ -344,22 +344,22 @@ class Scheduler:
         chosen: Allocation | None = None
         for name in self._open if pod.requests else self._cluster.nodes:
             node = self._cluster.nodes[name]
-            left = self._left_over(pod, node, taken)
-            if left is None or (judged := self._judge(node, pod, wish.place)) is None:
+            units_left = self._left_over(pod, node, taken)
+            if units_left is None or (judged := self._judge(node, pod, wish.place)) is None:
                 continue
-            rank = (*judged, self._cost(left, node, pod), node.created_at, name)
+            rank = (*judged, self._cost(units_left, node, pod), node.created_at, name)
             if best is not None and rank > best:
                 continue
-            given = self._claims.fit(pod, node, assumed) if node.dra or pod.claims else Allocation(name, {})
-            if isinstance(given, Allocation):
-                best, chosen = rank, given
+            allocation = self._claims.fit(pod, node, assumed) if node.dra or pod.claims else Allocation(name, {})
+            if isinstance(allocation, Allocation):
+                best, chosen = rank, allocation
         return chosen
 
-    def _cost(self, left: float, node: WorldNode, pod: WorldPod) -> float:
-        """Return the rank of a node with *left* units free after the pod, lowest first. CPU pods avoid GPU nodes."""
+    def _cost(self, units_left: float, node: WorldNode, pod: WorldPod) -> float:
+        """Return the rank of a node with *units_left* free after the pod, lowest first. CPU pods avoid GPU nodes."""
         if not pod.requests or self._packing == "most_allocated":
-            return left
-        return 0.0 if self._packing == "first_fit" else -left / max(1, sum(node.gpus.values()))
+            return units_left
+        return 0.0 if self._packing == "first_fit" else -units_left / max(1, sum(node.gpus.values()))
 
     def _left_over(self, pod: WorldPod, node: WorldNode, taken: Taken) -> float | None:
         used = self._cluster.used.get(node.name, {})
@@ -369,13 +369,13 @@ class Scheduler:
                 return None
         if not pod.requests:
             return float(sum(node.gpus.values()))
-        left = 0
+        units_left = 0
         for resource, count in pod.requests.items():
             free = node.allocatable.get(resource, 0) - used.get(resource, 0) - also.get(resource, 0)
             if free < count and not node.dra and not (resource == CLAIMS and pod.claims):
                 return None
-            left += free - count
-        return float(left)
+            units_left += free - count
+        return float(units_left)
 
     def _judge(self, node: WorldNode, pod: WorldPod, place: int) -> tuple[int, int] | None:
         """Return how many soft taints of *node* the pod does not tolerate, and the preference against it; None where it

@@ -116,9 +116,9 @@ class World:
         return self._journal.version
 
     def record_event(
-        self, *, kind: str, namespace: str, name: str, reason: str, message: str, **given: Any
+        self, *, kind: str, namespace: str, name: str, reason: str, message: str, **details: Any
     ) -> WorldEvent:
-        """Create a Kubernetes Event on an object; *given* are its type, uid and component."""
+        """Create a Kubernetes Event on an object; *details* are its type, uid and component."""
         event = WorldEvent(
             kind=kind,
             namespace=namespace,
@@ -127,7 +127,7 @@ class World:
             message=message,
             at=self.now,
             id=f"{name}.{self._dice.word(16)}",
-            **given,
+            **details,
         )
         self._cluster.events.append(self._journal.record("Event", "ADDED", f"{namespace}/{event.id}", event))
         return self._cluster.events[-1]
