@@ -36,9 +36,9 @@ SUFFIX = "Document"  # of a class whose schema has the rest as its name
 def _tidy(schema: dict[str, Any], model: "type[Published]") -> None:
     """Drop titles and defaults from a generated schema, and leave as required only what is always there."""
     schema.pop("title", None)
-    for found in schema.get("properties", {}).values():
-        found.pop("title", None)
-        found.pop("default", None)
+    for property_schema in schema.get("properties", {}).values():
+        property_schema.pop("title", None)
+        property_schema.pop("default", None)
     required = [name for name in schema.get("required", ()) if name not in model.sometimes]
     schema["required"] = required
 
@@ -82,13 +82,13 @@ class Published(BaseModel):
     def read(cls, value: Any, without: Collection[str] = ()) -> dict[str, Any]:
         """Return the fields that *value* has attributes for, except those in *without*."""
         wholes = [value, *(_follow(value, path.split(".")) for path in cls.within)]
-        found = {}
+        values_by_field = {}
         for name, _, path in _fields(cls):
             for whole in wholes if name not in without else ():
                 if (each := _follow(whole, path)) is not MISSING:
-                    found[name] = each
+                    values_by_field[name] = each
                     break
-        return found
+        return values_by_field
 
     def document(self) -> dict[str, Any]:
         """Return the JSON-able document: the fields that are set, and null for others that are always there."""

@@ -137,14 +137,14 @@ def _charges(
         whose = piece.whose
         key = _Key(whose.paid_for.value, whose.size, whose.namespace, whose.workload, whose.owner)
         of_nodes[piece.instance][key].add(piece.usd, piece.seconds / 3600, whose.pool, whose.kind)
-    found: defaultdict[_Key, dict[str, _Charge]] = defaultdict(dict)
+    charges_by_node: defaultdict[_Key, dict[str, _Charge]] = defaultdict(dict)
     for instance, charges in of_nodes.items():
         if instance in nodes:
             _share_out(charges, nodes[instance].price_usd_per_hour, Decimal(str(paid[instance])))
         for key, charge in charges.items():
-            found[key][instance] = charge
+            charges_by_node[key][instance] = charge
     for key, line in lines.items():
-        parts = _of_the_report(found[key], line, key)
+        parts = _of_the_report(charges_by_node[key], line, key)
         for instance in sorted(parts):
             yield key, parts[instance], instance
 
@@ -194,24 +194,26 @@ def _period(node: NodeLife | None, month: Month, now: datetime, billing: Billing
 def _charged(key: _Key, charge: _Charge, node: NodeLife | None) -> dict[str, str]:
     """The columns of what was charged, and for whom. Spend from before the ledger began is known only as a sum, so that
     it cannot be Usage, which needs a SKU."""
-    said = f"GPU node {key.size}, " if key.size else "GPU nodes, "
-    said += f"{key.paid_for}: {WORDS.get(key.paid_for, key.paid_for)}" + (f" ({key.workload})" if key.workload else "")
+    description = f"GPU node {key.size}, " if key.size else "GPU nodes, "
+    description += f"{key.paid_for}: {WORDS.get(key.paid_for, key.paid_for)}" + (
+        f" ({key.workload})" if key.workload else ""
+    )
     if node is not None and node.price_usd_per_hour is None:
-        said += "; the cost is missing: this size has no price"
+        description += "; the cost is missing: this size has no price"
     tags = {"namespace": key.namespace, "workload": key.workload, "pool": charge.pool, **asdict(key.owner)}
-    known = {name: value for name, value in tags.items() if value}
-    found = {
+    set_tags = {name: value for name, value in tags.items() if value}
+    columns = {
         **dict.fromkeys(COSTS, amount(charge.usd)),
         "ChargeCategory": "Usage" if key.size else "Adjustment",
-        "ChargeDescription": said,
-        "Tags": json.dumps(known) if known else "",
+        "ChargeDescription": description,
+        "Tags": json.dumps(set_tags) if set_tags else "",
         "x_PaidFor": key.paid_for,
     }
     if charge.gpu_hours:
         hours = Decimal(charge.gpu_hours).quantize(FINE)
-        found |= {"ConsumedQuantity": amount(hours), "ConsumedUnit": "GPU-Hours"}
+        columns |= {"ConsumedQuantity": amount(hours), "ConsumedUnit": "GPU-Hours"}
     if charge.hours is not None:
-        found |= {"PricingQuantity": amount(charge.hours), "PricingUnit": "Hours"}
+        columns |= {"PricingQuantity": amount(charge.hours), "PricingUnit": "Hours"}
     if key.size:
         details = {
             "InstanceType": key.size,
@@ -220,16 +222,16 @@ def _charged(key: _Key, charge: _Charge, node: NodeLife | None) -> dict[str, str
             "x_GpuModel": charge.kind,
         }
         published = {name: value for name, value in details.items() if value is not None}
-        found |= {"SkuId": key.size, "SkuPriceId": key.size, "SkuMeter": "Node Hours"}
-        found["SkuPriceDetails"] = json.dumps(published)
-    return found
+        columns |= {"SkuId": key.size, "SkuPriceId": key.size, "SkuMeter": "Node Hours"}
+        columns["SkuPriceDetails"] = json.dumps(published)
+    return columns
 
 
 def _of_node(node: NodeLife | None) -> dict[str, str]:
     """The columns of *node* and its price."""
     if node is None:
         return {}
-    found = {"ResourceId": node.instance, "ResourceName": node.name, "ResourceType": "Kubernetes node"}
+    columns = {"ResourceId": node.instance, "ResourceName": node.name, "ResourceType": "Kubernetes node"}
     if node.price_usd_per_hour:
-        found["ListUnitPrice"] = amount(node.price_usd_per_hour)
-    return found
+        columns["ListUnitPrice"] = amount(node.price_usd_per_hour)
+    return columns

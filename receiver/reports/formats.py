@@ -56,8 +56,8 @@ def shorter(name: str, width: int) -> str:
     return f"{name[:head]}\N{HORIZONTAL ELLIPSIS}{name[len(name) - (width - 1 - head) :]}"
 
 
-def _fact(label: str, said: str) -> str:
-    return f"{label:<{LABEL}}{said}"
+def _fact(label: str, text: str) -> str:
+    return f"{label:<{LABEL}}{text}"
 
 
 def _head(report: Row) -> Iterator[str]:
@@ -90,12 +90,12 @@ def _money(report: Row) -> Iterator[str]:
             yield _fact("  " + name, f"{dollars(amount['usd']):>12}  {amount['gpu_hours']:>9,.1f} h  {words}")
     if report["team"] is not None:
         yield _fact("in no team's report", f"{dollars(report['nobodys']['usd'])} not held by any workload")
-    found, target, idle = report["efficiency"], percent(report["efficiency_target"]), report["idle"]
-    if found is None:
+    efficiency_ratio, target, idle = report["efficiency"], percent(report["efficiency_target"]), report["idle"]
+    if efficiency_ratio is None:
         efficiency = f"unknown: no GPU-hours were paid (target {target})"
     else:
-        verdict = "meets" if found >= report["efficiency_target"] else "below"
-        efficiency = f"{percent(found)}, {verdict} the target of {target}: "
+        verdict = "meets" if efficiency_ratio >= report["efficiency_target"] else "below"
+        efficiency = f"{percent(efficiency_ratio)}, {verdict} the target of {target}: "
         efficiency += f"{dollars(idle['usd'])} and {idle['gpu_hours']:,.1f} h were unused"
     yield _fact("efficiency", efficiency)
     measured = f"of held GPUs ({percent(report['measured'])} measured)"
@@ -104,8 +104,8 @@ def _money(report: Row) -> Iterator[str]:
         yield _fact(label, "not measured" if ratio is None else f"{percent(ratio)} of the {of} {measured}")
     part = report["unlabelled"]
     if report["team"] is None and part["gpu_hours"]:
-        where = ", ".join(f"{p['name']} {dollars(p['usd'])}" for p in part["namespaces"][:3])
-        yield _fact("unlabelled", f"{dollars(part['usd'])} has no team label: {where}")
+        namespaces = ", ".join(f"{p['name']} {dollars(p['usd'])}" for p in part["namespaces"][:3])
+        yield _fact("unlabelled", f"{dollars(part['usd'])} has no team label: {namespaces}")
 
 
 def _budget(report: Row) -> str:
@@ -113,10 +113,10 @@ def _budget(report: Row) -> str:
     if budget is None:
         return "none is set for this team" if report["team"] is not None else "none is set"
     of = f"{dollars(budget['spent_usd'])} of {dollars(budget['monthly_usd'])}"
-    said = f"{of} ({percent(budget['ratio'])}): {budget['stage']}"
+    sentence = f"{of} ({percent(budget['ratio'])}): {budget['stage']}"
     if number(budget.get("seeded_usd")):  # missing in reports closed by an older version
-        said += f"; {dollars(budget['seeded_usd'])} of it from before the ledger began"
-    return f"{said}; set by {budget['set_by']}: {budget['why']}" if budget["set_by"] else said
+        sentence += f"; {dollars(budget['seeded_usd'])} of it from before the ledger began"
+    return f"{sentence}; set by {budget['set_by']}: {budget['why']}" if budget["set_by"] else sentence
 
 
 def _budgets(report: Row) -> Iterator[str]:
@@ -164,9 +164,9 @@ def standstill(each: Row) -> str:
 def _work(report: Row) -> Iterator[str]:
     jobs, waits = report["jobs"], report["waits"]
     standing = ("completed", "failed", "running", "waiting", "gone", "gave_up")
-    said = ", ".join(f"{jobs[name]} {name.replace('_', ' ')}" for name in standing if jobs[name])
+    standings = ", ".join(f"{jobs[name]} {name.replace('_', ' ')}" for name in standing if jobs[name])
     yield ""
-    yield _fact("workloads", f"{jobs['seen']} seen" + (f": {said}" if said else ""))
+    yield _fact("workloads", f"{jobs['seen']} seen" + (f": {standings}" if standings else ""))
     typical = "no workload started"
     if waits["started"]:
         typical = f"p50 {span(waits['p50'])}, p95 {span(waits['p95'])}, longest {span(waits['longest'])}"
@@ -217,16 +217,16 @@ def _right_sizing(report: Row) -> Iterator[str]:
     if not report["right_sizes"]:
         yield "Right-sizing: no measured workload fits something smaller"
     else:
-        found = some(report["right_sizes_total"], "workload")
-        yield f"Right-sizing: {found} would fit something smaller and save {dollars(report['right_sizes_usd'])}"
+        workloads = some(report["right_sizes_total"], "workload")
+        yield f"Right-sizing: {workloads} would fit something smaller and save {dollars(report['right_sizes_usd'])}"
     for size in report["right_sizes"]:
         yield f"  {shorter(size['workload'], 44)}: {size['kind']} -> {size['to']}, saves {dollars(size['saves_usd'])}"
         used = f", {size['gpus_used']} of {size['gpus']} GPUs in use" if size["gpus"] is not None else ""
         peaks = f"memory {percent(size['peak_memory'])}, engine {percent(size['peak_engine'])}{used}"
         yield f"    (peaks: {peaks}; observed for {size['hours']:,.1f} h)"
     for full in report["tight"]:
-        said = f"{percent(full['peak_memory'])} of the memory of its {full['kind'] or 'GPU'}"
-        yield f"  {shorter(full['workload'], 36)} used {said} and needs more"
+        usage = f"{percent(full['peak_memory'])} of the memory of its {full['kind'] or 'GPU'}"
+        yield f"  {shorter(full['workload'], 36)} used {usage} and needs more"
 
 
 def _savings(report: Row) -> Iterator[str]:
@@ -244,12 +244,12 @@ def _savings(report: Row) -> Iterator[str]:
     if not report["commitments"]:
         yield "  no commitment prices are configured"
     for offer in report["commitments"]:
-        said = "no such node with a price in this month"
+        verdict = "no such node with a price in this month"
         if offer["break_even"] is not None:
             commit = f"; commit to {offer['recommended']}, saves {dollars(offer['saves_usd'])}"
             advice = commit if offer["recommended"] else ", which no node reached"
-            said = f"pays off from {percent(offer['break_even'])} of all hours{advice}"
-        yield f"  {offer['size']} for {offer['term_months']} months at {dollars(offer['usd_per_hour'])}/h: {said}"
+            verdict = f"pays off from {percent(offer['break_even'])} of all hours{advice}"
+        yield f"  {offer['size']} for {offer['term_months']} months at {dollars(offer['usd_per_hour'])}/h: {verdict}"
     yield ""
     compared = report["always_on"]
     if compared is None or not compared["peaks"]:

@@ -28,8 +28,8 @@ def costs_of(store: ReadStore, policy: Policy, month: Month, now: datetime) -> A
     """Return the attributed cost of *month* until *now*. Raises TryLater when the store fails."""
     lives, usage, unwatched = store.node_lives(month.start), store.usage(month.name), store.unwatched(month.name)
     seeded, unpriced = seeded_usd(_seed(store, lives, month), policy, month.name)
-    found = attribute(lives, usage, unwatched, month, now, policy.billing, seeded, store.watch())
-    return replace(found, unpriced=tuple(sorted({*found.unpriced, *unpriced})))
+    attributed = attribute(lives, usage, unwatched, month, now, policy.billing, seeded, store.watch())
+    return replace(attributed, unpriced=tuple(sorted({*attributed.unpriced, *unpriced})))
 
 
 def _seed(store: ReadStore, lives: Sequence[NodeLife], month: Month) -> Seed | None:
@@ -53,7 +53,7 @@ def found_in(store: ReadStore, policy: Policy, month: Month, now: datetime) -> F
         in_use=store.in_use(month.name),
         spoken=store.spoken(month.start, min(now, month.end)),
         overrides=[
-            (kept.override, kept.ended_at) for kept in store.overrides_between(month.start, min(now, month.end))
+            (stored.override, stored.ended_at) for stored in store.overrides_between(month.start, min(now, month.end))
         ],
         account_usd=_account(store, policy, month, now) if limited else None,
         seeded_pools=dict(seeded_by_pool(_seed(store, store.node_lives(month.start), month), policy, month.name)),
@@ -146,14 +146,14 @@ class MonthEnd:
         """Yield what to count: a finished month once, at its end; the current one every hour."""
         for month in self._months(now):
             at = min(now, month.end)
-            kept = self._store.unit_counts(month.name)
+            counts = self._store.unit_counts(month.name)
             for unit in self._policy.reports.units:
-                last = kept[unit.name].at if unit.name in kept else None
-                asked = self._asked.get((month.name, unit.name))
+                last = counts[unit.name].at if unit.name in counts else None
+                tried_at = self._asked.get((month.name, unit.name))
                 over = month.end <= now
                 if last is not None and (last >= month.end if over else abs(at - last) < COUNT_EVERY):
                     continue
-                if now - month.end > LATE_FOR or (asked is not None and abs(now - asked) < COUNT_EVERY):
+                if now - month.end > LATE_FOR or (tried_at is not None and abs(now - tried_at) < COUNT_EVERY):
                     continue
                 yield month, unit, at
 
@@ -164,52 +164,52 @@ class MonthEnd:
             return
         if not self._is_settled(month, now):
             return
-        kept = self._store.closed_scopes(month.name, now)
-        if EVERYBODY in kept:
+        closed_scopes = self._store.closed_scopes(month.name, now)
+        if EVERYBODY in closed_scopes:
             self._closed.add(month.name)
             return
         if self._telemetry is not None and now < month.end + COUNTS_WAIT:
             counted = self._store.unit_counts(month.name)
             if any(u.name not in counted or counted[u.name].at < month.end for u in self._policy.reports.units):
                 return
-        found = self._found(month, now)
-        if found is None:
+        inputs = self._found(month, now)
+        if inputs is None:
             return
-        missing = [team for team in (*self._teams(found), None) if scope_of(team) not in kept]
+        missing = [team for team in (*self._teams(inputs), None) if scope_of(team) not in closed_scopes]
         for team in missing[:CLOSED_AT_ONCE]:
-            document = ReportDocument.of(report(found, self._policy, month, now, team), finalised=now).document()
+            document = ReportDocument.of(report(inputs, self._policy, month, now, team), finalised=now).document()
             self._store.close_report(month.name, scope_of(team), document, now)
 
     def _found(self, month: Month, now: datetime) -> Found | None:
-        found = found_in(self._store, self._policy, month, now)
-        if found.attributed.shares or found.workloads:
-            return found
+        inputs = found_in(self._store, self._policy, month, now)
+        if inputs.attributed.shares or inputs.workloads:
+            return inputs
         self._nothing.add(month.name)
         return None
 
     def _is_settled(self, month: Month, now: datetime) -> bool:
         return is_settled(month, self._store.watch() if self._watched else None, now, self._policy.billing)
 
-    def _teams(self, found: Found) -> Sequence[str]:
+    def _teams(self, inputs: Found) -> Sequence[str]:
         """The teams with a report: those with work or an allowance in the month, or that are sent one."""
         named = {*self._policy.reports.monthly.teams, *(self._policy.budget.teams if self._policy.budget else ())}
-        held = {row.owner.team for row in found.usage} | {life.owner.team for life in found.workloads}
-        return sorted({"", *named, *held, *(c.name for c in found.allowances if c.scope is Scope.TEAM)})
+        teams_with_work = {row.owner.team for row in inputs.usage} | {life.owner.team for life in inputs.workloads}
+        return sorted({"", *named, *teams_with_work, *(c.name for c in inputs.allowances if c.scope is Scope.TEAM)})
 
     def _send(self, now: datetime) -> None:
         """Put the reports of the month that ended into the outbox, once per topic and month."""
         month, _ = self._months(now)
-        wanted = self._policy.reports.monthly.wanted
-        if not wanted or month.name in self._nothing or now >= month.end + LATE_FOR:
+        recipients = self._policy.reports.monthly.wanted
+        if not recipients or month.name in self._nothing or now >= month.end + LATE_FOR:
             return
-        told = self._store.told(REPORT_TOPIC)
-        missing = [team for team in wanted if told.get(report_topic(team), ("", now))[0] != month.name]
+        last_sent = self._store.told(REPORT_TOPIC)
+        missing = [team for team in recipients if last_sent.get(report_topic(team), ("", now))[0] != month.name]
         # Without Civo or Kubernetes the account does not advance, and a report sent only once would show held GPUs as
         # unallocated.
         if not missing or not self._is_settled(month, now):
             return
-        found = self._found(month, now)
-        if found is None:
+        inputs = self._found(month, now)
+        if inputs is None:
             return
         for team in missing:
-            self._store.say(report_notice(report(found, self._policy, month, now, team)), now)
+            self._store.say(report_notice(report(inputs, self._policy, month, now, team)), now)

@@ -391,8 +391,8 @@ class ChargesDocument(Published):
             records=len(compared.charged.records),
             unpriced=[{"code": code, "hours": hours} for code, hours in compared.unpriced],
             differences=[
-                ChargeDifference.of(found, why=EXPLAINED[found.cause])
-                for found in compared.differences[:MOST_DIFFERENCES]
+                ChargeDifference.of(difference, why=EXPLAINED[difference.cause])
+                for difference in compared.differences[:MOST_DIFFERENCES]
             ],
             differences_total=len(compared.differences),
         )
@@ -494,5 +494,5 @@ class Picture(Published):
 
 def kept_picture(store: ShownStore) -> tuple[Picture, datetime | None]:
     """Return the picture that *store* keeps and the time of its step, None before the first. Raises TryLater."""
-    kept = store.snapshot()
-    return (Picture(), None) if kept is None else (Picture.model_validate(kept[0]), kept[1])
+    snapshot = store.snapshot()
+    return (Picture(), None) if snapshot is None else (Picture.model_validate(snapshot[0]), snapshot[1])

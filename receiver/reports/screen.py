@@ -39,8 +39,8 @@ def known(count: Any) -> str:
 
 def percent(value: Any, otherwise: str = UNKNOWN) -> str:
     """A ratio 0-1 as whole percent."""
-    found = number(value)
-    return otherwise if found is None else whole_percent(found).replace("%", " %")
+    ratio = number(value)
+    return otherwise if ratio is None else whole_percent(ratio).replace("%", " %")
 
 
 def moment(value: Any) -> datetime | None:
@@ -58,20 +58,20 @@ def clock_time(at: datetime, beside: datetime | None) -> str:
     return f"{at:%H:%M:%S} UTC" if same else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def since(found: datetime | None, at: datetime | None) -> str:
+def since(start: datetime | None, at: datetime | None) -> str:
     """``since 14:18:00 UTC (11 min)``, as seen from *at*."""
-    if found is None:
+    if start is None:
         return "since an unknown time"
-    lasted = f" ({span((at - found).total_seconds())})" if at is not None else ""
-    return f"since {clock_time(found, at)}{lasted}"
+    lasted = f" ({span((at - start).total_seconds())})" if at is not None else ""
+    return f"since {clock_time(start, at)}{lasted}"
 
 
-def until(found: datetime | None, at: datetime | None) -> str:
+def until(end: datetime | None, at: datetime | None) -> str:
     """``at 14:18:00 UTC (in 11 min)``, as seen from *at*."""
-    if found is None:
+    if end is None:
         return "at an unknown time"
-    left = f" (in {span((found - at).total_seconds())})" if at is not None and found > at else ""
-    return f"at {clock_time(found, at)}{left}"
+    time_left = f" (in {span((end - at).total_seconds())})" if at is not None and end > at else ""
+    return f"at {clock_time(end, at)}{time_left}"
 
 
 def as_of(at: datetime | None, now: datetime) -> str:
@@ -82,12 +82,12 @@ def as_of(at: datetime | None, now: datetime) -> str:
     return f"as of {clock_time(at, now)}{old}"
 
 
-def printable(found: Any) -> Any:
-    """*found*, a text or a JSON document of texts, without control characters: names and comments are others' words."""
-    if isinstance(found, str):
-        return found if found.isprintable() else "".join(c if c.isprintable() else "?" for c in found)
-    if isinstance(found, Mapping):
-        return {key: printable(value) for key, value in found.items()}
-    if isinstance(found, Sequence):
-        return [printable(value) for value in found]
-    return found
+def printable(document: Any) -> Any:
+    """*document*, a text or JSON of texts, without control characters: names and comments are others' words."""
+    if isinstance(document, str):
+        return document if document.isprintable() else "".join(c if c.isprintable() else "?" for c in document)
+    if isinstance(document, Mapping):
+        return {key: printable(value) for key, value in document.items()}
+    if isinstance(document, Sequence):
+        return [printable(value) for value in document]
+    return document

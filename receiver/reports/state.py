@@ -16,7 +16,11 @@ SOURCES = "sources_answer"  # the guardrail of every change that needs a silent 
 def unseen(evidence: Mapping[str, Any]) -> bool:
     """True if the nodes of a pool or what waits for it were not seen, by the *evidence* of its decision."""
     sources = evidence.get("sources") or {}
-    silent = {name for name, said in sources.items() if isinstance(said, Mapping) and said.get("up") is False}
+    silent = {
+        name
+        for name, source_state in sources.items()
+        if isinstance(source_state, Mapping) and source_state.get("up") is False
+    }
     no_demand = {Source.KUBERNETES, Source.PROMETHEUS} <= silent
     nodes = evidence.get("nodes") or ()
     return Source.CIVO in silent or no_demand or any(n.get("stage") == Stage.UNKNOWN for n in nodes)

@@ -54,8 +54,8 @@ class Digest:
 
     def _told(self, topic: str) -> str:
         """The key of the last message of *topic*; empty for none."""
-        told = self._store.told(topic).get(topic)
-        return told[0] if told is not None else ""
+        last_sent = self._store.told(topic).get(topic)
+        return last_sent[0] if last_sent is not None else ""
 
 
 class ObservedDay(Digest):
@@ -65,12 +65,12 @@ class ObservedDay(Digest):
         due = last_morning(now, self._policy.timezone)
         if self._told(DAY_TOPIC) >= f"{due:%Y-%m-%d}":
             return
-        found = kept_picture(self._store)[0].observed
-        if found is None or found.would_usd is None or found.since is None or found.until is None:
+        observed = kept_picture(self._store)[0].observed
+        if observed is None or observed.would_usd is None or observed.since is None or observed.until is None:
             return
-        if found.since >= due or due - found.until > LATE_FOR:  # after the installation the first morning counts
+        if observed.since >= due or due - observed.until > LATE_FOR:  # after the installation the first morning counts
             return
-        self._store.say(observed_digest(found.value, due), now)
+        self._store.say(observed_digest(observed.value, due), now)
 
 
 class WeekEnd(Digest):
@@ -96,7 +96,7 @@ class WeekEnd(Digest):
         if not lives and not workloads:
             return
         minutes = self._store.pool_minutes(week.start, week.end)
-        found = WeekFound(
+        inputs = WeekFound(
             week=week,
             now=now,
             lives=lives,
@@ -105,7 +105,7 @@ class WeekEnd(Digest):
             held=self._store.held(week.start, week.end),
             outlook=self._outlook(),
         )
-        self._store.say(digest(found, self._policy), now)
+        self._store.say(digest(inputs, self._policy), now)
 
     def _outlook(self) -> Outlook | None:
         for budget in kept_picture(self._store)[0].budgets:
