@@ -215,11 +215,11 @@ class Loop(threading.Thread):
         finally:
             self._writer.release()  # no call of ours is under way any more
 
-    def _is_woken(self, seconds: float, known: object) -> bool:
-        """Wait *seconds* for a wake-up, or until there is something newer than *known*; False when neither comes."""
+    def _is_woken(self, seconds: float, newest_known: object) -> bool:
+        """Wait *seconds* for a wake-up, or for something newer than *newest_known*; False when neither comes."""
         ends = monotonic() + seconds
-        while (left := ends - monotonic()) > 0:
-            if self._woken.wait(min(left, LOOK_SECONDS)) or self._newest() != known:
+        while (seconds_left := ends - monotonic()) > 0:
+            if self._woken.wait(min(seconds_left, LOOK_SECONDS)) or self._newest() != newest_known:
                 return True
         return False
 

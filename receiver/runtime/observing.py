@@ -84,7 +84,7 @@ class ReplayProcess:
             try:
                 if self._ended:  # before it could be seen here
                     raise TryLater(STOPPED)
-                found, said = process.communicate(ASKED.dump_json(asked), timeout=WITHIN_SECONDS)
+                output, errors = process.communicate(ASKED.dump_json(asked), timeout=WITHIN_SECONDS)
             except subprocess.TimeoutExpired:
                 raise NotReplayed("the replay took more than an hour") from None
             finally:
@@ -95,9 +95,9 @@ class ReplayProcess:
         if process.returncode < 0:
             raise NotReplayed("it is more work than the server may replay: replay it on another machine")
         if process.returncode:
-            lines = said.decode(errors="replace").strip().splitlines() or [f"exit status {process.returncode}"]
+            lines = errors.decode(errors="replace").strip().splitlines() or [f"exit status {process.returncode}"]
             raise NotReplayed(lines[-1])
-        return FOUND.validate_json(found)
+        return FOUND.validate_json(output)
 
     def end(self) -> None:
         """End a replay under way, and begin no other."""
@@ -158,20 +158,20 @@ class Observer(threading.Thread):
         if not self._is_due(since, now, settings):
             return
         self._under = settings
-        said = settings.configuration
+        configuration = settings.configuration
         try:
-            if not said.prometheus.url:
+            if not configuration.prometheus.url:
                 raise NotReplayed("prometheus.url is not set, and the pods of the past are read from Prometheus")
-            asked = ReplayAsked(
+            request = ReplayAsked(
                 policy=settings.policy,
-                prometheus=said.prometheus.url,
-                tick=said.tick,
-                watch=said.kubernetes.enabled and said.kubernetes.watch,
+                prometheus=configuration.prometheus.url,
+                tick=configuration.tick,
+                watch=configuration.kubernetes.enabled and configuration.kubernetes.watch,
                 since=since,
                 until=now,
                 lives=tuple(life for life in self._store.node_lives(since) if life.created_at < now),
             )
-            self.found = ObservedDocument.of_value(self._replay(asked))
+            self.found = ObservedDocument.of_value(self._replay(request))
             log.info("replayed what was observed", since=since.isoformat(), conclusion=self.found.conclusion)
         except (NotReplayed, OSError, ValueError) as error:  # no process, or an answer that is none
             before = self.found or ObservedDocument(since=since, until=since)

@@ -25,13 +25,13 @@ NICE = 19
 STEP = timedelta(seconds=30)  # between two scrapes of kube-state-metrics, in most clusters
 
 
-def setting_of(asked: ReplayAsked) -> Setting:
+def setting_of(request: ReplayAsked) -> Setting:
     """Return the circumstances of the replay, as `gpu-autoscaler replay` takes them from a configuration."""
-    billing = asked.policy.billing
+    billing = request.policy.billing
     setting = Setting(
-        billing="hour" if billing.by_the_hour else "second", granularity=billing.granularity, tick=asked.tick
+        billing="hour" if billing.by_the_hour else "second", granularity=billing.granularity, tick=request.tick
     )
-    return setting if asked.watch else replace(setting, watch=None)
+    return setting if request.watch else replace(setting, watch=None)
 
 
 def main() -> None:
@@ -40,17 +40,17 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    asked = ASKED.validate_json(sys.stdin.buffer.read())
+    request = ASKED.validate_json(sys.stdin.buffer.read())
     try:
-        history = PrometheusHistory(asked.prometheus, team_label=asked.policy.attribution.team)
-        past = history.past(asked.since, asked.until, STEP)
-        seen = Watched(since=asked.since, until=asked.until, lives=asked.lives, past=past)
-        found = would_have(seen, asked.policy, setting_of(asked))
+        history = PrometheusHistory(request.prometheus, team_label=request.policy.attribution.team)
+        past = history.past(request.since, request.until, STEP)
+        watched = Watched(since=request.since, until=request.until, lives=request.lives, past=past)
+        outcome = would_have(watched, request.policy, setting_of(request))
     except (TryLater, WontWork, ValueError) as error:
         sys.exit(str(error))
     except MemoryError:
         sys.exit("it takes more memory than the server has for it: replay it on another machine")
-    sys.stdout.buffer.write(FOUND.dump_json(found))
+    sys.stdout.buffer.write(FOUND.dump_json(outcome))
 
 
 if __name__ == "__main__":
