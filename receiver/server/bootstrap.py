@@ -72,17 +72,18 @@ class Outside:
     *last_step* is what it decided from (None before the first), *observer* replays what was observed."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], clock: Clock) -> None:
-        said, told, database = settings.configuration, settings.environment, settings.environment.database_url
+        configuration, environment = settings.configuration, settings.environment
+        database = environment.database_url
         self.settings = settings
-        self.secrets = LiveSecrets(environ, told)
+        self.secrets = LiveSecrets(environ, environment)
         path = File(environ["GPU_AUTOSCALER_CONFIG"].strip())
         self.observer: Observer | None = None
         self.live = LiveConfiguration(
             path,
             settings,
             clock.now,
-            lambda read: (*locked_out(read, told), *unsendable(read.notify, told.destinations()[0])),
-            told.civo_region,
+            lambda read: (*locked_out(read, environment), *unsendable(read.notify, environment.destinations()[0])),
+            environment.civo_region,
             facts=lambda: self.pools.facts,
             needs_facts=lambda: self.pools.soon(),
         )
@@ -95,7 +96,7 @@ class Outside:
         if is_sqlite(parse(database.get_secret_value())):
             self.writer = WriterLock(database.get_secret_value())
         else:
-            url, terms = parse(database.get_secret_value()), said.leader
+            url, terms = parse(database.get_secret_value()), configuration.leader
             self.writer = Lease(LeaseTable(url, process, terms.lease, terms.longest_write))
             self.loops_store = self.store.fenced(self.writer.fence)
         pools_at = self._civo()  # an instance of its own: a session serves one thread
@@ -108,24 +109,24 @@ class Outside:
             cluster=pools_at.cluster,
         )
         civo, cluster = self._civo(), None
-        if said.kubernetes.enabled:
+        if configuration.kubernetes.enabled:
             own = Own(
-                key=own_key(told.kubeconfig, database.get_secret_value()),
+                key=own_key(environment.kubeconfig, database.get_secret_value()),
                 release=installed_version(),
-                cluster_name=said.cluster_name,
-                lasts=lasting(said.tick),
+                cluster_name=configuration.cluster_name,
+                lasts=lasting(configuration.tick),
             )
             cluster = connect(
-                told.kubeconfig,
-                timeouts=said.leader.timeouts,
-                write_timeout=said.leader.longest_write.total_seconds(),
+                environment.kubeconfig,
+                timeouts=configuration.leader.timeouts,
+                write_timeout=configuration.leader.longest_write.total_seconds(),
                 before_write=self._before_write,
                 last_word=self._last_word,
-                kueue_queued=said.kueue.demand is QueueDemand.QUEUED,
-                volcano_podgroups=said.volcano.demand is GroupDemand.PODGROUPS,
-                keep_nodes_for=said.kubernetes.keep_nodes_for,
-                capacity_buffers=said.kubernetes.capacity_buffers,
-                provisioning_classes=provisioning_classes(upstream=said.kubernetes.best_effort_atomic),
+                kueue_queued=configuration.kueue.demand is QueueDemand.QUEUED,
+                volcano_podgroups=configuration.volcano.demand is GroupDemand.PODGROUPS,
+                keep_nodes_for=configuration.kubernetes.keep_nodes_for,
+                capacity_buffers=configuration.kubernetes.capacity_buffers,
+                provisioning_classes=provisioning_classes(upstream=configuration.kubernetes.best_effort_atomic),
                 installation=own,
                 pools=lambda: [name for pool in self.live.settings.policy.pools for name in (pool.id, pool.name)],
             )
@@ -134,13 +135,13 @@ class Outside:
             accounts=civo,
             sizes=civo,
             cluster=cluster,
-            telemetry=PrometheusTelemetry(said.prometheus.url) if said.prometheus.url else None,
-            alarms=AlertmanagerAlarms(said.alertmanager.urls) if said.alertmanager.urls else None,
+            telemetry=PrometheusTelemetry(configuration.prometheus.url) if configuration.prometheus.url else None,
+            alarms=AlertmanagerAlarms(configuration.alertmanager.urls) if configuration.alertmanager.urls else None,
             store=self.loops_store,
             records=self.loops_store,
             goes_on=self.beat,
             file=lambda: self.live.file,
-            payload_life=said.alertmanager.payload_life,
+            payload_life=configuration.alertmanager.payload_life,
             join=DeviceJoin(Selectors()),
             observed=lambda: self.observer.found if self.observer is not None else None,
         )
@@ -184,15 +185,15 @@ class Outside:
             raise WriterLostError(LEAD_LOST)
 
     def _civo(self) -> CivoCloud:
-        told, said = self.settings.environment, self.settings.configuration.leader
+        environment, leader_terms = self.settings.environment, self.settings.configuration.leader
         try:
             return CivoCloud(
-                api_url=told.civo_api_url,
+                api_url=environment.civo_api_url,
                 api_key=self.secrets.civo_key,
-                region=told.civo_region,
-                cluster_id=told.civo_cluster_id,
-                timeouts=said.timeouts,
-                write_timeout=said.longest_write.total_seconds(),
+                region=environment.civo_region,
+                cluster_id=environment.civo_cluster_id,
+                timeouts=leader_terms.timeouts,
+                write_timeout=leader_terms.longest_write.total_seconds(),
                 before_write=self._before_write,
                 last_word=self._last_word,
                 ended=self.instruments.civo.ended,
@@ -202,16 +203,16 @@ class Outside:
 
 
 class Stepping:
-    def __init__(self, outside: Outside, begun: datetime) -> None:
+    def __init__(self, outside: Outside, started_at: datetime) -> None:
         store, sources = outside.loops_store, outside.sources
         self._outside = outside
         self._warm_up = WarmUp(store, outside.settings.configuration.warm_up)
         self._month_end = Latest(
             lambda: outside.live.settings,
-            lambda said: MonthEnd(store, sources.telemetry, said.policy, watched=sources.cluster is not None),
+            lambda settings: MonthEnd(store, sources.telemetry, settings.policy, watched=sources.cluster is not None),
         )
         self._digests = Latest(lambda: outside.live.settings, self._digests_of)
-        self._pruned_at = begun
+        self._pruned_at = started_at
         self._believed: datetime | None = None
 
     def __call__(self, now: datetime) -> Stepped:
@@ -239,26 +240,28 @@ class Stepping:
                 digest.look(now, sure=sure)
         return stepped
 
-    def _digests_of(self, said: FileSettings) -> Sequence[Digest]:
+    def _digests_of(self, settings: FileSettings) -> Sequence[Digest]:
         outside = self._outside
         store, watched = outside.loops_store, outside.sources.cluster is not None
-        weekly = [WeekEnd(store, said.policy, watched=watched)] if said.configuration.notify.weekly_digest else []
-        daily = [ObservedDay(store, said.policy)] if said.configuration.mode is Mode.OBSERVE else []
+        weekly = (
+            [WeekEnd(store, settings.policy, watched=watched)] if settings.configuration.notify.weekly_digest else []
+        )
+        daily = [ObservedDay(store, settings.policy)] if settings.configuration.mode is Mode.OBSERVE else []
         return [*weekly, *daily]
 
 
 def loop_of(outside: Outside, opening: Opening, clock: Clock) -> Loop:
-    said, instruments = outside.settings.configuration, outside.instruments
+    configuration, instruments = outside.settings.configuration, outside.instruments
     stepping = Stepping(outside, clock.now())
     loop = Loop(
         stepping,
         outside.writer,
         clock,
-        said.tick,
+        configuration.tick,
         instruments,
         may_begin=lambda: opening.is_open() and not outside.live.settings.pending,
         beat=outside.beat,
-        longest_call=max(LONGEST_CALL, said.leader.longest_call + SPARE),
+        longest_call=max(LONGEST_CALL, configuration.leader.longest_call + SPARE),
         newest=outside.newest,
     )
     instruments.leads, instruments.good_age = loop.leads, loop.good_age
@@ -286,17 +289,17 @@ def watch_cluster(outside: Outside, loop: Loop) -> KubernetesCluster | None:
 
 
 def outbox_of(outside: Outside, settings: FileSettings, clock: Clock) -> Outbox:
-    said, tokens = settings.configuration, outside.secrets.tokens
+    configuration, tokens = settings.configuration, outside.secrets.tokens
     everybody, of_teams = outside.settings.environment.destinations()
     links = PageLinks(
-        cluster_name=said.cluster_name,
-        public_url=said.public_url,
-        docs_url=said.documents_url,
+        cluster_name=configuration.cluster_name,
+        public_url=configuration.public_url,
+        docs_url=configuration.documents_url,
         pool_names={pool.id: pool.name for pool in settings.policy.pools},
         seal=lambda: Seal(token, outside.store.sealing_key()) if (token := tokens().operator) else None,
     )
     # Not fenced: a delivery is recorded even by a replica that has lost the lead, so that it is not repeated.
-    store, every = outside.store, said.notify.at_most_every
+    store, every = outside.store, configuration.notify.at_most_every
     return Outbox(
         store,
         everybody,
@@ -312,7 +315,7 @@ def outbox_of(outside: Outside, settings: FileSettings, clock: Clock) -> Outbox:
 def web_of(outside: Outside, settings: FileSettings, loop: Loop, clock: Clock, messages_to: tuple[str, ...]) -> Flask:
     """Return webhook, pages, API and metrics with *settings*; *messages_to* are the names of the destinations of
     messages."""
-    said, policy, instruments = settings.configuration, settings.policy, outside.instruments
+    configuration, policy, instruments = settings.configuration, settings.policy, outside.instruments
     environment = outside.settings.environment
     registry = CollectorRegistry()
     registry.register(instruments)
@@ -320,9 +323,9 @@ def web_of(outside: Outside, settings: FileSettings, loop: Loop, clock: Clock, m
         outside.store,
         policy,
         clock,
-        mode=said.mode.value,
+        mode=configuration.mode.value,
         destinations=messages_to,
-        cluster_name=said.cluster_name,
+        cluster_name=configuration.cluster_name,
     )
     registry.register(collector)
 
@@ -333,21 +336,21 @@ def web_of(outside: Outside, settings: FileSettings, loop: Loop, clock: Clock, m
             wake=loop.wake,
             clock=clock,
             policy=policy,
-            mode=said.mode.value,
+            mode=configuration.mode.value,
             heartbeat=loop.health,
             registry=registry,
             instruments=instruments,
-            max_body_bytes=said.webhook.max_bytes,
+            max_body_bytes=configuration.webhook.max_bytes,
             version=installed_version(),
-            cluster_name=said.cluster_name,
+            cluster_name=configuration.cluster_name,
             region=environment.civo_region,
             cluster_id=environment.civo_cluster_id,
-            reading=said.web.reading,
-            public_url=said.public_url,
-            hosts=said.web.hosts,
-            user_header=said.web.user_header or "",
-            trusted_proxies=said.web.trusted_proxies,
-            docs_url=said.docs_url,
+            reading=configuration.web.reading,
+            public_url=configuration.public_url,
+            hosts=configuration.web.hosts,
+            user_header=configuration.web.user_header or "",
+            trusted_proxies=configuration.web.trusted_proxies,
+            docs_url=configuration.docs_url,
             messages_to=messages_to,
             watch=lambda: instruments.watch.state,
             pools_pending=outside.why_pending,
@@ -422,10 +425,10 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     outside = Outside(settings, environ, clock)
     opening = Opening(outside.store.open)
     loop = loop_of(outside, opening, clock)
-    outbox = Latest(lambda: outside.live.settings, lambda said: outbox_of(outside, said, clock))
+    outbox = Latest(lambda: outside.live.settings, lambda latest: outbox_of(outside, latest, clock))
     app = Flask("receiver")  # only a shell: each configuration has an application of its own, and a request one of them
     serving = Latest(
-        lambda: outside.live.settings, lambda said: web_of(outside, said, loop, clock, outbox().destinations)
+        lambda: outside.live.settings, lambda latest: web_of(outside, latest, loop, clock, outbox().destinations)
     )
     app.wsgi_app = lambda environ, start_response: serving().wsgi_app(environ, start_response)  # type: ignore[method-assign]
 
@@ -433,9 +436,9 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
         outside.secrets.tokens()  # looks at their files: a change is taken at the second look
         before = outside.live.settings
         if outside.live.look():
-            known = odd_destinations(before, settings.environment)
+            warnings_before = odd_destinations(before, settings.environment)
             for warning in odd_destinations(outside.live.settings, settings.environment):
-                if warning not in known:
+                if warning not in warnings_before:
                     log.warning("configuration", detail=warning)
             serving()
             loop.wake()

@@ -111,8 +111,8 @@ class RequestBuffer:
             chunked = _CHUNKED.search(self.bytes, 0, self._head) is not None
             if len(_LENGTHS.findall(self.bytes, 0, self._head)) > (0 if chunked else 1):
                 return True  # two lengths are request smuggling: refused unread
-            found = _LENGTH.search(self.bytes, 0, self._head)
-            digits = found[1].lstrip(b"0") if found else b""  # gunicorn ignores leading zeros, too
+            length_match = _LENGTH.search(self.bytes, 0, self._head)
+            digits = length_match[1].lstrip(b"0") if length_match else b""  # gunicorn ignores leading zeros, too
             length = int(digits[:MOST_DIGITS] or b"0")  # cut off it is still larger than any accepted length
             self._needed = None if chunked else self._head + length
         if self._needed is None:

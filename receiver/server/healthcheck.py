@@ -17,10 +17,10 @@ _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S1
 def main() -> int:
     """Print the answer of ``/healthz``. Returns 0 if its status is 200, else 1."""
     try:
-        status, said = asked(os.environ)
+        status, body = asked(os.environ)
     except (OSError, http.client.HTTPException) as error:
-        status, said = 0, f"no answer from /healthz: {error}"
-    sys.stdout.write(f"{said}\n")
+        status, body = 0, f"no answer from /healthz: {error}"
+    sys.stdout.write(f"{body}\n")
     return 0 if status == http.HTTPStatus.OK else 1
 
 
