@@ -93,8 +93,8 @@ class WatchCounts(Collector):
         up = self.state is WatchState.UP if self.state in (WatchState.UP, WatchState.DOWN) else None
         yield single("watch_up", "Whether the watch of pods stands (1) or not (0).", up)
         ages = [((resource,), age) for resource, age in self.ages().items()]
-        said = "Seconds since the API server last confirmed a list that a watch keeps."
-        yield gauge("cache_age_seconds", said, ages, "resource")
+        text = "Seconds since the API server last confirmed a list that a watch keeps."
+        yield gauge("cache_age_seconds", text, ages, "resource")
         yield from self._wakes.collect()
 
     def stands(self) -> None:
@@ -243,17 +243,17 @@ class StoreCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._configured()
         try:
-            (found, seen_at), counts = kept_picture(self._store), self._store.counts()
+            (picture, seen_at), counts = kept_picture(self._store), self._store.counts()
             costs = self._costs.at(self._clock.now())
         except (TryLater, WontWork):
             yield self._sources_up([(("store",), 0)])
             return
-        yield from self._seen(found)
+        yield from self._seen(picture)
         yield from self._open_actions(counts)
-        yield from budgets(found, self._policy)
+        yield from budgets(picture, self._policy)
         yield from costs
-        yield from self._charges(found.charges or ChargesDocument())
-        sources = [s for s in found.sources if s.configured and s.source != Source.STORE]
+        yield from self._charges(picture.charges or ChargesDocument())
+        sources = [s for s in picture.sources if s.configured and s.source != Source.STORE]
         yield self._sources_up([*(((s.source,), s.up) for s in sources), ((Source.STORE.value,), 1)])
         for name, moment, text in (
             ("last_heartbeat", "heartbeat_at", "When the heartbeat alert last reached the webhook (Unix seconds)."),
@@ -302,57 +302,70 @@ class StoreCollector(Collector):
         runs = [((self._version, self._cluster_name), 1)]
         yield gauge("build_info", "The version that runs, and where.", runs, "version", "cluster_name")
 
-    def _seen(self, found: Picture) -> Iterator[Metric]:
-        known = [(pool, shown) for pool in self._policy.pools if (shown := found.pool(pool.id)) is not None]
-        states = [((pool.id, state), getattr(shown, state)) for pool, shown in known for state in NODE_STATES]
+    def _seen(self, picture: Picture) -> Iterator[Metric]:
+        pool_documents = [
+            (pool, document) for pool in self._policy.pools if (document := picture.pool(pool.id)) is not None
+        ]
+        states = [
+            ((pool.id, state), getattr(document, state)) for pool, document in pool_documents for state in NODE_STATES
+        ]
         text = "Nodes of a pool by state; required is what Civo was asked for, sick ones are ready or unknown too."
         yield gauge("pool_nodes", text, states, "pool", "state")
         for name, attribute, text in SEEN_OF_POOLS:
-            yield gauge(name, text, [((pool.id,), getattr(p, attribute)) for pool, p in known], "pool")
-        seen = {pool.id: shown for pool, shown in known}
+            yield gauge(name, text, [((pool.id,), getattr(p, attribute)) for pool, p in pool_documents], "pool")
+        document_by_id = {pool.id: document for pool, document in pool_documents}
         for name, attribute, text in BOUNDS_OF_POOLS:
             bounds = [
-                (p.id, getattr(seen.get(p.id), attribute, None), getattr(p, attribute)) for p in self._policy.pools
+                (p.id, getattr(document_by_id.get(p.id), attribute, None), getattr(p, attribute))
+                for p in self._policy.pools
             ]
             yield gauge(name, text, [((pool,), usual if now is None else now) for pool, now, usual in bounds], "pool")
-        kinds = {pool.id: {override.kind for override in p.overrides} for pool, p in known}
-        said = [((pool, k.value), k in in_force) for pool, in_force in kinds.items() for k in OverrideKind]
+        kinds = {pool.id: {override.kind for override in p.overrides} for pool, p in pool_documents}
+        override_rows = [((pool, k.value), k in in_force) for pool, in_force in kinds.items() for k in OverrideKind]
         text = "Whether an override of this kind is in force for a pool (1) or not (0)."
-        yield gauge("override_active", text, said, "pool", "kind")
-        opened = [((pool.id, w.name), w.name in shown.windows) for pool, shown in known for w in pool.windows]
+        yield gauge("override_active", text, override_rows, "pool", "kind")
+        opened = [
+            ((pool.id, w.name), w.name in document.windows) for pool, document in pool_documents for w in pool.windows
+        ]
         yield gauge("pool_window_open", "Whether a window of a pool is open (1) or not (0).", opened, "pool", "window")
-        nodes = [((pool.id, node.name), node) for pool, shown in known for node in shown.nodes if node.name]
+        nodes = [
+            ((pool.id, node.name), node) for pool, document in pool_documents for node in document.nodes if node.name
+        ]
         text = "Since when a node has had no GPU pod (Unix seconds); absent while it has one."
         idle = [(labels, node.idle_since) for labels, node in nodes]
         yield gauge("node_idle_since_timestamp_seconds", text, idle, "pool", "node")
         text = "The end of a node's paid unit of time (Unix seconds); absent where it is unknown."
         paid = [(labels, node.paid_until) for labels, node in nodes]
         yield gauge("node_paid_until_timestamp_seconds", text, paid, "pool", "node")
-        rules = sorted({(pool.id, rule) for pool, shown in known for rule in shown.held_by})
+        rules = sorted({(pool.id, rule) for pool, document in pool_documents for rule in document.held_by})
         text = "1 for each rule that took something from the last decision; absent where none did."
         yield gauge("pool_held_by", text, [(labels, 1) for labels in rules], "pool", "rule")
-        yield from self._waits(known)
+        yield from self._waits(pool_documents)
 
-    def _waits(self, known: Sequence[tuple[Pool, PoolDocument]]) -> Iterator[Metric]:
-        failed = {pool.id: [w for w in shown.waits if w.kind == WaitKind.BACKOFF] for pool, shown in known}
-        rows = [((pool,), bool(found)) for pool, found in failed.items()]
+    def _waits(self, pool_documents: Sequence[tuple[Pool, PoolDocument]]) -> Iterator[Metric]:
+        failed = {
+            pool.id: [w for w in document.waits if w.kind == WaitKind.BACKOFF] for pool, document in pool_documents
+        }
+        rows = [((pool,), bool(backoffs)) for pool, backoffs in failed.items()]
         yield gauge("pool_backoff", "Whether a pool backs off after failures (1).", rows, "pool")
         causes = {
-            pool: {shortage_of(wait.reason) for wait in found if wait.direction == Direction.GROW}
-            for pool, found in failed.items()
+            pool: {shortage_of(wait.reason) for wait in backoffs if wait.direction == Direction.GROW}
+            for pool, backoffs in failed.items()
         }
-        why = [((pool, cause.value), cause in found) for pool, found in causes.items() for cause in Shortage]
+        cause_rows = [
+            ((pool, cause.value), cause in shortages) for pool, shortages in causes.items() for cause in Shortage
+        ]
         text = "Whether a pool's growth backs off for this cause (1) or not (0)."
-        yield gauge("pool_backoff_cause", text, why, "pool", "cause")
+        yield gauge("pool_backoff_cause", text, cause_rows, "pool", "cause")
         latest: dict[tuple[str, ...], datetime] = {}
-        for pool, shown in known:
-            for wait in shown.waits:
+        for pool, document in pool_documents:
+            for wait in document.waits:
                 if wait.until is not None:
                     labels = (pool.id, wait.direction, wait.kind)
                     latest[labels] = max(latest.get(labels, wait.until), wait.until)
         text = "When a cooldown or back-off of a pool ends (Unix seconds); absent when none holds."
         yield gauge("pool_wait_until_timestamp_seconds", text, latest.items(), "pool", "direction", "kind")
-        ages = [((pool.id,), self._age(shown.awaited_since) or 0) for pool, shown in known]
+        ages = [((pool.id,), self._age(document.awaited_since) or 0) for pool, document in pool_documents]
         text = "How long the oldest node on its way has been awaited, in seconds; 0 when none is."
         yield gauge("pool_awaited_seconds", text, ages, "pool")
 
@@ -362,17 +375,17 @@ class StoreCollector(Collector):
         ages = [((p.id,), self._age(opened.get(p.id)) or 0) for p in self._policy.pools]
         yield gauge("action_open_seconds", "Age of a pool's open action in seconds; 0 when none is open.", ages, "pool")
 
-    def _charges(self, found: ChargesDocument) -> Iterator[Metric]:
+    def _charges(self, charges: ChargesDocument) -> Iterator[Metric]:
         """How the ledger compares with what Civo charged, as of Civo's last answer."""
         text = "Node-seconds of the month that Civo charged less those of the ledger."
-        off = [((size.size,), 3600 * size.difference_hours) for size in found.sizes or ()]
+        off = [((size.size,), 3600 * size.difference_hours) for size in charges.sizes or ()]
         yield gauge("charges_difference_seconds", text, off, "size")
         text = "Time of the month charged under a code without a price, in seconds."
-        unpriced = [((charge.code,), 3600 * charge.hours) for charge in found.unpriced or ()]
+        unpriced = [((charge.code,), 3600 * charge.hours) for charge in charges.unpriced or ()]
         yield gauge("charges_unpriced_seconds", text, unpriced, "code")
-        if found.answered_at is not None:
+        if charges.answered_at is not None:
             text = "Age of Civo's last answer on what it charged, in seconds."
-            yield single("charges_age_seconds", text, self._age(found.answered_at))
+            yield single("charges_age_seconds", text, self._age(charges.answered_at))
 
     def _totals(self, counts: Mapping[str, Any]) -> Iterator[Metric]:
         ids = [p.id for p in self._policy.pools]
@@ -386,23 +399,23 @@ class StoreCollector(Collector):
         yield counter("promises", text, ends, "pool", "came")
         drifts = filled(counts.get("drifts"), [(pool,) for pool in ids])
         yield counter("pool_drifts", "Required counts that others changed.", drifts, "pool")
-        known = [(pool, stage) for pool in ids for stage in memory.STAGES]
+        pool_stages = [(pool, stage) for pool in ids for stage in memory.STAGES]
         sums = {labels: total / 1000 for labels, total in counts.get("provision_milliseconds", {}).items()}
         buckets = counts.get("provision_buckets", {})
         text = "How long the stages of provisioning a node took, in seconds."
-        yield histogram("provision_seconds", text, known, memory.BUCKETS, buckets, sums, "pool", "stage")
-        said = filled(counts.get("alerts_by_action"), [(action.value,) for action in SignalAction])
-        yield counter("alerts", "Alerts kept, by what they ask for.", said, "action")
+        yield histogram("provision_seconds", text, pool_stages, memory.BUCKETS, buckets, sums, "pool", "stage")
+        alerts = filled(counts.get("alerts_by_action"), [(action.value,) for action in SignalAction])
+        yield counter("alerts", "Alerts kept, by what they ask for.", alerts, "action")
         if (total := counts.get("deliveries")) is not None:
             yield counter("deliveries", "Webhook deliveries kept.", [((), total)])
 
     def _messages(self, counts: Mapping[str, Any]) -> Iterator[Metric]:
         notices = counts.get("notices", {})
         yield single("notices_pending", "Notices in the outbox that are not delivered yet.", notices.get("pending", 0))
-        left = [((state,), notices.get(state, 0)) for state in NOTICE_ENDS]
-        yield counter("notices", "Notices that left the outbox, by whether they were delivered.", left, "state")
+        ended = [((state,), notices.get(state, 0)) for state in NOTICE_ENDS]
+        yield counter("notices", "Notices that left the outbox, by whether they were delivered.", ended, "state")
         text = "Age of the oldest pending notice; 0 when none is."
         yield single("notices_oldest_seconds", text, self._age(counts.get("oldest_notice_at")) or 0)
-        known = [(name, outcome) for name in self._destinations for outcome in MESSAGE_OUTCOMES]
+        destination_outcomes = [(name, outcome) for name in self._destinations for outcome in MESSAGE_OUTCOMES]
         text = "Messages by destination: those that it took and tries that failed."
-        yield counter("messages", text, filled(counts.get("messages"), known), "destination", "outcome")
+        yield counter("messages", text, filled(counts.get("messages"), destination_outcomes), "destination", "outcome")

@@ -37,10 +37,10 @@ class CostFamilies:
 
     def at(self, now: datetime) -> tuple[Metric, ...]:
         """Return what holds at *now*, up to a minute old. Raises TryLater when the store fails."""
-        told = self._told
-        if told is None or abs(now - told[0]) >= EVERY:
-            told = self._told = (now, tuple(cost_families(self._store, self._policy, now)))
-        return told[1]
+        cached = self._told
+        if cached is None or abs(now - cached[0]) >= EVERY:
+            cached = self._told = (now, tuple(cost_families(self._store, self._policy, now)))
+        return cached[1]
 
 
 def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[Metric]:
@@ -54,11 +54,11 @@ def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[M
     yield single("cost_observed_from_timestamp_seconds", text, attributed.observed_from)
     teams = _bounded(told_by(By.TEAM))
     yield gauge("cost_team_usd", "USD of what a team's workloads held this month.", _usd(teams), "team")
-    idle = [((key,), sum(line.idle_usd for line in found)) for key, found in teams.items()]
+    idle = [((key,), sum(line.idle_usd for line in lines)) for key, lines in teams.items()]
     yield gauge("cost_team_idle_usd", "USD of what a team held and did not use.", idle, "team")
     seconds = [
-        ((key, state), sum(getattr(line, field) for line in found))
-        for key, found in teams.items()
+        ((key, state), sum(getattr(line, field) for line in lines))
+        for key, lines in teams.items()
         for state, field in (("held", "seconds"), ("measured", "measured"), ("idle", "idle"))
     ]
     yield gauge("team_gpu_seconds", "GPU-seconds of a team's workloads this month.", seconds, "team", "state")
@@ -77,17 +77,17 @@ def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[M
     yield single("always_on_spent_usd", "USD that the same pools did cost in the same time.", compared.spent_usd)
 
 
-def _bounded(found: Iterable[Line]) -> dict[str, list[Line]]:
-    kept: dict[str, list[Line]] = {}
-    for line in found:
+def _bounded(lines: Iterable[Line]) -> dict[str, list[Line]]:
+    series: dict[str, list[Line]] = {}
+    for line in lines:
         if line.part is Part.HELD:
-            full = len(kept.keys() - {OTHERS}) >= MOST_SERIES
-            kept.setdefault(OTHERS if full else line.key, []).append(line)
-    return kept
+            full = len(series.keys() - {OTHERS}) >= MOST_SERIES
+            series.setdefault(OTHERS if full else line.key, []).append(line)
+    return series
 
 
-def _usd(found: Mapping[str, Sequence[Line]]) -> list[Row]:
-    return [((key,), sum(line.usd for line in told)) for key, told in found.items()]
+def _usd(lines_by_key: Mapping[str, Sequence[Line]]) -> list[Row]:
+    return [((key,), sum(line.usd for line in lines)) for key, lines in lines_by_key.items()]
 
 
 AMOUNTS = (
@@ -99,14 +99,14 @@ AMOUNTS = (
 )
 
 
-def budgets(found: Picture, policy: Policy) -> Iterator[Metric]:
+def budgets(picture: Picture, policy: Policy) -> Iterator[Metric]:
     """Yield every family; before the first step only the allowance that the configuration gives the cluster."""
-    shown = found.budgets
-    if not found.model_fields_set and policy.budget is not None:
-        shown = (ScopedBudget(scope=Scope.CLUSTER, monthly_usd=policy.budget.monthly_usd),)
+    scoped_budgets = picture.budgets
+    if not picture.model_fields_set and policy.budget is not None:
+        scoped_budgets = (ScopedBudget(scope=Scope.CLUSTER, monthly_usd=policy.budget.monthly_usd),)
     for attribute, text in AMOUNTS:
         name = "limit_usd" if attribute == "monthly_usd" else attribute
-        rows = [((budget.scope, budget.name), getattr(budget, attribute)) for budget in shown]
+        rows = [((budget.scope, budget.name), getattr(budget, attribute)) for budget in scoped_budgets]
         yield gauge(f"budget_{name}", text, rows, "scope", "name")
-    stages = [((b.scope, b.name, s.value), b.stage == s) for b in shown if b.stage for s in BudgetStage]
+    stages = [((b.scope, b.name, s.value), b.stage == s) for b in scoped_budgets if b.stage for s in BudgetStage]
     yield gauge("budget_stage", "Whether a budget is at this stage (1) or not (0).", stages, "scope", "name", "stage")
