@@ -110,8 +110,8 @@ def _figures(decision: Said) -> dict[str, Any]:
 class Redaction:
     """Replaces the words of a JSON document; a text with spaces is one word."""
 
-    def __init__(self, document: Any, known: frozenset[str]) -> None:
-        self._known = known
+    def __init__(self, document: Any, public_words: frozenset[str]) -> None:
+        self._known = public_words
         words = sorted({word for text in _texts(document) for word in self._foreign(text)})
         width = len(str(len(words)))
         self._names = {word: f"name-{number:0{width}}" for number, word in enumerate(words, 1)}
@@ -166,7 +166,7 @@ def _own_words(policy: Mapping[str, Any]) -> frozenset[str]:
     kinds = policy.get("gpu_kinds") or {}
     sizes = [pool["size"] for pool in pools]
     of_sizes = [labels_of_size(size, units) for size in sizes for units in (None, 0)]
-    own = [
+    texts = [
         *sizes,
         *(word for labels in of_sizes for key, values in labels.items() for word in (key, *values)),
         *resources,
@@ -174,7 +174,7 @@ def _own_words(policy: Mapping[str, Any]) -> frozenset[str]:
         *kinds,
         *kinds.values(),
     ]
-    return _vocabulary() | {word for text in own for word in WORD.findall(text)}
+    return _vocabulary() | {word for text in texts for word in WORD.findall(text)}
 
 
 @cache

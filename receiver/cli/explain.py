@@ -230,8 +230,8 @@ def _state(pool: PoolDocument, at: datetime | None) -> Iterator[str]:
         yield f"on the way {since(node.created_at, at)}: node {node.name} {node.note or doing.get(node.stage)}{usual}"
     if len(coming) > FEW:
         yield f"on the way: {len(coming) - FEW} more"
-    for lost in pool.fits_nowhere:
-        yield f"fits no pool: {lost.pod}: {lost.why_not or lost.detail}"
+    for unfit in pool.fits_nowhere:
+        yield f"fits no pool: {unfit.pod}: {unfit.why_not or unfit.detail}"
 
 
 def _way(decision: DecisionDocument) -> str:
@@ -357,5 +357,5 @@ def _evidence(evidence: Mapping[str, Any], at: datetime | None) -> Iterator[str]
 
 def _some(title: str, lines: Sequence[str], left_out: int | None) -> Iterator[str]:
     """The first of *lines* behind *title*, and how many more there were."""
-    more = max(0, len(lines) - SHOWN) + int(left_out or 0)
-    yield from listed(title, [*lines[:SHOWN], *([f"and {more} more"] if more else [])])
+    hidden_count = max(0, len(lines) - SHOWN) + int(left_out or 0)
+    yield from listed(title, [*lines[:SHOWN], *([f"and {hidden_count} more"] if hidden_count else [])])

@@ -51,8 +51,8 @@ class LazyGroup(click.Group):
         return [CompletionItem(name, help=COMMANDS[name][1]) for name in names]
 
 
-def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
+def _version(ctx: click.Context, _param: click.Parameter, flag: bool) -> None:
+    if flag and not ctx.resilient_parsing:
         click.echo(f"gpu-autoscaler, version {installed_version()}")
         ctx.exit()
 

@@ -280,8 +280,8 @@ def _show_change(document: Any, as_json: bool) -> None:
     change = BudgetChangeDocument.model_validate(document)
     is_set = change.monthly_usd is not None
     now = f"{dollars(change.monthly_usd)} in {change.month}" if is_set else "as configured again"
-    whose = f"{change.scope} {change.name}".rstrip()
-    show(as_json, document, [f"budget of the {whose}: {now}; by {change.who}: {change.why}"])
+    budget_name = f"{change.scope} {change.name}".rstrip()
+    show(as_json, document, [f"budget of the {budget_name}: {now}; by {change.who}: {change.why}"])
 
 
 def about_budgets(budgets: BudgetDocument, at: datetime | None, now: datetime) -> Iterator[str]:

@@ -76,8 +76,10 @@ def compared(then: Said, now: Said) -> dict[str, Any]:
     differences: dict[str, Any] = {name: [then[name], now[name]] for name in FIELDS if then[name] != now[name]}
     rules = list(ruled(then["reasons"], now["reasons"]))
     for kind in (APPEARED, VANISHED, CHANGED):
-        if those := [rule for rule in rules if rule.what == kind]:
-            differences[kind] = [{"then": r.then, "now": r.now} if kind == CHANGED else r.now or r.then for r in those]
+        if changes := [rule for rule in rules if rule.what == kind]:
+            differences[kind] = [
+                {"then": r.then, "now": r.now} if kind == CHANGED else r.now or r.then for r in changes
+            ]
     order = [[str(reason["rule"]) for reason in decision["reasons"]] for decision in (then, now)]
     if order[0] != order[1] and not {APPEARED, VANISHED} & differences.keys():
         differences["order"] = order
@@ -89,8 +91,8 @@ def ruled(then: Sequence[Said], now: Sequence[Said]) -> Iterator[RuleChange]:
     before, after = _numbered(then), _numbered(now)
     for key, reason in after.items():
         was = before.get(key)
-        what = APPEARED if was is None else SAME if dict(was) == dict(reason) else CHANGED
-        yield RuleChange(what=what, then=was, now=reason)
+        kind = APPEARED if was is None else SAME if dict(was) == dict(reason) else CHANGED
+        yield RuleChange(what=kind, then=was, now=reason)
     for key, reason in before.items():
         if key not in after:
             yield RuleChange(what=VANISHED, then=reason, now=None)

@@ -204,13 +204,13 @@ def _refusing(source: str) -> Iterator[None]:
         raise BadInput([f"{source}: {error.strerror or error}"]) from error
 
 
-def read(path: Path, request: ReplayRequest, those: Lineup) -> Trace:
+def read(path: Path, request: ReplayRequest, policies: Lineup) -> Trace:
     """Return the trace in a file. Raises BadInput with every error in it."""
     with _refusing(str(path)):
-        return trace_from_file(path, _reading(request, those))
+        return trace_from_file(path, _reading(request, policies))
 
 
-def _recalled(remembered: Remembered, request: ReplayRequest, those: Lineup, *, visible: bool) -> Trace:
+def _recalled(remembered: Remembered, request: ReplayRequest, policies: Lineup, *, visible: bool) -> Trace:
     """Read a Prometheus page by page, with a progress bar."""
     with click.progressbar(length=1, label="reading history", file=sys.stderr, hidden=not visible) as bar:
 
@@ -219,27 +219,27 @@ def _recalled(remembered: Remembered, request: ReplayRequest, those: Lineup, *, 
             bar.update(pages_read - bar.pos)
 
         with _refusing(""):
-            return trace_from_prometheus(remembered, _reading(request, those), report)
+            return trace_from_prometheus(remembered, _reading(request, policies), report)
 
 
-def _reading(request: ReplayRequest, those: Lineup) -> TraceReading:
+def _reading(request: ReplayRequest, policies: Lineup) -> TraceReading:
     """Let jobs of a trace without tolerations tolerate the taints of all pools, and no others: a cordon is a taint
     too."""
-    keys = {taint.key for pools in those.shapes for pool in pools for taint in pool.taints}
+    keys = {taint.key for pools in policies.shapes for pool in pools for taint in pool.taints}
     return replace(
         request.reading,
-        start=those.setting.start,
-        team_label=those.attribution.team,
+        start=policies.setting.start,
+        team_label=policies.attribution.team,
         tolerations=tuple(Toleration(key=key, operator="Exists") for key in sorted(keys)),
     )
 
 
-def fitting(trace: Trace, request: ReplayRequest, those: Lineup) -> Trace:
+def fitting(trace: Trace, request: ReplayRequest, policies: Lineup) -> Trace:
     """Return *trace* with the jobs that fit a pool of every policy. Raises BadInput with the others."""
     jobs = trace.jobs
     if request.split_pods:
         jobs = [replace(job, pods=job.gpus, gpus_per_pod=1, gang=job.gpus > 1, gang_min=None) for job in jobs]
-    wrong = {name: trouble for pools in those.shapes for name, trouble in misfits(jobs, pools).items()}
+    wrong = {name: trouble for pools in policies.shapes for name, trouble in misfits(jobs, pools).items()}
     fitting_jobs = [job for job in jobs if job.id not in wrong]
     if wrong and not request.skip_misfits:
         raise BadInput(f"{trace.source}: {line}" for line in error_lines(list(wrong.values())))
@@ -311,38 +311,47 @@ def run(traces: Sequence[Path], request: ReplayRequest, *, as_json: bool, html: 
     """Replay every trace, print the results and return the exit status. Raises BadInput before anything runs."""
     if html is not None and not html.parent.is_dir():
         raise BadInput([f"{html}: the directory {html.parent} does not exist: create it"])
-    those = lineup(request)
+    contest_lineup = lineup(request)
     loaded_traces = [
-        replace(each, notes=[*each.notes, *those.notes]) for each in _traces(traces, request, those, visible=bar)
+        replace(each, notes=[*each.notes, *contest_lineup.notes])
+        for each in _traces(traces, request, contest_lineup, visible=bar)
     ]
     for trace in loaded_traces:
         print_lines([f"{trace.source}: {line}" for line in trace.report], err=True)
     played = []
     with (
         _silent(),
-        _progress(sum(len(trace.jobs) for trace in loaded_traces) * len(those.contestants), visible=bar) as progress,
+        _progress(
+            sum(len(trace.jobs) for trace in loaded_traces) * len(contest_lineup.contestants), visible=bar
+        ) as progress,
     ):
         for trace in loaded_traces:
-            setting = replace(those.setting, start=trace.start)
-            results = contest(trace.jobs, those.contestants, setting, progress)
+            setting = replace(contest_lineup.setting, start=trace.start)
+            results = contest(trace.jobs, contest_lineup.contestants, setting, progress)
             played.append(
-                Replayed(trace=trace, pools=those.pools, setting=setting, results=results, against=those.against)
+                Replayed(
+                    trace=trace,
+                    pools=contest_lineup.pools,
+                    setting=setting,
+                    results=results,
+                    against=contest_lineup.against,
+                )
             )
     documents = [document(each) for each in played]
-    whole = documents[0] if len(documents) == 1 else several(documents)
+    summary = documents[0] if len(documents) == 1 else several(documents)
     if as_json:
-        print_json(whole)
+        print_json(summary)
     else:
         if len(documents) > 1:
             print_lines([conclusion(documents), ""])
         for table in documents:
             print_lines([*as_table(table), ""])
         if len(documents) > 1:
-            print_lines(as_means(whole))
+            print_lines(as_means(summary))
     if html is not None:
         from receiver.web.pages.show import replay_page  # templates take a while to load
 
-        page = replay_page([page_document(each) for each in played], whole.get("ratios", {}), installed_version())
+        page = replay_page([page_document(each) for each in played], summary.get("ratios", {}), installed_version())
         with _refusing(str(html)):
             html.write_text(page, encoding="utf-8")
     policies = [policy for trace in documents for policy in trace["policies"]]
@@ -357,16 +366,16 @@ def _is_wrong(policy: Mapping[str, Any]) -> bool:
     return bool(policy["violations"]) or (policy["kind"] == "policy" and failed)
 
 
-def _traces(paths: Sequence[Path], request: ReplayRequest, those: Lineup, *, visible: bool) -> list[Trace]:
+def _traces(paths: Sequence[Path], request: ReplayRequest, policies: Lineup, *, visible: bool) -> list[Trace]:
     """Read all traces. Raises BadInput with the errors of all of them."""
-    sources = [partial(read, path, request, those) for path in paths]
+    sources = [partial(read, path, request, policies) for path in paths]
     if request.remembered is not None:
-        sources.append(partial(_recalled, request.remembered, request, those, visible=visible))
+        sources.append(partial(_recalled, request.remembered, request, policies, visible=visible))
     fitting_traces: list[Trace] = []
     wrong: list[str] = []
     for source in sources:
         try:
-            fitting_traces.append(fitting(source(), request, those))
+            fitting_traces.append(fitting(source(), request, policies))
         except BadInput as error:
             wrong += error.lines
     if wrong:

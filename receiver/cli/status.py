@@ -102,8 +102,8 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
                 yield click.style(f"{pool.name}: {question.said}", fg="yellow")
                 yield f"  gpu-autoscaler answer {question.id} approve --who YOU"
     for concern in (c for c in status.concerns if c.kind in OF_THE_FILE):
-        why = f": {concern.why}" if concern.why else ""
-        yield click.style(concern.what + why, fg="red" if why else "yellow")
+        cause = f": {concern.why}" if concern.why else ""
+        yield click.style(concern.what + cause, fg="red" if cause else "yellow")
     for source in status.sources:
         if source.down:
             began = source.since
@@ -113,9 +113,13 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
     if rights is not None and rights.lacking != ():
         effect = ": no nodes are bought" if rights.holds_growth else ": pools still grow"
         yield click.style(f"{rights.said}{effect}", fg="red")
-    total, lost = status.waiting_total, status.fits_nowhere
+    total, unfit_count = status.waiting_total, status.fits_nowhere
     if total:
-        nowhere = click.style(f", {lost} of them fit{'s' if lost == 1 else ''} no pool", fg="red") if lost else ""
+        nowhere = (
+            click.style(f", {unfit_count} of them fit{'s' if unfit_count == 1 else ''} no pool", fg="red")
+            if unfit_count
+            else ""
+        )
         soon = f", the first starts by {clock_time(status.next_by, now)}" if status.next_by else ""
         yield f"{some(total, 'pod')} waiting{nowhere}{soon}; why: gpu-autoscaler explain pod NAMESPACE/NAME"
     yield from _decisions(status.decisions, now, width)

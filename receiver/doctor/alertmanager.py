@@ -102,8 +102,8 @@ def judge(peers: Sequence[AlertmanagerPeer]) -> Iterator[Finding]:
     if well:
         yield cluster(peers, well)
         deaf = [peer.url for peer in well if not peer.beats]
-        lost = f"{few(deaf)} has no alert {HEARTBEAT_ALERT}, so Prometheus does not send to it"
-        yield ARRIVES.failed_if(deaf, lost, f"{some(len(well), 'peer')} with {HEARTBEAT_ALERT}")
+        problem = f"{few(deaf)} has no alert {HEARTBEAT_ALERT}, so Prometheus does not send to it"
+        yield ARRIVES.failed_if(deaf, problem, f"{some(len(well), 'peer')} with {HEARTBEAT_ALERT}")
 
 
 def cluster(peers: Sequence[AlertmanagerPeer], well: Sequence[AlertmanagerPeer]) -> Finding:
@@ -126,8 +126,8 @@ def heard(server: ServerApi, now: datetime) -> Finding:
         return HEARD.skipped("the server has completed no step yet")
     at = moment(source.get("at"))
     ago = f"{lasting(max(now - at, timedelta(0)))} ago" if at else "never"
-    lost = f"the autoscaler does not receive the heartbeat (last: {ago})"
-    return HEARD.failed_if(not source.get("up"), lost, f"the autoscaler received the heartbeat {ago}")
+    problem = f"the autoscaler does not receive the heartbeat (last: {ago})"
+    return HEARD.failed_if(not source.get("up"), problem, f"the autoscaler received the heartbeat {ago}")
 
 
 def send(
@@ -167,8 +167,8 @@ def send(
     finally:
         for peer in peers:
             _post(peer, labels, began, clock.now())
-    lost = f"the test alert was accepted by {', '.join(posted)} but did not arrive within {PATIENCE:.0f} s"
-    return ROUND.failed_if(took is None, lost, f"the test alert arrived after {took or 0:.1f} s")
+    problem = f"the test alert was accepted by {', '.join(posted)} but did not arrive within {PATIENCE:.0f} s"
+    return ROUND.failed_if(took is None, problem, f"the test alert arrived after {took or 0:.1f} s")
 
 
 def _post(peer: MonitoringApi, labels: dict[str, str], begins: datetime, ends: datetime) -> str:

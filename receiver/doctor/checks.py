@@ -116,8 +116,8 @@ class Area:
 def few(names: Iterable[str]) -> str:
     """Return the first of *names*, and how many more there are."""
     listed = list(dict.fromkeys(names))
-    more = len(listed) - SHOWN
-    return ", ".join(listed[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    hidden_count = len(listed) - SHOWN
+    return ", ".join(listed[:SHOWN]) + (f" and {hidden_count} more" if hidden_count > 0 else "")
 
 
 def taint_text(taint: Taint) -> str:

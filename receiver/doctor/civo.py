@@ -88,10 +88,10 @@ def look(installation: Installation) -> Iterator[Finding]:
         for check, message in ((KEY, "Civo accepts the key"), (REGION, civo.region), (CLUSTER, civo.cluster_id)):
             yield check.passed(message)
         yield from at_civo(policy.pools, cloud_pools, civo.shown().pools)
-        why = "its budget cannot be enforced" if policy.budget is not None else "its cost is unknown"
+        effect = "its budget cannot be enforced" if policy.budget is not None else "its cost is unknown"
         bare = [f"{pool.name} ({pool.size})" for pool in policy.pools if pool.price_usd_per_hour is None]
         prices = ", ".join(f"{pool.name} {dollars(pool.price_usd_per_hour)}/h" for pool in policy.pools)
-        no_price = f"no price is known for {', '.join(bare)}: it does not grow, because {why}"
+        no_price = f"no price is known for {', '.join(bare)}: it does not grow, because {effect}"
         yield PRICE.failed_if(bare, no_price, f"known: {prices}")
         try:
             sizes = civo.sizes()
@@ -105,9 +105,9 @@ def look(installation: Installation) -> Iterator[Finding]:
         except (TryLater, WontWork) as error:
             yield CHARGES.warned(str(error))
         else:
-            lost = f"charges of this month cannot be read: {few(charges.unreadable)}"
+            problem = f"charges of this month cannot be read: {few(charges.unreadable)}"
             read = f"{len(charges.records)} charges of this month can be read"
-            yield CHARGES.warned_if(charges.unreadable, lost, read)
+            yield CHARGES.warned_if(charges.unreadable, problem, read)
 
 
 def opened(installation: Installation) -> CivoSurvey:
@@ -142,12 +142,12 @@ def at_civo(
     """Compare each pool at Civo with its configuration; *marks_by_pool* has what some answers lack."""
     inventory = ", ".join(f"{p.id} ({p.size}, {some(p.required, 'node')})" for p in cloud_pools.values()) or "no pool"
     missing = [pool for pool in pools if pool.id not in cloud_pools]
-    lost = [f"pool {pool.name} ({pool.id}) is not in the cluster, which has {inventory}" for pool in missing]
+    problems = [f"pool {pool.name} ({pool.id}) is not in the cluster, which has {inventory}" for pool in missing]
     unreadable = [pool for pool in pools if pool.id in cloud_pools and cloud_pools[pool.id].unreadable]
-    lost += [
+    problems += [
         f"Civo's response on pool {pool.name} is incomplete: {cloud_pools[pool.id].unreadable}" for pool in unreadable
     ]
-    yield from POOLS.failures(lost, f"all {some(len(pools), 'configured pool')} found")
+    yield from POOLS.failures(problems, f"all {some(len(pools), 'configured pool')} found")
     for pool in pools:
         if pool.id not in cloud_pools:
             continue
@@ -188,8 +188,8 @@ def offered(pools: Sequence[Pool], sizes: Mapping[str, SizeAtCivo]) -> Iterator[
         if size is None:
             yield OFFERED.warned(f"Civo lists no size {pool.size} (pool {pool.name})")
             continue
-        gone = f"Civo does not offer {pool.size} (pool {pool.name}) at present"
-        yield OFFERED.warned_if(not size.selectable, gone, f"pool {pool.name}: {pool.size} is offered")
+        problem = f"Civo does not offer {pool.size} (pool {pool.name}) at present"
+        yield OFFERED.warned_if(not size.selectable, problem, f"pool {pool.name}: {pool.size} is offered")
         if set(pool.resources) != {GPU}:
             yield GPUS.skipped(f"pool {pool.name} offers {', '.join(pool.resources)}, which Civo does not know")
             continue

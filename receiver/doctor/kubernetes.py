@@ -80,17 +80,17 @@ def look(installation: Installation) -> Iterator[Finding]:
         return
     with closing(survey) as cluster:
         yield CREDENTIALS.passed("the API server accepts the credentials")
-        pods, cannot = attempted(cluster.pods)
+        pods, pods_error = attempted(cluster.pods)
         shuts_down = any(IDLE_SHUTDOWN_ANNOTATION in pod.annotations for pod in pods or ())
         gated = any(pod.phase is PodPhase.DEFERRED for pod in pods or ())
-        wanted = needed(settings.configuration, groups, shuts_down=shuts_down, gated=gated)
+        needs = needed(settings.configuration, groups, shuts_down=shuts_down, gated=gated)
         who = "the user of KUBECONFIG" if settings.environment.kubeconfig else "the service account"
-        yield from rights(wanted, cluster.may, mode, who)
+        yield from rights(needs, cluster.may, mode, who)
         slices, unseen = attempted(lambda: cluster.every(RESOURCE_SLICES) if DRA_GROUP in groups else [])
         served = gpu_nodes({node: devices_in(parts) for node, parts in by_node(map(slice_from, slices or ())).items()})
-        cluster_nodes, lost = attempted(lambda: cluster.nodes(served))
+        cluster_nodes, nodes_error = attempted(lambda: cluster.nodes(served))
         if pods is None or cluster_nodes is None:  # the missing right has been reported
-            yield from skipped((*nodes.CHECKS, surroundings.OPERATOR), cannot or lost)
+            yield from skipped((*nodes.CHECKS, surroundings.OPERATOR), pods_error or nodes_error)
             return
         yield from nodes.judged(cluster_nodes, policy, mode, installation.clock.now())
         if slices is None:
@@ -102,15 +102,15 @@ def look(installation: Installation) -> Iterator[Finding]:
             )
         yield from surroundings.others(pods, cluster_nodes, policy)
         environment, now = installation.settings.environment, installation.clock.now()
-        own = own_key(environment.kubeconfig, environment.database_url.get_secret_value())
-        others, hidden = attempted(cluster.installations)
-        if others is None:
+        server_key = own_key(environment.kubeconfig, environment.database_url.get_secret_value())
+        leases, hidden = attempted(cluster.installations)
+        if leases is None:
             yield surroundings.INSTALLATIONS.skipped(hidden)
         else:
-            yield surroundings.installations(others, own, settings.configuration, policy, now)
+            yield surroundings.installations(leases, server_key, settings.configuration, policy, now)
         for checks, judge in surroundings.judges(cluster, settings.configuration, policy, pods):
-            findings, why = attempted(judge)
-            yield from skipped(checks, why) if findings is None else findings
+            findings, reason = attempted(judge)
+            yield from skipped(checks, reason) if findings is None else findings
 
 
 def opened(installation: Installation) -> ClusterSurvey:

@@ -52,16 +52,16 @@ def look(installation: Installation) -> Iterator[Finding]:
         installed = "kueue.x-k8s.io" in groups
         yield demanded(installation.settings.configuration.kueue.demand, installed=installed)
         yield aged(installed=installed, new="kueue.x-k8s.io/v1beta2" in groups)
-        queues, why = attempted(lambda: cluster.every(CLUSTER_QUEUES) if installed else [])
+        queues, reason = attempted(lambda: cluster.every(CLUSTER_QUEUES) if installed else [])
         if queues is None:
-            yield from skipped((FLAVORS, QUOTA, HELD), why)
+            yield from skipped((FLAVORS, QUOTA, HELD), reason)
             return
         yield held([name_of(raw) for raw in queues], policy)
         if not installed:
             yield from skipped((FLAVORS, QUOTA), "Kueue is not installed")
             return
-        flavors, why = attempted(lambda: cluster.every(RESOURCE_FLAVORS))
-        yield from skipped((FLAVORS, QUOTA), why) if flavors is None else compared(queues, flavors, policy)
+        flavors, reason = attempted(lambda: cluster.every(RESOURCE_FLAVORS))
+        yield from skipped((FLAVORS, QUOTA), reason) if flavors is None else compared(queues, flavors, policy)
 
 
 def demanded(demand: QueueDemand, *, installed: bool) -> Finding:

@@ -52,9 +52,9 @@ def look(installation: Installation) -> Iterator[Finding]:
     of_each = (opened(team_urls, f"of team {team} ") for team, team_urls in of_teams.items())
     destinations = [*opened(urls, routes=routes), *chain.from_iterable(of_each)]
     whom = "to teams only" if of_teams else "to the log only, and nothing wakes a person"
-    lost = f"GPU_AUTOSCALER_NOTIFY_URLS is not set: messages go {whom}"
+    problem = f"GPU_AUTOSCALER_NOTIFY_URLS is not set: messages go {whom}"
     beside = f", and those of {some(len(of_teams), 'team')}" if of_teams else ""
-    yield ANYBODY.warned_if(not urls, lost, f"{some(len(urls), 'destination')} for all messages{beside}")
+    yield ANYBODY.warned_if(not urls, problem, f"{some(len(urls), 'destination')} for all messages{beside}")
     wrong = check_every_destination(urls, of_teams, routes)
     if destinations or wrong:
         names = few(destination.described for destination in destinations)

@@ -86,10 +86,10 @@ def judged(nodes: Nodes, policy: Policy, mode: Mode, now: datetime) -> Iterator[
         else:
             yield from skipped((NODE_LABELS, NODE_TAINTS), f"pool {pool.name}: {DRESSING}")
         yield from allocatable(mine, pool, now)
-    ours = [node.name for node in nodes if node.annotations.keys() & {CORDON_ANNOTATION, STOP_ANNOTATION}]
-    stay = f"cordoned by the autoscaler, which does not uncordon in mode observe: {few(ours)}"
-    well = f"{some(len(ours), 'node')} cordoned by the autoscaler, which uncordons or removes them"
-    yield CORDONS.warned_if(ours and mode is Mode.OBSERVE, stay, well)
+    cordoned = [node.name for node in nodes if node.annotations.keys() & {CORDON_ANNOTATION, STOP_ANNOTATION}]
+    stay = f"cordoned by the autoscaler, which does not uncordon in mode observe: {few(cordoned)}"
+    well = f"{some(len(cordoned), 'node')} cordoned by the autoscaler, which uncordons or removes them"
+    yield CORDONS.warned_if(cordoned and mode is Mode.OBSERVE, stay, well)
 
 
 def node_taints(mine: Nodes, pool: Pool, startup_taints: tuple[str, ...], now: datetime) -> Finding:

@@ -160,19 +160,19 @@ def judge(shipped: Sequence[ShippedRule], running: Sequence[Json], now: datetime
     yield from loaded(running_by_rule)
     if pairs:
         yield from healthy(pairs)
-        lost = [
+        unlabelled = [
             f"{ours.name} ({label})"
             for ours, rule in pairs
             if ours.action
             for label, value in (("action", ours.action), ("component", COMPONENT), ("namespace", COMPONENT))
             if (rule.get("labels") or {}).get(label) != value
         ]
-        without = f"alerts without the labels that route them and name their action: {few(lost)}"
-        yield SAME.failed_if(lost, without, "alerts have the labels that route them and name their action")
+        without = f"alerts without the labels that route them and name their action: {few(unlabelled)}"
+        yield SAME.failed_if(unlabelled, without, "alerts have the labels that route them and name their action")
         yield timely([rule for _, rule in pairs], now)
         states = [rule.get("state") for ours, rule in pairs if ours.name == HEARTBEAT_ALERT]
-        why = "is loaded and does not fire" if states else "is not loaded"
-        silent = f"{HEARTBEAT_ALERT} {why}, so no node is removed"
+        heartbeat_state = "is loaded and does not fire" if states else "is not loaded"
+        silent = f"{HEARTBEAT_ALERT} {heartbeat_state}, so no node is removed"
         yield HEARTBEAT.failed_if("firing" not in states, silent, f"{HEARTBEAT_ALERT} fires")
         urls = {o.name: (r.get("annotations") or {}).get("runbook_url", "") for o, r in pairs if o.action}
         local = [name for name, url in urls.items() if url.startswith(SHIPPED_DOCS) or is_placeholder(url)]
@@ -185,13 +185,13 @@ def judge(shipped: Sequence[ShippedRule], running: Sequence[Json], now: datetime
 
 def loaded(running_by_rule: Mapping[ShippedRule, Sequence[Json]]) -> Iterator[Finding]:
     """Find rules that are missing, by file, and rules that are loaded more than once."""
-    missing = [rule for rule, ones in running_by_rule.items() if not ones]
+    missing = [rule for rule, copies in running_by_rule.items() if not copies]
     for file in sorted({rule.file for rule in missing}):
         names = [rule.name for rule in missing if rule.file == file]
         yield LOADED.failed(f"{some(len(names), 'rule')} of rules/{file} not loaded: {few(names)}")
-    twice = {rule.name: ones for rule, ones in running_by_rule.items() if len(ones) > 1}
+    twice = {rule.name: copies for rule, copies in running_by_rule.items() if len(copies) > 1}
     if twice:
-        sources = sorted({str(one["group"].get("file")) for ones in twice.values() for one in ones})
+        sources = sorted({str(copy["group"].get("file")) for copies in twice.values() for copy in copies})
         problem = f"{some(len(twice), 'rule')} loaded more than once, from {few(sources)}: {few(twice)}"
         yield LOADED.warned(problem, "keep one copy of the rules: two copies record the same series twice")
     if not missing and not twice:

@@ -57,15 +57,15 @@ def server(installation: Installation) -> Finding:
             mode != Mode.OBSERVE.value, f"the server runs in mode {mode}", "the server runs in mode observe"
         )
     except TryLater as error:
-        why = str(error)
+        reason = str(error)
     try:
         with closing(opened(installation)) as cluster:
-            ours = [pod.key for pod in cluster.pods() if pod.is_ours]
+            server_pods = [pod.key for pod in cluster.pods() if pod.is_ours]
     except (TryLater, WontWork):
-        ours = []
-    if ours:
-        return SERVER.failed(f"{why}; {few(ours)} runs in the cluster, and its mode is unknown", REACH_IT)
-    problem = f"{why}: assuming that every replica is stopped"
+        server_pods = []
+    if server_pods:
+        return SERVER.failed(f"{reason}; {few(server_pods)} runs in the cluster, and its mode is unknown", REACH_IT)
+    problem = f"{reason}: assuming that every replica is stopped"
     return SERVER.warned(problem, "make sure that no server in mode act runs anywhere before you continue")
 
 
@@ -75,9 +75,9 @@ def marks(cluster: ClusterSurvey) -> tuple[list[Leftover], str]:
     Raises TryLater, and WontWork if nodes cannot be read.
     """
     leftovers = []
-    theirs = {pool.id for each in cluster.others() for pool in each.pools}
+    foreign_pools = {pool.id for installation in cluster.others() for pool in installation.pools}
     for node in cluster.nodes():
-        if node.labels.get(POOL_LABEL) in theirs:
+        if node.labels.get(POOL_LABEL) in foreign_pools:
             continue  # another installation marks it
         for word, annotation, undo in UNCORDONS:
             if annotation in node.annotations:
@@ -87,12 +87,12 @@ def marks(cluster: ClusterSurvey) -> tuple[list[Leftover], str]:
             description = f"node {node.name}: soft taints {', '.join(worn)}"
             leftovers.append(Leftover(description, partial(cluster.set_soft_taints, node.name, ())))
     try:
-        held = cluster.held_places(queues=True)
+        places = cluster.held_places(queues=True)
     except WontWork as error:
         return leftovers, str(error)
     quota = "a quota of the autoscaler blocks GPU pods"
-    leftovers += [Leftover(f"namespace {n}: {quota}", partial(cluster.release_namespace, n)) for n in held.namespaces]
-    queues = held.cluster_queues
+    leftovers += [Leftover(f"namespace {n}: {quota}", partial(cluster.release_namespace, n)) for n in places.namespaces]
+    queues = places.cluster_queues
     leftovers += [
         Leftover(f"ClusterQueue {n}: held by the autoscaler", partial(cluster.release_queue, n)) for n in queues
     ]

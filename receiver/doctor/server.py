@@ -64,8 +64,12 @@ def look(installation: Installation) -> Iterator[Finding]:
     yield HEALTH.failed_if(beats != 200, progress, progress)
     reason = ready.get("reason") or "no reason given"
     yield READY.failed_if(takes != 200, f"not ready: {reason}", "webhooks are accepted and stored, and steps succeed")
-    theirs, ours = health.get("version"), installed_version()
-    yield VERSION.warned_if(theirs != ours, f"the server is {theirs}, this command {ours}", f"both are {ours}")
+    server_version, own_version = health.get("version"), installed_version()
+    yield VERSION.warned_if(
+        server_version != own_version,
+        f"the server is {server_version}, this command {own_version}",
+        f"both are {own_version}",
+    )
     mode, pools = configuration.mode.value, len(configuration.pools)
     difference = f"the server runs in mode {health.get('mode')}, the local file has {mode}"
     if health.get("mode") == mode:

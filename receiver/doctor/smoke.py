@@ -104,7 +104,7 @@ def longest(pool: Pool) -> timedelta:
 def manifest(test: Trial, settings: Settings) -> dict[str, Any]:
     """Return the pod: one unit of the pool's GPU resource, on the pool only, with attribution labels."""
     pool, attribution = test.pool, settings.configuration.attribution.model_dump()
-    own = [{"key": t.key, "operator": "Equal", "value": t.value, "effect": t.effect} for t in pool.taints]
+    pool_tolerations = [{"key": t.key, "operator": "Equal", "value": t.value, "effect": t.effect} for t in pool.taints]
     chart = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     devices = {min(pool.resources): "1"}
     container = {
@@ -129,7 +129,7 @@ def manifest(test: Trial, settings: Settings) -> dict[str, Any]:
         "spec": {
             "restartPolicy": "Never",
             "nodeSelector": {**pool.labels, POOL_LABEL: pool.id},
-            "tolerations": [*own, chart],
+            "tolerations": [*pool_tolerations, chart],
             "securityContext": {
                 "runAsNonRoot": True,
                 "runAsUser": 65532,

@@ -79,8 +79,8 @@ def _sqlite(file: Path) -> Iterator[Finding]:
     kind = file_system(folder)
     if kind:
         location = f"{folder} is on {kind}"
-        lost = ": it is lost with the container, or when the machine restarts" if kind in PASSING else ""
-        yield FILE_SYSTEM.warned_if(kind in PASSING | NETWORK, f"{location}{lost}", location)
+        effect = ": it is lost with the container, or when the machine restarts" if kind in PASSING else ""
+        yield FILE_SYSTEM.warned_if(kind in PASSING | NETWORK, f"{location}{effect}", location)
     else:
         yield FILE_SYSTEM.skipped("the file system is unknown here")
     if not file.is_file():

@@ -90,28 +90,28 @@ def judges(
     cluster: ClusterSurvey, configuration: Configuration, policy: Policy, pods: Sequence[SurveyedPod]
 ) -> list[tuple[tuple[Check, ...], Judge]]:
     """Return what judges the surroundings, kind by kind, with its checks: each kind may be forbidden to list."""
-    ours = [pod for pod in pods if pod.is_ours]
+    server_pods = [pod for pod in pods if pod.is_ours]
     return [
         ((OPERATOR, TOLERATIONS), lambda: list(operator(cluster.every(DAEMON_SETS), policy))),
-        ((NETWORK,), lambda: [network(cluster.every(NETWORK_POLICIES), ours)]),
-        ((SECURITY,), lambda: [security(cluster.core("namespaces"), ours)]),
+        ((NETWORK,), lambda: [network(cluster.every(NETWORK_POLICIES), server_pods)]),
+        ((SECURITY,), lambda: [security(cluster.core("namespaces"), server_pods)]),
         ((QUOTAS,), lambda: [quotas(cluster.core("resourcequotas"), pods)]),
         ((CLASSES,), lambda: [classes([name_of(raw) for raw in cluster.every(PRIORITY_CLASSES)], configuration)]),
     ]
 
 
 def installations(
-    leases: Collection[InstallationLease], own: str, configuration: Configuration, policy: Policy, now: datetime
+    leases: Collection[InstallationLease], server_key: str, configuration: Configuration, policy: Policy, now: datetime
 ) -> Finding:
-    """Judge *leases*, those of all installations; *own* is the key of the server whose environment this process
+    """Judge *leases*, those of all installations; *server_key* is the key of the server whose environment this process
     has. On another host that key is another one: a twin with the same name and pools may be the server."""
     names, neighbours, conflicts = {pool.id: pool.name for pool in policy.pools}, [], []
     keys = {lease.key for lease in leases}
     for lease in leases:
-        if lease.key == own or not lease.is_live(now):
+        if lease.key == server_key or not lease.is_live(now):
             continue
         twin = lease.cluster_name == configuration.cluster_name and {pool.id for pool in lease.pools} == names.keys()
-        if twin and own not in keys:
+        if twin and server_key not in keys:
             return INSTALLATIONS.passed(f"{lease.key} has the pools and the name of this configuration")
         common = [names[pool.id] for pool in lease.pools if pool.id in names]
         neighbours.append(str(lease))
@@ -174,11 +174,11 @@ def others(pods: Sequence[SurveyedPod], nodes: Sequence[ClusterNode], policy: Po
     yield from AUTOSCALERS.failures(problems, "Cluster Autoscaler acts on no configured pool")
 
 
-def network(policies: Objects, ours: Sequence[SurveyedPod]) -> Finding:
-    """Judge whether a NetworkPolicy for ingress selects the pods *ours*."""
-    if not ours:
+def network(policies: Objects, server_pods: Sequence[SurveyedPod]) -> Finding:
+    """Judge whether a NetworkPolicy for ingress selects *server_pods*."""
+    if not server_pods:
         return NETWORK.skipped(NOT_HERE)
-    pod = ours[0]
+    pod = server_pods[0]
     for raw in policies:
         spec = section(raw, "spec")
         same_namespace = section(raw, "metadata").get("namespace") == pod.namespace
@@ -189,11 +189,11 @@ def network(policies: Objects, ours: Sequence[SurveyedPod]) -> Finding:
     return NETWORK.warned(f"{problem}: every pod of the cluster can reach it")
 
 
-def security(namespaces: Objects, ours: Sequence[SurveyedPod]) -> Finding:
-    """Judge the Pod Security label of the namespace of *ours*."""
-    if not ours:
+def security(namespaces: Objects, server_pods: Sequence[SurveyedPod]) -> Finding:
+    """Judge the Pod Security label of the namespace of *server_pods*."""
+    if not server_pods:
         return SECURITY.skipped(NOT_HERE)
-    namespace = ours[0].namespace
+    namespace = server_pods[0].namespace
     labels = next((words(section(raw, "metadata"), "labels") for raw in namespaces if name_of(raw) == namespace), {})
     level = labels.get("pod-security.kubernetes.io/enforce", "")
     judge = SECURITY.passed if level in ("restricted", "baseline") else SECURITY.warned
@@ -223,8 +223,8 @@ def classes(class_names: Collection[str], configuration: Configuration) -> Findi
     if missing := sorted({*passing} - {*class_names}):
         problem = f"budget.passing_priority_classes names {', '.join(missing)}, and there is no such PriorityClass"
         return CLASSES.failed(problem, "create it, or correct the name: no work passes at the hold line")
-    own = sorted(name for name in class_names if not name.startswith("system-") and name != OURS)
-    if own:
-        return CLASSES.passed(f"there are {', '.join(own[:6])}")
+    custom = sorted(name for name in class_names if not name.startswith("system-") and name != OURS)
+    if custom:
+        return CLASSES.passed(f"there are {', '.join(custom[:6])}")
     problem = "there is no PriorityClass beside those of the system and the autoscaler, so no work takes precedence"
     return CLASSES.warned(problem)

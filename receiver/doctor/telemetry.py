@@ -189,12 +189,14 @@ def judge_kube_state_metrics(answers: Answers) -> Iterator[Finding]:
 
 def allowed(answers: Answers) -> Finding:
     """Judge whether nodes carry the label of their pool; `kubernetes.pool_label` finds single ones without it."""
-    nodes, known = _values(answers["ksm nodes"], "node"), _pool_of(answers)
+    nodes, pool_by_node = _values(answers["ksm nodes"], "node"), _pool_of(answers)
     if not nodes:
         return ALLOWED.skipped("kube-state-metrics shows no node")
-    why = "kube_node_labels lacks the label of the pool" if known else "kube_node_labels is not exported at all"
-    lost = f"{why}, so no node is known to be in a pool"
-    return ALLOWED.failed_if(not any(known.values()), lost, f"{some(len(nodes), 'node')}, with their pools")
+    cause = (
+        "kube_node_labels lacks the label of the pool" if pool_by_node else "kube_node_labels is not exported at all"
+    )
+    problem = f"{cause}, so no node is known to be in a pool"
+    return ALLOWED.failed_if(not any(pool_by_node.values()), problem, f"{some(len(nodes), 'node')}, with their pools")
 
 
 def _pool_of(answers: Answers) -> dict[str, str]:
@@ -256,10 +258,10 @@ def plausible(answers: Answers) -> Finding:
 
 def counters(answers: Answers) -> Finding:
     """Find alerts that cannot fire because a counter is missing."""
-    there, read = _values(answers["dcgm counters"], "__name__"), read_by_rules("DCGM_")
-    if ENGINE not in there and NVML not in there:
+    stored, read = _values(answers["dcgm counters"], "__name__"), read_by_rules("DCGM_")
+    if ENGINE not in stored and NVML not in stored:
         return COUNTERS.failed(f"neither {ENGINE} nor {NVML} is delivered: utilization is unknown")
-    missing = [name for name in read if name not in there]
+    missing = [name for name in read if name not in stored]
     if silent := asleep_without(missing):
         needed = [name for name in missing if asleep_without([name])]
         return COUNTERS.warned(f"not delivered: {few(needed)}{_hurt(silent)}")

@@ -261,12 +261,12 @@ class StoreCollector(Collector):
         ):
             if (at := counts.get(moment)) is not None:
                 yield single(f"{name}_timestamp_seconds", text, at)
-        for name, seen, text in (
+        for name, since, text in (
             ("snapshot_age_seconds", seen_at, "Age of the picture that pages and API show, in seconds."),
             ("step_age_seconds", counts.get("last_step_at"), "Age of the last step that served the pools, in seconds."),
         ):
-            if seen is not None:
-                yield single(name, text, self._age(seen))
+            if since is not None:
+                yield single(name, text, self._age(since))
         yield from self._totals(counts)
         yield from self._messages(counts)
 

@@ -13,9 +13,9 @@ Value = float | Decimal | timedelta | datetime | None
 Row = tuple[Sequence[str], Value]
 
 
-def filled(counts: Any, known: Iterable[tuple[str, ...]]) -> list[Row]:
-    """Return every *known* label combination, 0 where *counts* (labels to number) has none, then what else it has."""
-    rows: dict[tuple[str, ...], float] = dict.fromkeys(known, 0.0)
+def filled(counts: Any, combinations: Iterable[tuple[str, ...]]) -> list[Row]:
+    """Return every one of *combinations*, 0 where *counts* (labels to number) has none, then what else it has."""
+    rows: dict[tuple[str, ...], float] = dict.fromkeys(combinations, 0.0)
     for labels, total in (counts or {}).items():
         key = (labels,) if isinstance(labels, str) else tuple(labels)
         if all(isinstance(part, str) for part in key):  # an open action has no outcome yet
@@ -53,18 +53,18 @@ def counter(name: str, text: str, rows: Iterable[Row], *labels: str) -> Metric:
 def histogram(
     name: str,
     text: str,
-    known: Iterable[tuple[str, ...]],
+    combinations: Iterable[tuple[str, ...]],
     bounds: Sequence[str],
     buckets: Mapping[tuple[str, ...], int],
     sums: Mapping[tuple[str, ...], float],
     *labels: str,
 ) -> Metric:
-    """Return a histogram of every *known* label combination and what else was counted.
+    """Return a histogram of every one of *combinations* and what else was counted.
 
     *buckets* says by (labels, upper bound) how many fell into that bucket alone, *sums* by labels what they come to.
     """
     family = HistogramMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
-    for values in dict.fromkeys((*known, *sums)):
+    for values in dict.fromkeys((*combinations, *sums)):
         counted = [(float(key[-1]), total) for key, total in buckets.items() if key[:-1] == values]
         upto = [(bound, float(sum(n for b, n in counted if b <= float(bound)))) for bound in bounds]
         family.add_metric(values, upto, sums.get(values, 0.0))

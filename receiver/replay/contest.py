@@ -104,8 +104,8 @@ class Delays:
                 "altogether"
             )
         if never := self.never_ran:
-            more = f" and {len(never) - SHOWN} more" if len(never) > SHOWN else ""
-            yield f"never ran: {', '.join(never[:SHOWN])}{more}"
+            overflow = f" and {len(never) - SHOWN} more" if len(never) > SHOWN else ""
+            yield f"never ran: {', '.join(never[:SHOWN])}{overflow}"
 
 
 def _plain(record: Pause | Delay) -> dict[str, Any]:
@@ -327,26 +327,32 @@ def contest(
 ) -> list[Result]:
     """Let each of *contestants* run *jobs*; *progress* takes its name and how many jobs have finished."""
     report = progress or (lambda _name, _done: None)
-    return [_run(jobs, each, setting, report) for each in contestants]
+    return [_run(jobs, contestant, setting, report) for contestant in contestants]
 
 
-def _run(jobs: Sequence[Job], one: Contestant | Reckoned, setting: Setting, progress: Progress) -> Result:
-    if isinstance(one, Reckoned):
-        bound = Result(name=one.name, kind="bound", figures=one.bound(jobs, one.pools, setting), played=None)
-        progress(one.name, len(jobs))
+def _run(jobs: Sequence[Job], contestant: Contestant | Reckoned, setting: Setting, progress: Progress) -> Result:
+    if isinstance(contestant, Reckoned):
+        bound = Result(
+            name=contestant.name, kind="bound", figures=contestant.bound(jobs, contestant.pools, setting), played=None
+        )
+        progress(contestant.name, len(jobs))
         return bound
-    world = setting.world(one.pools)
-    most = {pool.id: pool.max_nodes for pool in one.pools}
-    controller = one.make(world, most, jobs)
-    reaction = setting.reaction() if one.every is None else Reaction(start=setting.start, tick=one.every)
-    played = play(world, jobs, controller, reaction, lambda _now, done: progress(one.name, done))
-    progress(one.name, len(played.finished))
+    world = setting.world(contestant.pools)
+    most = {pool.id: pool.max_nodes for pool in contestant.pools}
+    controller = contestant.make(world, most, jobs)
+    reaction = setting.reaction() if contestant.every is None else Reaction(start=setting.start, tick=contestant.every)
+    played = play(
+        world, jobs, controller, reaction, lambda _now, finished_jobs: progress(contestant.name, finished_jobs)
+    )
+    progress(contestant.name, len(played.finished))
     log = controller.budgets if isinstance(controller, Product) else None
-    prices: dict[str, Decimal | None] = {pool.size: pool.price_usd_per_hour for pool in one.pools}
+    prices: dict[str, Decimal | None] = {pool.size: pool.price_usd_per_hour for pool in contestant.pools}
     return Result(
-        name=one.name,
-        kind=one.kind,
-        figures=figures(one.name, played, prices, by_the_hour=setting.by_the_hour, granularity=setting.granularity),
+        name=contestant.name,
+        kind=contestant.kind,
+        figures=figures(
+            contestant.name, played, prices, by_the_hour=setting.by_the_hour, granularity=setting.granularity
+        ),
         played=played,
         violations=tuple(violations(jobs, played, most)),
         delays=None if log is None else delays(played, log),

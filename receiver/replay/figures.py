@@ -105,7 +105,8 @@ def figures(
     once it started."""
     lasted = [(vm, _until(vm, played.end) - vm.created_at) for vm in played.lives if vm.created_at < played.end]
     nodes = [
-        Billed(vm.gpus, prices.get(vm.size), it.total_seconds(), started_hours(it, granularity)) for vm, it in lasted
+        Billed(vm.gpus, prices.get(vm.size), length.total_seconds(), started_hours(length, granularity))
+        for vm, length in lasted
     ]
     gpu_seconds = sum(node.seconds * node.gpus for node in nodes)
     held = sum(_ran_for(placed) for placed in played.placements.all)
@@ -244,8 +245,8 @@ def _jobs(jobs: Sequence[Job], played: Played) -> Iterator[str]:
     over = [job.id for job in played.finished]
     if len(over) != len(set(over)):
         yield "a job finished twice"
-    known = {*over, *(job.id for job in played.left)}
-    lost = [job.id for job in jobs if job.id not in known]
+    accounted = {*over, *(job.id for job in played.left)}
+    lost = [job.id for job in jobs if job.id not in accounted]
     if lost or len(over) + len(played.left) != len(jobs):
         yield f"of {len(jobs)} jobs {len(over)} finished and {len(played.left)} are left; lost: {', '.join(lost[:5])}"
 
@@ -268,8 +269,8 @@ def _starts(played: Played) -> Iterator[str]:
             yield f"{vm.hostname} was started and never registered"
         moments = [vm.created_at, vm.active_at, vm.ready_at, vm.usable_at]
         for stages in (moments, [vm.created_at, vm.deleted_at, vm.gone_at]):
-            known = [at for at in stages if at is not None]
-            if any(later < earlier for earlier, later in pairwise(known)):
+            reached = [at for at in stages if at is not None]
+            if any(later < earlier for earlier, later in pairwise(reached)):
                 yield f"{vm.hostname} lived in the wrong order"
 
 
@@ -282,18 +283,18 @@ def _nodes(played: Played, most: Mapping[str, int]) -> Iterator[str]:
     by_node: dict[str, list[Placement]] = {}
     for placed in played.placements.all:
         by_node.setdefault(placed.node, []).append(placed)
-    for name, here in by_node.items():
+    for name, placements in by_node.items():
         vm = nodes.get(name)
         if vm is None:
             yield f"{name} holds pods and never was"
             continue
-        early = [p.pod for p in here if vm.usable_at is None or p.bound_at < vm.usable_at]
-        late = [p.pod for p in here if vm.gone_at is not None and (p.ended_at or played.end) > vm.gone_at]
+        early = [p.pod for p in placements if vm.usable_at is None or p.bound_at < vm.usable_at]
+        late = [p.pod for p in placements if vm.gone_at is not None and (p.ended_at or played.end) > vm.gone_at]
         if early:
             yield f"{early[0]} was on {name} before its GPUs were usable"
         if late:
             yield f"{late[0]} was on {name} after it was gone"
-        held = _most_at_once([(p.bound_at, p.ended_at or played.end, p.gpus) for p in here])
+        held = _most_at_once([(p.bound_at, p.ended_at or played.end, p.gpus) for p in placements])
         if held > vm.gpus:
             yield f"{name} has {vm.gpus} GPUs, and {held} were held at once"
 
@@ -356,8 +357,8 @@ def schedule(jobs: Sequence[Job], gpus: int, lead: timedelta, *, unit: timedelta
     over: list[_Open] = []
     for job in sorted(jobs, key=lambda j: j.submit_at):
         now, end = job.submit_at, job.submit_at + job.duration
-        nodes, gone = _still_useful(nodes, now, unit=unit)
-        over += gone
+        nodes, expired = _still_useful(nodes, now, unit=unit)
+        over += expired
         for _ in range(job.pods):
             if job.gpus_per_pod > gpus:
                 raise ValueError(f"a pod of {job.id} requests {job.gpus_per_pod} GPUs, nodes have {gpus}")
@@ -384,19 +385,19 @@ def _still_useful(nodes: list[_Open], now: datetime, *, unit: timedelta) -> tupl
 
 
 def _cheapest(
-    nodes: Sequence[_Open], wanted: int, end: datetime, now: datetime, lead: timedelta, *, unit: timedelta
+    nodes: Sequence[_Open], gpus: int, end: datetime, now: datetime, lead: timedelta, *, unit: timedelta
 ) -> _Open | None:
     """Return the node with room to whose bill the pod adds least, then the fullest; None when a new one is
     cheaper."""
     best: tuple[timedelta, int] | None = None
     chosen: _Open | None = None
     for node in nodes:
-        if node.free < wanted:
+        if node.free < gpus:
             continue
         before = _bill(node.end - node.start, unit=unit)
-        more = _bill(max(node.end, end) - node.start, unit=unit) - before
-        if best is None or (more, node.free) < best:
-            best, chosen = (more, node.free), node
+        extra_bill = _bill(max(node.end, end) - node.start, unit=unit) - before
+        if best is None or (extra_bill, node.free) < best:
+            best, chosen = (extra_bill, node.free), node
     new = _bill(end - now + lead, unit=unit)
     return chosen if best is not None and best[0] <= new else None
 

@@ -213,11 +213,11 @@ class WorldCluster(WorldHolding):
         self._nominated: dict[tuple[str, str], datetime] = {}  # first seen, by the pod's uid and the node
 
     def look(self) -> ClusterFacts:
-        known, self._pods = self._pods, {}
+        cached, self._pods = self._pods, {}
         for key, pod in self._world.active_pods.items():
             if pod.requests:
-                same = known.get(key, NO_POD)[0] == pod.version
-                self._pods[key] = known[key] if same else (pod.version, self._as_pod(pod))
+                same = cached.get(key, NO_POD)[0] == pod.version
+                self._pods[key] = cached[key] if same else (pod.version, self._as_pod(pod))
         pods = [pod for _, pod in self._pods.values()]
         return ClusterFacts(
             nodes=tuple(self._look_at_nodes()),
@@ -231,9 +231,9 @@ class WorldCluster(WorldHolding):
         )
 
     def _look_at_nodes(self) -> Iterable[ClusterNode]:
-        known, self._nodes = self._nodes, {}
+        cached, self._nodes = self._nodes, {}
         for name, node in self._world.nodes.items():
-            was = known.get(name)
+            was = cached.get(name)
             same = was is not None and was[0] == node.version
             self._nodes[name] = was if was and same else (node.version, as_node(node))
         return [node for _, node in self._nodes.values()]
@@ -406,8 +406,8 @@ class WorldCluster(WorldHolding):
         if self._world.progress.get(progress.key) == progress:
             return Receipt(did=Did.ALREADY, sentence=f"ProvisioningRequest {progress.key} says so already")
         write = partial(self._world.progress.update, {progress.key: progress})
-        done = f"ProvisioningRequest {progress.key}: {progress.stage}"
-        return self.write(write, done, "report_booking", progress.key)
+        sentence = f"ProvisioningRequest {progress.key}: {progress.stage}"
+        return self.write(write, sentence, "report_booking", progress.key)
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         event = partial(self._world.record_event, kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)

@@ -59,14 +59,14 @@ class Ledger:
         """What each pool did last, with its open action and the drifts that count at *now*."""
         pools: dict[str, PoolMemory] = {}
         for pool in sorted({*self._pools, *self._open}):
-            action, known = self._open.get(pool), self._pools.get(pool)
+            action, memory = self._open.get(pool), self._pools.get(pool)
             drifts = tuple(d for d in self._drifts.get(pool, ()) if now - DRIFTS_COUNT < d.at <= now)
-            if known is None:
+            if memory is None:
                 pools[pool] = PoolMemory(required=action.from_count if action is not None else 0, open_action=action)
             elif action is None and not drifts:
-                pools[pool] = known
+                pools[pool] = memory
             else:
-                pools[pool] = replace(known, open_action=action, drifts=drifts)
+                pools[pool] = replace(memory, open_action=action, drifts=drifts)
         return pools
 
     def _closed_between(self, since: datetime, until: datetime = LATEST) -> Iterator[StoredAction]:
@@ -88,10 +88,10 @@ class Ledger:
         return True
 
     def progressed(self, action: Action) -> None:
-        known = self._known(action)
-        if known is not None:
-            self._open[action.pool] = known
-            self._actions[action.id] = StoredAction(action=known)
+        open_action = self._known(action)
+        if open_action is not None:
+            self._open[action.pool] = open_action
+            self._actions[action.id] = StoredAction(action=open_action)
 
     def closed(
         self,
@@ -151,11 +151,11 @@ class Ledger:
 
     def _known(self, action: Action) -> Action | None:
         """The open action of that id with the progress of *action*, or None."""
-        known = self._open.get(action.pool)
-        if known is None or known.id != action.id:
+        open_action = self._open.get(action.pool)
+        if open_action is None or open_action.id != action.id:
             return None
         return replace(
-            known,
+            open_action,
             victims=action.victims,
             from_count=action.from_count,
             to_count=action.to_count,
@@ -167,19 +167,19 @@ class Ledger:
 
     def _close(self, action: Action, outcome: Outcome, backoff: Backoff | None, late: LateCount | None) -> bool:
         """Close *action* once and update its pool. False, and nothing is changed, when it is not open."""
-        known = self._known(action)
-        if known is None:
+        open_action = self._known(action)
+        if open_action is None:
             return False
         del self._open[action.pool]
-        self._actions[action.id] = StoredAction(action=known, outcome=outcome)
+        self._actions[action.id] = StoredAction(action=open_action, outcome=outcome)
         insort(self._ended, (outcome.at, action.id))
         grows = action.kind is ActionKind.GROW
         changes: dict[str, Any] = {}
-        held = "backoff" if grows else "removal_backoff"
+        backoff_field = "backoff" if grows else "removal_backoff"
         if outcome.kind in TOOK_EFFECT:
-            changes = {"last_grow_at" if grows else "last_shrink_at": outcome.at, held: backoff}
+            changes = {"last_grow_at" if grows else "last_shrink_at": outcome.at, backoff_field: backoff}
         elif outcome.kind is OutcomeKind.FAILED and backoff is not None:
-            changes = {held: backoff}
+            changes = {backoff_field: backoff}
             if any(v.stage in REMOVED for v in action.victims):  # deleted before the failure, and gone
                 changes["last_shrink_at"] = outcome.at
         if late is not None:
@@ -238,6 +238,6 @@ class Ledger:
         self._pools[pool] = replace(self._pools.get(pool) or PoolMemory(required=only_new), **changes)
 
 
-def _differ(held: Offer | None, offer: Offer) -> bool:
+def _differ(stored: Offer | None, offer: Offer) -> bool:
     """True when *offer* differs from the stored one, or is an hour newer."""
-    return held is None or offer.at - held.at >= HOUR or replace(held, at=offer.at) != offer
+    return stored is None or offer.at - stored.at >= HOUR or replace(stored, at=offer.at) != offer

@@ -46,37 +46,41 @@ class Watched:
     past: Past
 
 
-def would_have(seen: Watched, policy: Policy, setting: Setting) -> WouldHave:
+def would_have(watched: Watched, policy: Policy, setting: Setting) -> WouldHave:
     """Return what *policy* would have cost and done. Raises ValueError, with a sentence, where it cannot be replayed:
     a pool without a price, or whose `provision_timeout` is shorter than a node needs under *setting*.
 
     It begins where the samples of the pods do: in the time before, every node would seem to be idle.
     """
-    seen = _of_work(seen)
+    watched = _of_work(watched)
     policy, notes = _replayable(policy, setting)
-    setting = replace(setting, start=seen.since)
-    jobs, left_out = _jobs(seen, policy, "likely")
-    played = _act(jobs, seen, policy, setting)
-    would = _cost(played, policy, seen)
-    other = [_cost(_act(jobs, seen, policy, varied), policy, seen) for varied in _variations(setting, policy)]
-    margin = would * NOISE + max(abs(cost - would) for cost in other)
-    if any(pod.held_until is None for pod in seen.past.pods):
+    setting = replace(setting, start=watched.since)
+    jobs, left_out = _jobs(watched, policy, "likely")
+    played = _act(jobs, watched, policy, setting)
+    would = _cost(played, policy, watched)
+    varied_costs = [
+        _cost(_act(jobs, watched, policy, varied), policy, watched) for varied in _variations(setting, policy)
+    ]
+    margin = would * NOISE + max(abs(cost - would) for cost in varied_costs)
+    if any(pod.held_until is None for pod in watched.past.pods):
         ends: tuple[Unfinished, ...] = ("least", "most")
-        other = [_cost(_act(_jobs(seen, policy, end)[0], seen, policy, setting), policy, seen) for end in ends]
-        margin += max(abs(cost - would) for cost in other)
+        varied_costs = [
+            _cost(_act(_jobs(watched, policy, end)[0], watched, policy, setting), policy, watched) for end in ends
+        ]
+        margin += max(abs(cost - would) for cost in varied_costs)
     nodes = _always_on(jobs, policy, setting)
-    changes = _changes(played, policy, seen)
+    changes = _changes(played, policy, watched)
     spent, unpriced = spend_by_pool(
-        [life for life in seen.lives if policy.pool(life.pool)], seen.since, seen.until, policy.billing
+        [life for life in watched.lives if policy.pool(life.pool)], watched.since, watched.until, policy.billing
     )
-    waits, waited = _waits(jobs, played), _waited(seen)
+    waits, waited = _waits(jobs, played), _waited(watched)
     return WouldHave(
-        at=seen.until,
-        since=seen.since,
-        until=seen.until,
+        at=watched.until,
+        since=watched.since,
+        until=watched.until,
         would_usd=in_cents(would),
         margin_usd=in_cents(margin),
-        always_on_usd=in_cents(_kept(nodes, policy, seen)),
+        always_on_usd=in_cents(_kept(nodes, policy, watched)),
         as_run_usd=None if unpriced else in_cents(sum(spent.values(), Decimal(0))),
         always_on={pool.name: nodes[pool.id] for pool in policy.pools if nodes[pool.id]},
         bought=sum(max(0, change.after - change.before) for change in changes),
@@ -86,42 +90,44 @@ def would_have(seen: Watched, policy: Policy, setting: Setting) -> WouldHave:
         as_run_wait_p95_seconds=quantile(waited, 0.95) if waited else None,
         changes=tuple(reversed(changes[-MOST_CHANGES:])),
         changes_total=len(changes),
-        notes=(*_missing(seen, left_out), *notes),
+        notes=(*_missing(watched, left_out), *notes),
     )
 
 
-def _of_work(seen: Watched) -> Watched:
-    """Return what of *seen* has samples, with the pods that are work and had not ended before."""
-    since = seen.past.begins or seen.since
+def _of_work(watched: Watched) -> Watched:
+    """Return what of *watched* has samples, with the pods that are work and had not ended before."""
+    since = watched.past.begins or watched.since
     pods = [
         p
-        for p in seen.past.pods
+        for p in watched.past.pods
         if not p.pod.daemon
         and p.pod.namespace not in IGNORED_NAMESPACES
         and (p.held_until is None or p.held_until > since)
     ]
-    return replace(seen, since=since, past=replace(seen.past, since=since, pods=pods))
+    return replace(watched, since=since, past=replace(watched.past, since=since, pods=pods))
 
 
-def _jobs(seen: Watched, policy: Policy, unfinished: Unfinished) -> tuple[list[Job], int]:
+def _jobs(watched: Watched, policy: Policy, unfinished: Unfinished) -> tuple[list[Job], int]:
     """Return the pods as jobs, and how many are left out because they fit no pool or are not fully known.
 
     It is unknown how long *unfinished* pods run. Those that run would likely have begun earlier and be running still,
     those that never ran have run for as long as others on average; at the least as long as they did, at the most until
     the end.
     """
-    ran = [p.held_until - p.held_from for p in seen.past.pods if p.held_from is not None and p.held_until is not None]
+    ran = [
+        p.held_until - p.held_from for p in watched.past.pods if p.held_from is not None and p.held_until is not None
+    ]
     mean = sum(ran, timedelta(0)) / len(ran) if ran and unfinished == "likely" else None
     pods = []
-    for pod in seen.past.pods:
-        begun = max(pod.pod.created_at, seen.since)
+    for pod in watched.past.pods:
+        started_at = max(pod.pod.created_at, watched.since)
         if pod.held_until is not None:
             pods.append(pod)
         elif pod.held_from is not None:
-            pods.append(pod if unfinished == "least" else replace(pod, held_from=begun))
+            pods.append(pod if unfinished == "least" else replace(pod, held_from=started_at))
         elif unfinished != "least":
-            ends = None if mean is None or begun + mean >= seen.until else begun + mean
-            pods.append(replace(pod, held_from=begun, held_until=ends))
+            ends = None if mean is None or started_at + mean >= watched.until else started_at + mean
+            pods.append(replace(pod, held_from=started_at, held_until=ends))
     keys = {taint.key for pool in policy.pools for taint in pool.taints}
     reading = TraceReading(
         skip_bad=True,
@@ -129,20 +135,20 @@ def _jobs(seen: Watched, policy: Policy, unfinished: Unfinished) -> tuple[list[J
         tolerations=tuple(Toleration(key=key, operator="Exists") for key in sorted(keys)),
     )
     try:
-        trace = trace_of_pods(replace(seen.past, pods=pods), "", "", reading)
+        trace = trace_of_pods(replace(watched.past, pods=pods), "", "", reading)
     except BadTrace:  # it has no job that can be replayed
-        return [], len(seen.past.troubles)
+        return [], len(watched.past.troubles)
     wrong = misfits(trace.jobs, policy.pools)
     return [job for job in trace.jobs if job.id not in wrong], len(trace.left_out) + len(wrong)
 
 
-def _missing(seen: Watched, left_out: int) -> Iterator[str]:
-    never = sum(pod.held_from is None for pod in seen.past.pods)
+def _missing(watched: Watched, left_out: int) -> Iterator[str]:
+    never = sum(pod.held_from is None for pod in watched.past.pods)
     if never:
         yield f"{some(never, 'pod')} never ran: counted as long as others run on average."
     if left_out:
         yield f"Left out, because they fit no pool or are not fully known: {some(left_out, 'pod')}."
-    yield from (f"{note}." for note in seen.past.notes if "has no samples" in note)
+    yield from (f"{note}." for note in watched.past.notes if "has no samples" in note)
 
 
 def _waited(watched: Watched) -> list[float]:
@@ -177,32 +183,32 @@ def _variations(setting: Setting, policy: Policy) -> Iterator[Setting]:
         yield slow
 
 
-def _begin(world: World, seen: Watched, pools: Sequence[Pool]) -> None:
+def _begin(world: World, watched: Watched, pools: Sequence[Pool]) -> None:
     """Give *world* the nodes that were there at the begin, as old as they were."""
     for pool in pools:
-        there = [
+        creation_times = [
             life.created_at
-            for life in seen.lives
+            for life in watched.lives
             if life.pool == pool.id
-            and life.created_at <= seen.since
-            and (life.gone_at is None or life.gone_at > seen.since)
+            and life.created_at <= watched.since
+            and (life.gone_at is None or life.gone_at > watched.since)
         ]
-        world.begin_with(pool.id, len(there))
-        for vm, created_at in zip(world.pools[pool.id].instances, sorted(there), strict=True):
+        world.begin_with(pool.id, len(creation_times))
+        for vm, created_at in zip(world.pools[pool.id].instances, sorted(creation_times), strict=True):
             vm.created_at = created_at
 
 
-def _act(jobs: Sequence[Job], seen: Watched, policy: Policy, setting: Setting) -> Played:
+def _act(jobs: Sequence[Job], watched: Watched, policy: Policy, setting: Setting) -> Played:
     contestant = the_product("act mode", policy, setting)
     world = setting.world(policy.pools)
-    _begin(world, seen, policy.pools)
+    _begin(world, watched, policy.pools)
     controller = contestant.make(world, {}, jobs)
     assert isinstance(controller, Product)
-    return play(world, jobs, controller, setting.reaction(), until=seen.until)
+    return play(world, jobs, controller, setting.reaction(), until=watched.until)
 
 
-def _cost(played: Played, policy: Policy, seen: Watched) -> Decimal:
-    spent, _ = spend_by_pool([_life(vm, policy) for vm in played.lives], seen.since, seen.until, policy.billing)
+def _cost(played: Played, policy: Policy, watched: Watched) -> Decimal:
+    spent, _ = spend_by_pool([_life(vm, policy) for vm in played.lives], watched.since, watched.until, policy.billing)
     return sum(spent.values(), Decimal(0))
 
 
@@ -226,9 +232,9 @@ def _always_on(jobs: Sequence[Job], policy: Policy, setting: Setting) -> Mapping
     return {pool.id: len(world.pools[pool.id].instances) for pool in policy.pools}
 
 
-def _kept(nodes: Mapping[str, int], policy: Policy, seen: Watched) -> Decimal:
+def _kept(nodes: Mapping[str, int], policy: Policy, watched: Watched) -> Decimal:
     """The cost of keeping *nodes* (by pool id) for the whole time."""
-    units = -(-(seen.until - seen.since) // policy.billing.granularity)
+    units = -(-(watched.until - watched.since) // policy.billing.granularity)
     prices = {pool.id: unit_price(pool.price_usd_per_hour or Decimal(0), policy.billing) for pool in policy.pools}
     return sum((count * units * prices[pool] for pool, count in nodes.items()), Decimal(0))
 

@@ -182,15 +182,15 @@ class Rests:
     def __init__(self) -> None:
         self._since: dict[str, datetime] = {}
 
-    def at(self, seen: View, taken: set[int]) -> list[tuple[PeerNode, datetime]]:
-        """Return the resting nodes of *seen*, by age, and since when; *taken* are the indexes of the nodes that waiting
+    def at(self, view: View, used: set[int]) -> list[tuple[PeerNode, datetime]]:
+        """Return the resting nodes of *view*, by age, and since when; *used* are the indexes of the nodes that waiting
         pods would use."""
         resting = {
             node.instance: node
-            for place, node in enumerate(seen.nodes)
-            if node.instance and node.usable and node.free == node.gpus and place not in taken
+            for place, node in enumerate(view.nodes)
+            if node.instance and node.usable and node.free == node.gpus and place not in used
         }
-        self._since = {instance: self._since.get(instance, seen.now) for instance in resting}
+        self._since = {instance: self._since.get(instance, view.now) for instance in resting}
         return [(node, self._since[instance]) for instance, node in resting.items()]
 
 
@@ -250,15 +250,15 @@ class ClusterAutoscaler:
         for node in due[: self._flags.max_empty_bulk_delete]:
             remove(self._world, node)
             self.actions += 1
-        rest = [now] if len(due) > self._flags.max_empty_bulk_delete else []
-        return rest + [at for _, at in ready if at > now]
+        looks = [now] if len(due) > self._flags.max_empty_bulk_delete else []
+        return looks + [at for _, at in ready if at > now]
 
     def _taint(self, unneeded: Set[str]) -> None:
         """Let the *unneeded* nodes, and no others, carry the soft taint."""
         wrong = [n for n in self._world.nodes.values() if (SOFT_TAINT in n.taints) != (n.name in unneeded)]
         for node in wrong[: self._flags.max_bulk_soft_taint_count]:
-            others = (t for t in node.taints if t != SOFT_TAINT)
-            self._world.patch_node(node.name, taints=(*others, *([SOFT_TAINT] if node.name in unneeded else [])))
+            other_taints = (t for t in node.taints if t != SOFT_TAINT)
+            self._world.patch_node(node.name, taints=(*other_taints, *([SOFT_TAINT] if node.name in unneeded else [])))
 
 
 class WhenEmpty:

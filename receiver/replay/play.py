@@ -56,10 +56,10 @@ class Reaction:
 
     def noticed(self, at: datetime, *, waits: bool = True) -> datetime:
         """Return when the controller looks after a change at *at*; *waits*: a pod found no node."""
-        known = [at + self.watch] if waits and self.watch is not None else []
+        notices = [at + self.watch] if waits and self.watch is not None else []
         if waits and self.scrape:
-            known.append(self._on(self._on(at, self.scrape), self.evaluation) + self.group_wait)
-        return min((self.tick_at(at), *known))
+            notices.append(self._on(self._on(at, self.scrape), self.evaluation) + self.group_wait)
+        return min((self.tick_at(at), *notices))
 
     def tick_at(self, at: datetime) -> datetime:
         return self._on(at, self.tick)
@@ -279,22 +279,22 @@ def play(
     start = world.now
     queue = sorted(jobs, key=lambda job: job.submit_at)
     placements = Placements(_version=world.version)
-    begun = looks = 0
+    submitted = looks = 0
     moved_at = start
     wake: datetime | None = reaction.tick_at(start)
     while len(world.finished) + len(world.failed) < len(queue) if until is None else world.now < until:
-        following = [queue[begun].submit_at] if begun < len(queue) else []
+        following = [queue[submitted].submit_at] if submitted < len(queue) else []
         event = world.next_event_at()
         now = min((at for at in (*following, event, wake, until) if at is not None), default=None)
-        if now is None or (until is None and begun == len(queue) and now - moved_at > GIVEN_UP_AFTER):
+        if now is None or (until is None and submitted == len(queue) and now - moved_at > GIVEN_UP_AFTER):
             break
-        done, changed = len(world.finished) + len(world.failed), event is not None and event <= now
+        ended_before, changed = len(world.finished) + len(world.failed), event is not None and event <= now
         world.advance(now)
-        while begun < len(queue) and queue[begun].submit_at <= now:
-            world.submit(queue[begun])
-            begun += 1
+        while submitted < len(queue) and queue[submitted].submit_at <= now:
+            world.submit(queue[submitted])
+            submitted += 1
             moved_at, changed = now, True
-        if len(world.finished) + len(world.failed) > done:
+        if len(world.finished) + len(world.failed) > ended_before:
             moved_at = now
         before = placements.found_no_room
         placements.follow(world)

@@ -26,11 +26,11 @@ class WorldPort:
         self._world = world
         self.writes: list[tuple[str, tuple[object, ...]]] = []
 
-    def write(self, do: Callable[[], object], done: str, verb: str, *args: object) -> Receipt:
-        """Record and run a write; *done* is the sentence of its receipt."""
+    def write(self, do: Callable[[], object], sentence: str, verb: str, *args: object) -> Receipt:
+        """Record and run a write; *sentence* is that of its receipt."""
         self.writes.append((verb, args))
         do()
-        return Receipt(did=Did.DONE, sentence=done)
+        return Receipt(did=Did.DONE, sentence=sentence)
 
 
 def as_port_error(refused: Denied) -> TryLater | WontWork:

@@ -134,9 +134,9 @@ def _charges(
         lines[key].add(Decimal(line["usd"]), line["gpu_hours"], line["pool"], line["kind"])
     of_nodes: defaultdict[str, defaultdict[_Key, _Charge]] = defaultdict(lambda: defaultdict(_Charge))
     for piece in pieces:
-        whose = piece.whose
-        key = _Key(whose.paid_for.value, whose.size, whose.namespace, whose.workload, whose.owner)
-        of_nodes[piece.instance][key].add(piece.usd, piece.seconds / 3600, whose.pool, whose.kind)
+        share = piece.whose
+        key = _Key(share.paid_for.value, share.size, share.namespace, share.workload, share.owner)
+        of_nodes[piece.instance][key].add(piece.usd, piece.seconds / 3600, share.pool, share.kind)
     charges_by_node: defaultdict[_Key, dict[str, _Charge]] = defaultdict(dict)
     for instance, charges in of_nodes.items():
         if instance in nodes:

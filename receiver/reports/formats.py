@@ -61,12 +61,12 @@ def _fact(label: str, text: str) -> str:
 
 
 def _head(report: Row) -> Iterator[str]:
-    whose = "all teams" if report["team"] is None else f"team {report['team'] or '(no label)'}"
+    title = "all teams" if report["team"] is None else f"team {report['team'] or '(no label)'}"
     state = "complete" if report["complete"] else f"so far, until {minute(report['until'])}"
     if report["over"] and not report["complete"]:
         state = "over, not complete"
     cluster = f"{report['cluster_name']}: " if report.get("cluster_name") else ""
-    yield f"{cluster}GPU report {report['month']} - {whose} - {state}"
+    yield f"{cluster}GPU report {report['month']} - {title} - {state}"
     yield f"A calendar month of {report['timezone']}. Costs are list prices of started hours, before tax."
     if report["finalised"]:
         yield f"Finalised on {minute(report['finalised'])}: no later configuration changes it."
@@ -133,8 +133,8 @@ def _budgets(report: Row) -> Iterator[str]:
     if report["standstills"]:
         yield ""
         yield "No growth"
-    for each in report["standstills"]:
-        yield f"  {standstill(each)}"
+    for period in report["standstills"]:
+        yield f"  {standstill(period)}"
     if report["standstills_total"] > len(report["standstills"]):
         yield f"  and {report['standstills_total'] - len(report['standstills'])} more"
 
@@ -154,11 +154,11 @@ def assumed(budgets: Sequence[Row]) -> str:
     return f"Forecast: the average cost per hour since {minute(since)} continues."
 
 
-def standstill(each: Row) -> str:
+def standstill(period: Row) -> str:
     """Return the period in which a pool could not grow, and why."""
-    end = f"to {minute(each['until'])}" if each["until"] else "until now"
-    why = f"paused by {each['who']}: {each['why']}" if each["who"] else each["why"]
-    return f"{minute(each['from'])} {end}, {each['pool']}: {why}"
+    end = f"to {minute(period['until'])}" if period["until"] else "until now"
+    cause = f"paused by {period['who']}: {period['why']}" if period["who"] else period["why"]
+    return f"{minute(period['from'])} {end}, {period['pool']}: {cause}"
 
 
 def _work(report: Row) -> Iterator[str]:
@@ -194,9 +194,9 @@ def _rows(report: Row) -> Iterator[str]:
             ratio = percent(part["efficiency"], "-")
             cells = (name, f"{part['gpu_hours']:,.1f}", *amounts, ratio, dollars(mean, "-"))
             yield in_columns(cells[: len(columns)], columns)
-    more = report["consumers_total"] - len(report["consumers"])
-    if more > 0:
-        yield f"and {some(more, 'more workload')}; --format csv has every line"
+    hidden_count = report["consumers_total"] - len(report["consumers"])
+    if hidden_count > 0:
+        yield f"and {some(hidden_count, 'more workload')}; --format csv has every line"
 
 
 def _units(report: Row) -> Iterator[str]:

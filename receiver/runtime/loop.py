@@ -207,10 +207,10 @@ class Loop(threading.Thread):
                     self._stopping.wait(LOCK_RETRY_SECONDS)
                     continue
                 self._woken.clear()  # before the step, so that nothing that arrives during it is lost
-                known = self._newest()
+                newest = self._newest()
                 wait = self._step_once()
                 self._beat()
-                if self._is_woken(wait, known):  # what else comes until the step is part of it
+                if self._is_woken(wait, newest):  # what else comes until the step is part of it
                     self._stopping.wait(self._pace.wait(monotonic()))
         finally:
             self._writer.release()  # no call of ours is under way any more

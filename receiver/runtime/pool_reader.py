@@ -80,11 +80,11 @@ class PoolReader(threading.Thread):
         if self._recalled:
             return
         try:
-            known = self._store.pool_facts()
+            stored = self._store.pool_facts()
         except TryLater as error:  # the store is not open yet
             self.failure = str(error)
         else:
-            self._kept = self.facts = known if known is not None and known.cluster == self._cluster else None
+            self._kept = self.facts = stored if stored is not None and stored.cluster == self._cluster else None
             self._recalled = True
 
     def look(self) -> None:
@@ -102,9 +102,9 @@ class PoolReader(threading.Thread):
             self.failure = str(error)
             return
         self.failure = ""
-        known, configured = self.facts or PoolFacts(), self._configured()
-        self._warn_of_sizes(known.resized(answer, configured))
-        self.facts = known.then(answer, configured)
+        facts, configured = self.facts or PoolFacts(), self._configured()
+        self._warn_of_sizes(facts.resized(answer, configured))
+        self.facts = facts.then(answer, configured)
         if self.facts != self._kept:
             try:
                 self._store.keep_pool_facts(self.facts)

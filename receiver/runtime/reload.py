@@ -25,12 +25,12 @@ class Latest(Generic[S, T]):
     def __call__(self) -> T:
         if self._settings() is not self._made_of and self._lock.acquire(blocking=False):
             try:
-                wanted = self._settings()
+                settings = self._settings()
                 try:
-                    self._made = self._make(wanted)
+                    self._made = self._make(settings)
                 except Exception:  # a bug: what was built before goes on
                     log.exception("configuration not applied")
-                self._made_of = wanted
+                self._made_of = settings
             finally:
                 self._lock.release()
         return self._made

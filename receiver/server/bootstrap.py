@@ -110,7 +110,7 @@ class Outside:
         )
         civo, cluster = self._civo(), None
         if configuration.kubernetes.enabled:
-            own = Own(
+            installation = Own(
                 key=own_key(environment.kubeconfig, database.get_secret_value()),
                 release=installed_version(),
                 cluster_name=configuration.cluster_name,
@@ -127,7 +127,7 @@ class Outside:
                 keep_nodes_for=configuration.kubernetes.keep_nodes_for,
                 capacity_buffers=configuration.kubernetes.capacity_buffers,
                 provisioning_classes=provisioning_classes(upstream=configuration.kubernetes.best_effort_atomic),
-                installation=own,
+                installation=installation,
                 pools=lambda: [name for pool in self.live.settings.policy.pools for name in (pool.id, pool.name)],
             )
         self.sources = Sources(
@@ -154,8 +154,8 @@ class Outside:
         pending = [pool.civo_pool_id for pool in self.live.settings.pending]
         if not pending:
             return ""
-        why = "; ".join(filter(None, (*self.live.file.mistakes, self.pools.failure))) or "Civo has not answered yet"
-        return f"nothing is decided until Civo has said size and GPUs of {', '.join(pending)}: {why}"
+        cause = "; ".join(filter(None, (*self.live.file.mistakes, self.pools.failure))) or "Civo has not answered yet"
+        return f"nothing is decided until Civo has said size and GPUs of {', '.join(pending)}: {cause}"
 
     def hands(self, mode: Mode) -> Hands:
         return self.only_looks if mode is Mode.OBSERVE else self._acts

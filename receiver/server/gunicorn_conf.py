@@ -42,11 +42,11 @@ _BESIDE = 200  # files beside client connections: the database, its log, Civo, K
 def _files() -> int:
     """Raise the limit of open files as far as allowed and useful; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return wanted
+    limit = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= limit:
+        return limit
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    return limit
 
 
 worker_connections = max(50, min(1000, _files() - _BESIDE))

@@ -298,7 +298,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
             came = b""
         if came == b"":
             return Next.END
-        held = len(arriving.bytes) if conn in self._arriving else 0  # counted already
+        counted = len(arriving.bytes) if conn in self._arriving else 0  # counted already
         arriving.bytes += came or b""
         had_head = arriving.head_complete
         if arriving.complete(MOST_BYTES):
@@ -306,7 +306,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
         if not arriving.head_complete and len(arriving.bytes) > LARGEST_HEAD:
             _send(conn, HEAD_TOO_LARGE)
             return Next.END
-        if self._held + len(arriving.bytes) - held > MOST_BYTES:
+        if self._held + len(arriving.bytes) - counted > MOST_BYTES:
             _send(conn, TOO_MUCH)
             return Next.END
         if not had_head and arriving.wants_continue:

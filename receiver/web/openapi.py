@@ -186,8 +186,8 @@ def _renamed(node: Any) -> Any:
 
 
 def _shown(answer: type[BaseModel] | Schema, *, many: bool = False) -> Schema:
-    one = answer if isinstance(answer, dict) else {"$ref": f"#/components/schemas/{_named(answer)}"}
-    return {"type": "array", "items": one} if many else one
+    schema = answer if isinstance(answer, dict) else {"$ref": f"#/components/schemas/{_named(answer)}"}
+    return {"type": "array", "items": schema} if many else schema
 
 
 def _operation(request: Request, path: str, *, closed: bool) -> Schema:

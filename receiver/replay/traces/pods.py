@@ -154,5 +154,5 @@ def _job(key: str, members: Sequence[PastPod], past: Past, reading: TraceReading
 
 
 def _held_from(member: PastPod, past: Past) -> datetime:
-    begun = member.held_from if member.held_from is not None else past.until
-    return begun if past.since is None else max(begun, past.since)
+    started = member.held_from if member.held_from is not None else past.until
+    return started if past.since is None else max(started, past.since)

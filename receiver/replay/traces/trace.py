@@ -166,8 +166,8 @@ def _why(job: Job, least: int, pools: Sequence[Pool]) -> tuple[str, str] | None:
         return "gpus_per_pod", f"a pod requests {job.gpus_per_pod} {job.resource}, the largest node has {largest}"
     chosen = [p for p in big if selects(p.offered_labels, job.node_selector, job.affinity)]
     if not chosen:
-        wanted = ", ".join(f"{k}={v}" for k, v in sorted(job.node_selector.items())) or "its node affinity"
-        return "node_selector", f"no pool with large enough nodes has the labels {wanted}"
+        labels = ", ".join(f"{k}={v}" for k, v in sorted(job.node_selector.items())) or "its node affinity"
+        return "node_selector", f"no pool with large enough nodes has the labels {labels}"
     let_in = [p for p in chosen if untolerated(p.taints, job.tolerations) is None]
     if not let_in:
         taint = untolerated(chosen[0].taints, job.tolerations)
@@ -260,9 +260,9 @@ class _Line:
             self._wrong("job_id", "is empty", "give every job an id")
         submit = self._read("submit_s", _no_time, "write seconds from the beginning of the trace")
         duration = self._read("duration_s", _no_time, "write the seconds that it ran")
-        gpus, pods, each = (int(self._read(name, _no_count, COUNT)) for name in ("gpus", "pods", "gpus_per_pod"))
-        if gpus and pods and each and gpus != pods * each:
-            self._wrong("gpus", f"{gpus} is not pods x gpus_per_pod = {pods * each}", "correct one of the three")
+        gpus, pods, per_pod = (int(self._read(name, _no_count, COUNT)) for name in ("gpus", "pods", "gpus_per_pod"))
+        if gpus and pods and per_pod and gpus != pods * per_pod:
+            self._wrong("gpus", f"{gpus} is not pods x gpus_per_pod = {pods * per_pod}", "correct one of the three")
         util = reading.gpu_util
         if self._text("gpu_util"):
             util = self._read("gpu_util", _no_ratio, "write a ratio from 0 to 1, or leave it empty")
@@ -282,7 +282,7 @@ class _Line:
             submit_at=reading.start + timedelta(seconds=submit),
             duration=timedelta(seconds=duration),
             pods=pods,
-            gpus_per_pod=each,
+            gpus_per_pod=per_pod,
             namespace=reading.namespace,
             team=team,
             gang=pods > 1,

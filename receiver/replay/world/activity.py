@@ -117,10 +117,10 @@ class Gpus:
         self._changed(name)
 
     def node_down(self, name: str) -> None:
-        known = self._nodes.pop(name, None)
-        if known is None:
+        node_gpus = self._nodes.pop(name, None)
+        if node_gpus is None:
             return
-        self._meter(known.vm.pool).change(self._agenda.now, -len(known.kinds), -known.busy)
+        self._meter(node_gpus.vm.pool).change(self._agenda.now, -len(node_gpus.kinds), -node_gpus.busy)
 
     # --- pods ---
 
@@ -177,8 +177,12 @@ class Gpus:
     def _reading(self, node: str, holder: Key | None) -> GpuReading:  # noqa: ARG002 (a subclass asks for it)
         """Return the current state of a GPU of *node* that *holder* holds."""
         now = self._agenda.now
-        own = self._readings.get(holder) if holder is not None else None
-        return GpuReading(now) if own is None else GpuReading(now, own.engine, own.memory_at(now), own.slope)
+        reading = self._readings.get(holder) if holder is not None else None
+        return (
+            GpuReading(now)
+            if reading is None
+            else GpuReading(now, reading.engine, reading.memory_at(now), reading.slope)
+        )
 
     # --- metrics ---
 

@@ -54,18 +54,21 @@ def alternatives(request: JSON) -> list[DeviceAsk]:
     name = request["name"]
     if "exactly" in request:
         return [DeviceAsk(name, name, request["exactly"])]
-    return [DeviceAsk(f"{name}/{one['name']}", name, one) for one in request.get("firstAvailable") or ()]
+    return [
+        DeviceAsk(f"{name}/{subrequest['name']}", name, subrequest)
+        for subrequest in request.get("firstAvailable") or ()
+    ]
 
 
 def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
     """True for a taint that keeps no pod away, or that one of *tolerations* covers."""
     if taint["effect"] not in ("NoSchedule", "NoExecute"):
         return True
-    for one in tolerations:
-        exists = one.get("operator") == "Exists"
-        same_key = one.get("key") == taint["key"] or (exists and not one.get("key"))
-        same_value = exists or (one.get("value") or "") == (taint.get("value") or "")
-        if same_key and same_value and one.get("effect") in (None, "", taint["effect"]):
+    for toleration in tolerations:
+        exists = toleration.get("operator") == "Exists"
+        same_key = toleration.get("key") == taint["key"] or (exists and not toleration.get("key"))
+        same_value = exists or (toleration.get("value") or "") == (taint.get("value") or "")
+        if same_key and same_value and toleration.get("effect") in (None, "", taint["effect"]):
             return True
     return False
 
@@ -150,10 +153,10 @@ class Attempt:
         return True
 
     def _give_back(self, claim: int) -> None:
-        taken = self._taken[claim].pop()
-        if not taken.asked.admin:
-            self._busy.discard(taken.id)
-            self._consume(taken.id, taken.device, -1)
+        allocated = self._taken[claim].pop()
+        if not allocated.asked.admin:
+            self._busy.discard(allocated.id)
+            self._consume(allocated.id, allocated.device, -1)
 
     def _consume(self, name: DeviceId, device: JSON, times: int) -> None:
         for counter, value in _costs(name, device):

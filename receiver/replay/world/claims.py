@@ -90,16 +90,16 @@ class Claims:
 
     def put(self, plural: str, obj: JSON) -> JSON:
         """Create or replace an object."""
-        there, journal = self.objects[plural], self._cluster.journal
+        stored, journal = self.objects[plural], self._cluster.journal
         key = (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
-        before = there.get(key)
+        before = stored.get(key)
         born = {"creationTimestamp": stamp(self._agenda.now), "uid": uid_of(plural, *key, str(journal.version))}
         if before is not None:
             born = {name: before["metadata"][name] for name in born}
         after = {"apiVersion": f"{DRA}/v1", "kind": KINDS[plural], **obj, "metadata": {**born, **obj["metadata"]}}
-        there[key] = journal.keep(f"{plural}.{DRA}", before, after)
+        stored[key] = journal.keep(f"{plural}.{DRA}", before, after)
         self._present = None
-        return there[key]
+        return stored[key]
 
     def remove(self, plural: str, key: Key) -> None:
         before = self.objects[plural].pop(key, None)
@@ -235,8 +235,8 @@ class Claims:
     def _now(self) -> _Present:
         if self._present is None:
             by_node: dict[str, list[JSON]] = {}
-            for one in self.objects[SLICE].values():
-                by_node.setdefault(one["spec"].get("nodeName") or "", []).append(one)
+            for device_slice in self.objects[SLICE].values():
+                by_node.setdefault(device_slice["spec"].get("nodeName") or "", []).append(device_slice)
             rules = list(self.objects[RULE].values())
             self._present = _Present(
                 {node: complete_pools(slices, rules) for node, slices in by_node.items()},

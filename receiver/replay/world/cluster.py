@@ -23,11 +23,11 @@ class Agenda:
         self._heap: list[tuple[datetime, int, Callable[..., object], tuple[object, ...]]] = []
         self._numbers = itertools.count()
 
-    def at(self, when: datetime, what: Callable[..., object], *args: object) -> None:
-        heapq.heappush(self._heap, (max(when, self.now), next(self._numbers), what, args))
+    def at(self, when: datetime, action: Callable[..., object], *args: object) -> None:
+        heapq.heappush(self._heap, (max(when, self.now), next(self._numbers), action, args))
 
-    def after(self, delay: timedelta, what: Callable[..., object], *args: object) -> None:
-        self.at(self.now + delay, what, *args)
+    def after(self, delay: timedelta, action: Callable[..., object], *args: object) -> None:
+        self.at(self.now + delay, action, *args)
 
     def next_at(self) -> datetime | None:
         """Return when the next call is due, or None. It may have no effect (a build whose instance was deleted)."""
@@ -39,8 +39,8 @@ class Agenda:
             raise ValueError(f"time does not go back: {to} is before {self.now}")
         heap = self._heap
         while heap and heap[0][0] <= to:
-            self.now, _, what, args = heapq.heappop(heap)
-            what(*args)
+            self.now, _, action, args = heapq.heappop(heap)
+            action(*args)
         self.now = to
 
 
@@ -195,16 +195,16 @@ class ClusterObjects:
 
     def vacate(self, pod: WorldPod) -> bool:
         """Release the requests of *pod*; return False when it held none."""
-        here = self.pods_on.get(pod.node or "", {})
-        if pod.key not in here or pod.node is None:
+        pods = self.pods_on.get(pod.node or "", {})
+        if pod.key not in pods or pod.node is None:
             return False
-        del here[pod.key]
+        del pods[pod.key]
         if pod.gang is not None:
             self.gangs[pod.namespace, pod.gang].discard(pod.key)
         used = self.used[pod.node]
         for resource, count in pod.asks.items():
             used[resource] -= count
-        if not here:
+        if not pods:
             del self.pods_on[pod.node]
             if not any(used.values()):  # else a pod has reserved room there
                 del self.used[pod.node]

@@ -151,13 +151,13 @@ def complete_pools(slices: Iterable[JSON], rules: Iterable[JSON] = ()) -> list[D
 
 
 def _tainted(device: JSON, name: DeviceId, rules: Iterable[JSON]) -> JSON:
-    own = list(device.get("taints") or ())
+    taints = list(device.get("taints") or ())
     for rule in (one["spec"] for one in rules):
         chosen = rule.get("deviceSelector")  # without one it selects nothing
-        wanted = zip(("driver", "pool", "device"), name, strict=True)
-        if chosen is not None and all(chosen.get(key) in (None, value) for key, value in wanted):
-            own.append(rule["taint"])
-    return {**device, "taints": own} if own else device
+        selectors = zip(("driver", "pool", "device"), name, strict=True)
+        if chosen is not None and all(chosen.get(key) in (None, value) for key, value in selectors):
+            taints.append(rule["taint"])
+    return {**device, "taints": taints} if taints else device
 
 
 def attribute(device: JSON, driver: str, name: str) -> tuple[str, Any] | None:

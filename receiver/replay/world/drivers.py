@@ -50,7 +50,10 @@ class Drivers:
         """Put *taint* on a device in place of every other one, or remove them all, in a new generation."""
         if node in self._sets:
             at, sets = self._sets[node]
-            changed = tuple(replace(one, devices=tuple(_with(d, device, taint) for d in one.devices)) for one in sets)
+            changed = tuple(
+                replace(device_set, devices=tuple(_with(d, device, taint) for d in device_set.devices))
+                for device_set in sets
+            )
             self._sets[node] = (at, changed)
             self._publish(at, changed, lambda: None, self.between)
 
@@ -58,13 +61,17 @@ class Drivers:
         self, node: WorldNode, sets: tuple[DeviceSet, ...], complete: Callable[[], None], between: timedelta
     ) -> None:
         generation = self._generations[node.name] = self._generations.get(node.name, 0) + 1
-        slices = [one for each in sets for one in slices_of(each, node.name, node.uid, generation)]
+        slices = [
+            device_slice
+            for device_set in sets
+            for device_slice in slices_of(device_set, node.name, node.uid, generation)
+        ]
         slices = slices[: len(slices) - (node.name in self._withheld)]
-        for number, one in enumerate(slices, 1):
+        for number, device_slice in enumerate(slices, 1):
             if between:
-                self._agenda.after(between * number, self._put, node, one, generation)
+                self._agenda.after(between * number, self._put, node, device_slice, generation)
             else:
-                self._put(node, one, generation)
+                self._put(node, device_slice, generation)
         if node.name in self._withheld:
             return
         if between and slices:
@@ -72,9 +79,9 @@ class Drivers:
         else:
             complete()
 
-    def _put(self, node: WorldNode, one: JSON, generation: int) -> None:
+    def _put(self, node: WorldNode, device_slice: JSON, generation: int) -> None:
         if node.name in self._sets and self._generations[node.name] == generation:
-            self._claims.put(SLICE, one)
+            self._claims.put(SLICE, device_slice)
             self._claims.changed()
 
 

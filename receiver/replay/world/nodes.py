@@ -183,13 +183,13 @@ class Nodes:
         """Change a node; a label or annotation of None is removed. Unknown: 404."""
         node = self._cluster.node(name)
         closed = node.unschedulable if unschedulable is None else unschedulable
-        wanted: dict[str, Any] = {
+        patched: dict[str, Any] = {
             "unschedulable": closed,
             "labels": merged(node.labels, labels),
             "annotations": merged(node.annotations, annotations),
             "taints": with_automatic(node.taints if taints is None else taints, ready=node.ready, unschedulable=closed),
         }
-        changes = {k: v for k, v in wanted.items() if v != getattr(node, k)}
+        changes = {k: v for k, v in patched.items() if v != getattr(node, k)}
         return self._change(node, **changes) if changes else node
 
     def _change(self, node: WorldNode, **changes: Any) -> WorldNode:

@@ -217,8 +217,8 @@ class Pods:
             if pod is not None:
                 self.claims.generate(pod)
                 self._tried(key, uid)
-        gone = self.claims.to_evict()
-        for key in [pod.key for pod in self._cluster.active.values() if pod.uid in gone]:
+        evicted = self.claims.to_evict()
+        for key in [pod.key for pod in self._cluster.active.values() if pod.uid in evicted]:
             self.delete(*key)
         self.scheduler.devices_changed()
 
@@ -343,5 +343,5 @@ class Pods:
             self._remove(pod.key, pod.uid)
 
 
-def _fields_of(one: PodTemplate, kind: type[PodTemplate]) -> dict[str, Any]:
-    return {each.name: getattr(one, each.name) for each in fields(kind)}
+def _fields_of(template: PodTemplate, kind: type[PodTemplate]) -> dict[str, Any]:
+    return {field.name: getattr(template, field.name) for field in fields(kind)}

@@ -146,10 +146,10 @@ class DecisionDocument(DecisionLine):
         return scaling_state(self.verdict, self.reasons, self.mode, present=self.from_count, unseen=seen)
 
     @classmethod
-    def of_stored(cls, stored: StoredDecision, parts: WebParts, **more: Any) -> Self:
+    def of_stored(cls, stored: StoredDecision, parts: WebParts, **extra_fields: Any) -> Self:
         """Return a decision with the words and names that were stored with it, else with today's."""
-        decision, known = stored.decision, dict(stored.decision.evidence)
-        name = pool.get("name") if isinstance(pool := known.get("pool"), Mapping) else None
+        decision, evidence = stored.decision, dict(stored.decision.evidence)
+        name = pool.get("name") if isinstance(pool := evidence.get("pool"), Mapping) else None
         return cls.of(
             decision,
             id=stored.id,
@@ -157,10 +157,10 @@ class DecisionDocument(DecisionLine):
             from_count=decision.present,
             to_count=decision.target,
             verdict=decision.change,
-            because=known.pop("because", None) or why(decision),
-            **{name: known.pop(name, None) for name in ("what_would_change", "mode", "version")},
-            evidence=plain(known),
-            **more,
+            because=evidence.pop("because", None) or why(decision),
+            **{name: evidence.pop(name, None) for name in ("what_would_change", "mode", "version")},
+            evidence=plain(evidence),
+            **extra_fields,
         )
 
 

@@ -65,9 +65,9 @@ def pool_called(parts: WebParts, name_or_id: str) -> Pool:
     """Return the pool of that id or name; Problem 404 that names the known ones."""
     pool = parts.policy.pool(name_or_id)
     if pool is None:
-        known = [{"name": p.name, "pool": p.id} for p in parts.policy.pools]
-        remedy = "use one of: " + ", ".join(p.name for p in parts.policy.pools) if known else "configure a pool"
-        raise Problem(404, "no pool has this id or name", remedy, field="pool", known=known)
+        pools = [{"name": p.name, "pool": p.id} for p in parts.policy.pools]
+        remedy = "use one of: " + ", ".join(p.name for p in parts.policy.pools) if pools else "configure a pool"
+        raise Problem(404, "no pool has this id or name", remedy, field="pool", known=pools)
     return pool
 
 

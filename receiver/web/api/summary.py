@@ -72,24 +72,24 @@ class PoolTotals(NamedTuple):
 def totals(pools: Sequence[PoolDocument], pods: Sequence[WaitingPod], pods_total: int | None) -> PoolTotals:
     """Return the figures of *pools*, and of the waiting *pods* if they are all of *pods_total*."""
     prices = [(pool.required, pool.price_usd_per_hour) for pool in pools]
-    known = [required * price for required, price in prices if required is not None and price is not None]
+    costs = [required * price for required, price in prices if required is not None and price is not None]
     return PoolTotals(
         gpus_paid=_gpus(pools, "required"),
         gpus_busy=_held(pools),
         gpus_waiting=sum(pod.gpus for pod in pods) if len(pods) == pods_total else None,
         waiting_since=min((pod.since for pod in pods if pod.since is not None), default=None),
-        usd_per_hour=sum(known, Decimal(0)) if len(known) == len(prices) else None,
+        usd_per_hour=sum(costs, Decimal(0)) if len(costs) == len(prices) else None,
     )
 
 
 def _held(pools: Sequence[PoolDocument]) -> float | None:
     """Return the GPUs that pods hold; None where a pool does not know."""
-    known = [pool.held_gpus for pool in pools if pool.held_gpus is not None]
-    return round(sum(known), 2) if len(known) == len(pools) else None
+    gpus_by_pool = [pool.held_gpus for pool in pools if pool.held_gpus is not None]
+    return round(sum(gpus_by_pool), 2) if len(gpus_by_pool) == len(pools) else None
 
 
 def _gpus(pools: Sequence[PoolDocument], of: str) -> int | None:
     """Return the GPUs of the nodes that each pool counts as *of*; None where a pool does not know."""
     counts: list[tuple[int | None, int | None]] = [(getattr(pool, of), pool.gpus_per_node) for pool in pools]
-    known = [nodes * gpus for nodes, gpus in counts if nodes is not None and gpus is not None]
-    return sum(known) if len(known) == len(counts) else None
+    gpu_counts = [nodes * gpus for nodes, gpus in counts if nodes is not None and gpus is not None]
+    return sum(gpu_counts) if len(gpu_counts) == len(counts) else None

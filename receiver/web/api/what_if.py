@@ -217,30 +217,30 @@ def _counts(policy: Policy) -> Mapping[str, int]:
     }
 
 
-def compare(last: LastStep, other: FileSettings) -> WhatIfDocument:
-    """Return the facts of the *last* step as decided by its settings and by *other*."""
-    ours, theirs = last.settings.policy, other.policy
-    assumptions = list(not_rederived(last.facts, ours, theirs))
+def compare(last: LastStep, proposed: FileSettings) -> WhatIfDocument:
+    """Return the facts of the *last* step as decided by its settings and by *proposed*."""
+    policy_in_force, proposed_policy = last.settings.policy, proposed.policy
+    assumptions = list(not_rederived(last.facts, policy_in_force, proposed_policy))
     warming_up = last.mode != last.settings.configuration.mode.value
-    mode = last.mode if warming_up else other.configuration.mode.value
+    mode = last.mode if warming_up else proposed.configuration.mode.value
     if last.mode == OBSERVE != mode:
         assumptions.append("the RBAC permissions to remove nodes are not checked in observe mode")
     before = Side(last.facts, last.settings, last.mode, steady=last.steady)
-    after = Side(facts_under(last.facts, ours, theirs), other, mode, steady=last.steady)
-    pools = {pool.id: pool for pool in (*theirs.pools, *ours.pools)}
-    known = {state.pool: state for state in last.facts.pools}
+    after = Side(facts_under(last.facts, policy_in_force, proposed_policy), proposed, mode, steady=last.steady)
+    pools = {pool.id: pool for pool in (*proposed_policy.pools, *policy_in_force.pools)}
+    states = {state.pool: state for state in last.facts.pools}
     waiting = [_both(before, after, key) for key in before.fates if key in after.fates]
     waiting.sort(key=lambda work: not work.differs)
     return WhatIfDocument(
         at=last.facts.at,
-        changes=tuple(differences(last.settings, other)),
-        warnings=tuple(warning for warning in other.warnings if warning not in last.settings.warnings),
+        changes=tuple(differences(last.settings, proposed)),
+        warnings=tuple(warning for warning in proposed.warnings if warning not in last.settings.warnings),
         assumptions=tuple(assumptions),
         pools=tuple(
             PoolWhatIf(
                 pool=pool.id,
                 name=pool.name,
-                nodes=nodes_of(known[pool.id]) if pool.id in known else 0,
+                nodes=nodes_of(states[pool.id]) if pool.id in states else 0,
                 in_force=before.pool(pool.id),
                 other=after.pool(pool.id),
             )

@@ -167,8 +167,8 @@ class Access:
 
     def by_https(self, incoming: Request) -> bool:
         """True when the browser came by https, as we see or are configured; any client can set X-Forwarded-Proto."""
-        ours = urlsplit(self._parts.public_url or "")
-        return incoming.is_secure or (ours.scheme == "https" and ours.netloc == incoming.host)
+        public_url = urlsplit(self._parts.public_url or "")
+        return incoming.is_secure or (public_url.scheme == "https" and public_url.netloc == incoming.host)
 
     def require_our_host(self, incoming: Request) -> None:
         """Raise Problem 421 for pages and API under a name that is none of ours (`receiver.web.auth.tokens`)."""
@@ -185,11 +185,11 @@ class Access:
         """
         fetched, origin = incoming.headers.get("Sec-Fetch-Site"), incoming.headers.get("Origin")
         if fetched is not None:
-            own = fetched in ("same-origin", "none")
+            same_site = fetched in ("same-origin", "none")
         else:
-            ours = {incoming.host, urlsplit(self._parts.public_url or "/").netloc} - {""}
-            own = origin is None or origin.partition("://")[2] in ours
-        if not own:
+            own_hosts = {incoming.host, urlsplit(self._parts.public_url or "/").netloc} - {""}
+            same_site = origin is None or origin.partition("://")[2] in own_hosts
+        if not same_site:
             remedy = "open the page here and send its own form; behind a proxy set public_url to what the browser shows"
             raise Problem(403, "this form was sent by another site", remedy)
 
@@ -305,8 +305,8 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
     attempts = access.attempts
     closed = parts.reading is ReadAccess.TOKEN
 
-    def page(wanted: str, *, error: str = "", status: int = 200) -> Response:
-        return make_response(render_template("login.html", wanted=wanted, error=error, closed=closed), status)
+    def page(target: str, *, error: str = "", status: int = 200) -> Response:
+        return make_response(render_template("login.html", wanted=target, error=error, closed=closed), status)
 
     def cookie() -> dict[str, Any]:
         """The attributes of the session's cookie, the same when it is set and deleted."""

@@ -40,8 +40,8 @@ class ProxyNames:
             return name
         if not self._ignored:
             self._ignored = True
-            why = "it holds no single name" if trusted else "the address is not in web.trusted_proxies"
-            log.warning("user header ignored", header=self._header, address=incoming.remote_addr or "", detail=why)
+            reason = "it holds no single name" if trusted else "the address is not in web.trusted_proxies"
+            log.warning("user header ignored", header=self._header, address=incoming.remote_addr or "", detail=reason)
         return ""
 
 

@@ -194,5 +194,5 @@ def is_ours(host: str, public_url: str | None, names: Collection[str]) -> bool:
     name = _PORT.sub("", host).lower().rstrip(".")
     if not name or "." not in name or name.endswith(INSIDE) or name in names:
         return True
-    ours = urlsplit(public_url or "").hostname
-    return name == ours or address_of(name.strip("[]")) is not None
+    public_host = urlsplit(public_url or "").hostname
+    return name == public_host or address_of(name.strip("[]")) is not None

@@ -71,8 +71,8 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
 def names_in(decision: DecisionDocument) -> dict[str, str]:
     """Return the names that were stored with *decision*, of its pool and nodes, by id."""
     nodes = decision.evidence.get("nodes")
-    known = [n for n in nodes if isinstance(n, Mapping)] if isinstance(nodes, list) else []
-    names = {n["instance"]: n["name"] for n in known if n.get("instance") and n.get("name")}
+    node_entries = [n for n in nodes if isinstance(n, Mapping)] if isinstance(nodes, list) else []
+    names = {n["instance"]: n["name"] for n in node_entries if n.get("instance") and n.get("name")}
     return {**names, decision.pool: decision.pool_name}
 
 

@@ -122,14 +122,14 @@ class Guides:
             for group, entries in GROUPS.items()
         }
 
-    def target(self, here: str, link: str) -> tuple[str, str] | None:
-        """Return the page and the anchor (with ``#``) to which *link* leads on the page *here*; None outside docs/, and
+    def target(self, page: str, link: str) -> tuple[str, str] | None:
+        """Return the page and the anchor (with ``#``) to which *link* leads on *page*; None outside docs/, and
         for a file that is no page. A page that does not exist is returned too, so that a mistake shows."""
         path, mark, anchor = link.partition("#")
-        there = posixpath.normpath(posixpath.join(posixpath.dirname(here), path))
-        if there.startswith("..") or posixpath.splitext(there)[1] not in ("", ".", ".md"):
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(page), path))
+        if target.startswith("..") or posixpath.splitext(target)[1] not in ("", ".", ".md"):
             return None
-        return self.find("" if there == "." else there) or there, mark + anchor
+        return self.find("" if target == "." else target) or target, mark + anchor
 
     def page(self, name: str) -> GuidePage:
         """Return the page *name*, rendered when it is asked for the first time."""
@@ -155,9 +155,9 @@ def address(name: str) -> str:
     return posixpath.dirname(name) if posixpath.basename(name) == HOME else name
 
 
-def _from(here: str, there: str) -> str:
-    """Return the address of the page *there* relative to that of *here*, whatever stands before /docs in both."""
-    begins, ends = (posixpath.join("/docs", address(name)).rstrip("/") for name in (here, there))
+def _from(page: str, target: str) -> str:
+    """Return the address of the page *target* relative to that of *page*, whatever stands before /docs in both."""
+    begins, ends = (posixpath.join("/docs", address(name)).rstrip("/") for name in (page, target))
     up = posixpath.relpath(posixpath.dirname(ends), posixpath.dirname(begins))
     return posixpath.normpath(posixpath.join(up, posixpath.basename(ends)))
 

@@ -219,13 +219,15 @@ def _decision(stored: StoredDecision) -> Event:
 def _action(stored: StoredAction) -> Iterator[Event]:
     action, outcome = stored.action, stored.outcome
     nodes = ", ".join(node_name(victim.node, victim.instance) for victim in action.victims[:5])
-    more = f" and {len(action.victims) - 5} more" if len(action.victims) > 5 else ""
-    what, number = f"{action.kind} {action.from_count} → {action.to_count} nodes", action.decision
-    yield Event(at=action.opened_at, kind="action", what=f"{what}: started", detail=f"{nodes}{more}", decision=number)
+    overflow = f" and {len(action.victims) - 5} more" if len(action.victims) > 5 else ""
+    title, number = f"{action.kind} {action.from_count} → {action.to_count} nodes", action.decision
+    yield Event(
+        at=action.opened_at, kind="action", what=f"{title}: started", detail=f"{nodes}{overflow}", decision=number
+    )
     if outcome is not None:
-        what = f"{what}: {outcome.kind}"
+        title = f"{title}: {outcome.kind}"
         look = LOOKS_OF_OUTCOMES.get(outcome.kind.value, "notes")
-        yield Event(at=outcome.at, kind="action", what=what, detail=outcome.detail, look=look, decision=number)
+        yield Event(at=outcome.at, kind="action", what=title, detail=outcome.detail, look=look, decision=number)
 
 
 def _message(stored: StoredNotice) -> Event:
@@ -246,8 +248,8 @@ def _override(stored: StoredOverride) -> Iterator[Event]:
     yield Event(at=override.at, kind="override", what=str(override), look="wants")
     if stored.ended_at is not None:
         by = f"ended by {stored.ended_by}" if stored.ended_by else "expired"
-        what = f"{override.kind} by {override.who} {by}"
-        yield Event(at=stored.ended_at, kind="override", what=what, look="notes")
+        title = f"{override.kind} by {override.who} {by}"
+        yield Event(at=stored.ended_at, kind="override", what=title, look="notes")
 
 
 SPANS = {"1h": timedelta(hours=1), "6h": timedelta(hours=6), "24h": timedelta(hours=24), "7d": timedelta(days=7)}
