@@ -128,7 +128,7 @@ Cents = Annotated[Usd, AfterValidator(in_cents)]
 Month = Annotated[str, extra(pattern="^[0-9]{4}-(0[1-9]|1[0-2])$")]
 Moment = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str), _DATE_TIME]  # of a picture: +00:00
 Instant = Annotated[datetime, PlainSerializer(utc, return_type=str), _DATE_TIME]  # everywhere else: Z
-Listed = Annotated[tuple[T, ...], BeforeValidator(lambda found: () if found is None else found)]
+Listed = Annotated[tuple[T, ...], BeforeValidator(lambda entries: () if entries is None else entries)]
 
 TOP = 10  # consumers, suggestions and namespaces that are listed; the lines have them all
 LISTED = 50  # standstills
