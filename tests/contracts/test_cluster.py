@@ -85,6 +85,22 @@ def test_a_pod_that_came_back_to_a_cordoned_node_goes_with_it(sim: Simulator, cl
     assert cluster.drain(node, cordoned_at=cordoned).did is Did.DONE
 
 
+@pytest.mark.parametrize("way", ["consenting", "evicting"])
+def test_a_gpu_pod_that_would_come_back_to_a_cordoned_node_keeps_it(
+    sim: Simulator, cluster: Cluster, node: str, way: str
+) -> None:
+    """It is never taken for one that may go with the node: its work would be lost."""
+    cluster.cordon(node, "action-7")
+    cordoned = sim.world.now
+    sim.live.turn(timedelta(seconds=5))
+    run_pod(sim, node, "back", annotations=CONSENTS, tolerations=(Toleration(operator="Exists"),))
+    assert (
+        cluster.drain(node, cordoned_at=cordoned, consenting=way == "consenting", evicting=way == "evicting").did
+        is Did.DIFFERS
+    )
+    assert leaving(sim) == set()
+
+
 def test_a_pod_bound_by_hand_after_the_cordon_is_evicted(sim: Simulator, cluster: Cluster, node: str) -> None:
     cluster.cordon(node, "action-7")
     cordoned = sim.world.now

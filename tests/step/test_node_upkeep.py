@@ -21,9 +21,9 @@ def a_labelled_pool(name: str, *, applies: bool = True) -> Pool:
     return replace(base, id=name, name=name, min_nodes=1, labels=labels, taints=taints, apply_to_nodes=applies)
 
 
-def a_life(store: Store, *pools: Pool) -> Life:
-    """A life whose pools' nodes, one each, are usable and have neither label nor taint; nothing was written yet."""
-    kinds = [WorldPool(id=p.id, size=SIZE, resources={GPU: 1}, count=1) for p in pools]
+def a_life(store: Store, *pools: Pool, nodes: int = 1) -> Life:
+    """A life whose pools have so many usable nodes each, without labels and taints; nothing was written yet."""
+    kinds = [WorldPool(id=p.id, size=SIZE, resources={GPU: 1}, count=nodes) for p in pools]
     life = Life(world=a_world(*kinds, timings=FAST), policy=a_policy(*pools), store=store)
     life.world.advance(life.now + timedelta(minutes=5))
     return life
@@ -42,6 +42,20 @@ def test_a_node_gets_its_pools_labels_and_taints_once(store: Store) -> None:
     life.wrap_cluster = lambda inner: Wrapped(inner, apply_labels_and_taints=lambda *_: pytest.fail("it has them"))
     life.run(TEN_SECONDS)
     assert not life.steps[-1].failures
+
+
+def test_every_node_gets_its_pools_labels_and_taints_in_one_step(store: Store) -> None:
+    life = a_life(store, a_labelled_pool("a"), nodes=3)
+    life.step()
+    assert [node.labels.get("gpu") for node in life.world.nodes.values()] == ["on-demand"] * 3
+
+
+def test_every_cordon_that_outlived_its_removal_is_lifted_in_one_step(store: Store) -> None:
+    life = a_life(store, a_labelled_pool("a"), nodes=3)
+    for name in life.world.nodes:
+        life.world.patch_node(name, unschedulable=True, annotations={CORDON_ANNOTATION: "gone"})
+    life.step()
+    assert [node.unschedulable for node in life.world.nodes.values()] == [False] * 3
 
 
 def test_a_node_that_a_person_uncordoned_during_its_removal_is_theirs_to_cordon(store: Store) -> None:

@@ -1,10 +1,12 @@
 """Pods without a GPU that keep their node: seen before a node is chosen, and seen again before it is drained."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pytest_httpserver import HTTPServer
+from werkzeug import Response
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import KeepRule
@@ -117,6 +119,17 @@ def test_a_pod_of_kube_system_keeps_its_node_unless_a_budget_covers_it(
     serve(httpserver, of_system())
     httpserver.expect_request(BUDGETS).respond_with_json(a_list(budget))
     assert kept_by(cluster) == (() if covers else (f"kube-system/dns {SYSTEM}",))
+
+
+def test_any_of_several_budgets_covers_a_pod_until_it_is_gone(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    budgets = [a_budget(matchLabels={"app": "other"}), a_budget(matchLabels={"app": "dns"})]
+    serve(httpserver, of_system())
+    httpserver.expect_request(BUDGETS).respond_with_handler(lambda _: Response(json.dumps(a_list(*budgets))))
+    assert kept_by(cluster) == ()
+    budgets.pop()
+    assert kept_by(cluster) == (f"kube-system/dns {SYSTEM}",)
 
 
 @pytest.mark.parametrize("status", [403, 500])

@@ -174,6 +174,21 @@ def test_a_failing_destination_is_tried_once_per_round(
     assert sent_to(wire) == ["slack", "telegram", "telegram", "telegram"]
 
 
+@pytest.mark.parametrize("restarts", [False, True], ids=["same process", "restarted"])
+def test_a_clock_that_was_ahead_keeps_no_message_back(
+    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock, restarts: bool
+) -> None:
+    wire.post(SLACK_API, status=500)
+    wire.post(SLACK_API, body="ok")
+    say(store)
+    outbox = Outbox(store, [SLACK], clock, links=LINKS)
+    outbox.deliver_due(NOW)
+    if restarts:
+        outbox = Outbox(store, [SLACK], clock, links=LINKS)
+    outbox.deliver_due(clock.pass_time(-timedelta(days=2)))
+    assert store.counts()["notices"]["sent"] == 1
+
+
 def test_without_a_destination_notices_go_to_the_log(store: SqlStore, clock: FixedClock) -> None:
     say(store)
     with capture_logs() as logged:

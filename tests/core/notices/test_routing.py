@@ -87,6 +87,13 @@ def test_pools_and_teams_pass_what_is_about_either() -> None:
     assert not route.wants(a_notice(topic="report:team:search"))
 
 
+def test_teams_alone_pass_what_is_about_them_and_not_what_is_about_no_team() -> None:
+    route = Route(teams={"vision"})
+    assert route.wants(a_notice(topic="report:team:vision"))
+    assert not route.wants(a_notice(topic="report:team:search"))
+    assert not route.wants(a_notice(pool="a"))
+
+
 def test_what_is_about_a_team_goes_to_its_own_destinations_instead() -> None:
     report = a_notice(topic="report:team:vision")
     everybody, own = [Place("all")], [Place("own")]
