@@ -253,14 +253,14 @@ class RecordStore(ShownStore, Protocol):
         nothing is written, when the account is not at *since*: another process has counted that time. So no time is
         counted twice, whichever process crashes."""
 
-    def keep_in_use(self, in_use: Sequence[InUse]) -> None:
-        """Add the seconds of *in_use* to those of the same month and workload; keep the higher of the other numbers."""
+    def keep_in_use(self, measured: Sequence[InUse]) -> None:
+        """Add the seconds of *measured* to those of the same month and workload; keep the higher other numbers."""
 
     def count_promises(self, ended: Mapping[tuple[str, str], int]) -> None: ...  # by pool and how they ended
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None: ...  # what pages, API, metrics show
 
-    def keep_samples(self, samples: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
-        """Store *samples* unless samples of this minute exist, and the changes in *doing*, in one transaction. A node
+    def keep_samples(self, measured: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
+        """Store *measured* unless samples of this minute exist, and the changes in *doing*, in one transaction. A node
         that is no longer in *doing* is gone; None: the state of every node is unknown. Samples and turns are kept for 8
         days, the last turn of an existing node for longer."""
 

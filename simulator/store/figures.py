@@ -19,7 +19,7 @@ class Figures(StorePart):
         self._turns: dict[str, dict[datetime, NodeTurn]] = {}  # by instance and moment
         self._minute: tuple[datetime, Mapping[str, NodeTurn]] | None = None  # the last, and every living node's turn
 
-    def keep_samples(self, found: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
+    def keep_samples(self, measured: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
         minute, last = minute_of(at), self._minute
         if last is not None and last[0] == minute:
             return
@@ -27,7 +27,7 @@ class Figures(StorePart):
         known = last[1] if last is not None and minute - last[0] == A_MINUTE else self._living()
         living = living_turns(known, doing, minute)
         gone = [replace(turn, at=minute, doing=Doing.GONE) for name, turn in known.items() if name not in living]
-        for sample in map(kept, found):
+        for sample in map(kept, measured):
             self._samples.setdefault((sample.pool, sample.at), sample)
         for turn in (*living.values(), *gone):
             if known.get(turn.instance) != turn:

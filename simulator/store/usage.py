@@ -112,11 +112,11 @@ class UsageStore(StorePart):
         found = sorted(key for key in self._unit_counts if key[0] == month)
         return {key[1]: self._unit_counts[key] for key in found}
 
-    def keep_in_use(self, found: Sequence[InUse]) -> None:
-        if not found:
+    def keep_in_use(self, measured: Sequence[InUse]) -> None:
+        if not measured:
             return
         self._writes()
-        for one in map(kept, found):
+        for one in map(kept, measured):
             _merge(self._in_use, (one.month, one.workload, one.life), one, highest=("gpus", "used"))
 
     def in_use(self, month: str) -> Sequence[InUse]:

@@ -87,7 +87,7 @@ class SqlFigures(StorePart):
 
     _kept: tuple[datetime, Mapping[str, NodeTurn]] | None = None  # the last minute, and every living node's last turn
 
-    def keep_samples(self, found: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
+    def keep_samples(self, measured: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
         minute, last_turns = minute_of(at), self._kept
         if last_turns is not None and last_turns[0] == minute:
             return
@@ -101,7 +101,7 @@ class SqlFigures(StorePart):
                 replace(turn, at=minute, doing=Doing.GONE) for instance, turn in prior.items() if instance not in living
             ]
             news = [turn for instance, turn in living.items() if prior.get(instance) != turn]
-            for table, rows in ((samples, found), (turns, (*news, *ended_turns))):
+            for table, rows in ((samples, measured), (turns, (*news, *ended_turns))):
                 if rows:  # another process may have stored the same minute
                     statement = insert(connection, table).on_conflict_do_nothing()
                     connection.execute(statement, [fields_of(row) for row in rows])

@@ -121,10 +121,10 @@ class SqlUsage(StorePart):
         statement = select(unit_counts).where(unit_counts.c.month == month).order_by(unit_counts.c.name)
         return {row["name"]: Counted(**row) for row in self._rows(statement)}
 
-    def keep_in_use(self, found: Sequence[InUse]) -> None:
-        if found:
+    def keep_in_use(self, measured: Sequence[InUse]) -> None:
+        if measured:
             with self._database.write() as connection:
-                _add(connection, in_use, found)
+                _add(connection, in_use, measured)
 
     def in_use(self, month: str) -> Sequence[InUse]:
         query = select(in_use).where(in_use.c.month == month).order_by(in_use.c.workload, in_use.c.life)

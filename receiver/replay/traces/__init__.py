@@ -7,8 +7,7 @@ from pathlib import Path
 
 from receiver.ports import Past, Trouble
 from receiver.replay.traces.pods import trace_of_pods
-from receiver.replay.traces.trace import COLUMNS, read_tidy
-from receiver.replay.traces.trace import FORMATS, BadTrace, Format, Trace, TraceReading, error_lines
+from receiver.replay.traces.trace import COLUMNS, FORMATS, BadTrace, Format, Trace, TraceReading, read_tidy
 from receiver.replay.world.objects import Job
 
 BOM = b"\xef\xbb\xbf"
@@ -51,7 +50,7 @@ def recognised(path: Path) -> Format:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file with their ends, without a byte order mark. Raises BadTrace for one that is not UTF-8."""
+    """Yield the lines of a file with their ends, without a byte order mark. Raises BadTrace unless it is UTF-8."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             try:

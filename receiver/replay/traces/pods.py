@@ -7,14 +7,24 @@ from datetime import datetime, timedelta
 
 from receiver.core.model.text import some
 from receiver.core.scaling.demand import IGNORED_NAMESPACES
-from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
-from receiver.ports import Past, PastPod
-from receiver.replay.traces.trace import Findings, TraceReading, Trace
+from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Past, PastPod
+from receiver.replay.traces.trace import Findings, Trace, TraceReading
 from receiver.replay.world.objects import Job
 
 # Controllers whose pods need each other: operators of distributed training, and kinds of groups.
 GANG_KINDS = frozenset(
-    "PyTorchJob MPIJob TFJob XGBoostJob PaddleJob JAXJob TrainJob JobSet LeaderWorkerSet PodGroup".split()
+    [
+        "PyTorchJob",
+        "MPIJob",
+        "TFJob",
+        "XGBoostJob",
+        "PaddleJob",
+        "JAXJob",
+        "TrainJob",
+        "JobSet",
+        "LeaderWorkerSet",
+        "PodGroup",
+    ]
 )
 TOGETHER = timedelta(seconds=60)  # pods of one owner that were created within it are one start
 
@@ -136,7 +146,8 @@ def _job(key: str, members: Sequence[PastPod], past: Past, reading: TraceReading
         team=first.labels.get(reading.team_label, ""),
         gang=len(members) > 1,
         gang_min=first.gang_min if first.gang_min is not None and first.gang_min < len(members) else None,
-        owner_kind=kind or "Job",  # a pod without a controller would be lost with its node, and the replay would never end
+        owner_kind=kind
+        or "Job",  # a pod without a controller would be lost with its node, and the replay would never end
         resource=resource,
         node_selector=first.node_selector if reading.placement else {},
         affinity=first.affinity if reading.placement else (),

@@ -50,10 +50,10 @@ class TraceReading:
     """How a trace is read.
 
     A CSV trace counts its seconds from *start*. *format* None is recognised by content. *made_at* is when an export of
-    Kubernetes was made (None: when its file was written). *skip_bad* leaves out and reports malformed lines and objects,
-    which otherwise refuse the trace. *gangs* ``together`` makes a gang of all pods that one owner created together,
-    ``declared`` only of those that say so, or whose owner's kind does. Without *placement*, pods run on every pool
-    whatever their node selectors, affinities and tolerations.
+    Kubernetes was made (None: when its file was written). *skip_bad* leaves out and reports malformed lines and
+    objects, which otherwise refuse the trace. *gangs* ``together`` makes a gang of all pods that one owner created
+    together, ``declared`` only of those that say so, or whose owner's kind does. Without *placement*, pods run on every
+    pool whatever their node selectors, affinities and tolerations.
 
     The others are defaults for what a trace does not have: *namespace*, *node_selector*, *tolerations*, and *gpu_util*
     (ratio 0-1) of jobs. *team_label* is the pod label of the team.
@@ -113,7 +113,9 @@ class Findings:
         else:
             self._more[trouble.field] += 1
 
-    def trace(self, source: str, form: str, jobs: Iterable[Job], reading: TraceReading, start: datetime | None) -> Trace:
+    def trace(
+        self, source: str, form: str, jobs: Iterable[Job], reading: TraceReading, start: datetime | None
+    ) -> Trace:
         """Return the trace of *jobs*, beginning at *start*, or at the full hour before its first job.
 
         Raises BadTrace for errors that *reading* does not skip, and without any job.
@@ -126,7 +128,9 @@ class Findings:
             if self.troubles:
                 kinds.append(f"wrong: {len(self.troubles) + self._more.total()}")
             problem = f"none held GPUs ({', '.join(kinds)})" if kinds else "there are none"
-            nothing = Trouble(where="trace", field="jobs", problem=problem, remedy="export a longer time, or another cluster")
+            nothing = Trouble(
+                where="trace", field="jobs", problem=problem, remedy="export a longer time, or another cluster"
+            )
             raise BadTrace([*self.troubles, nothing], self._more)
         if self._more:
             self.notes.append(error_lines((), self._more)[0])
@@ -180,7 +184,19 @@ def _why(job: Job, least: int, pools: Sequence[Pool]) -> tuple[str, str] | None:
         return "pods", f"it needs {pods} at once, and no pool has room for more than {room}"
     return None
 
-COLUMNS = tuple("job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util,may_wait_s".split(","))
+
+COLUMNS = (
+    "job_id",
+    "submit_s",
+    "duration_s",
+    "gpus",
+    "pods",
+    "gpus_per_pod",
+    "user_or_team",
+    "gpu_type",
+    "gpu_util",
+    "may_wait_s",
+)
 NEEDED = COLUMNS[:6]
 LONGEST_SECONDS = 10 * 365 * 86400
 COUNT = "write a whole number of at least 1"
@@ -189,9 +205,10 @@ COUNT = "write a whole number of at least 1"
 def read_tidy(lines: Iterable[str], source: str, reading: TraceReading) -> Trace:
     """Return the trace in *lines*, a CSV table with COLUMNS, which begins at the *start* of *reading*.
 
-    *submit_s* are seconds from the beginning, *duration_s* is the run time, ``gpus = pods x gpus_per_pod``; *gpu_util* is
-    a ratio 0-1 or empty; a job with *may_wait_s* waits behind our scheduling gate. A job of several pods is a gang. An unknown column is refused, since a misspelled one would
-    count as missing. Raises BadTrace with every malformed field of every line. No line is dropped or repaired.
+    *submit_s* are seconds from the beginning, *duration_s* is the run time, ``gpus = pods x gpus_per_pod``; *gpu_util*
+    is a ratio 0-1 or empty; a job with *may_wait_s* waits behind our scheduling gate. A job of several pods is a gang.
+    An unknown column is refused, since a misspelled one would count as missing. Raises BadTrace with every malformed
+    field of every line. No line is dropped or repaired.
     """
     findings = Findings()
     jobs: list[Job] = []
@@ -266,7 +283,9 @@ class _Line:
         util = reading.gpu_util
         if self._text("gpu_util"):
             util = self._read("gpu_util", _no_ratio, "write a ratio from 0 to 1, or leave it empty")
-        waits = self._read("may_wait_s", _no_time, "write seconds, or leave it empty") if self._text("may_wait_s") else 0.0
+        waits = (
+            self._read("may_wait_s", _no_time, "write seconds, or leave it empty") if self._text("may_wait_s") else 0.0
+        )
         if job_id in first_seen:
             self._wrong("job_id", f"{job_id!r} is also in line {first_seen[job_id]}", "give each job its own id")
         elif job_id:

@@ -1,8 +1,8 @@
 """The traces that are refused: ``bad.yaml`` says what is in each, and what is reported about it.
 
 ``csv`` stands below the header of a trace. ``pods`` and ``objects`` are a list as kubectl exports it: a pod by how it
-differs from `tests.replay.traces.exports.a_pod`, an object as it is. ``text`` is the whole of a file, whose ``ending`` is
-.csv unless the case names one; ``encoding`` is UTF-8, and ``bytes`` are in base64. The messages are generated: leave
+differs from `tests.replay.traces.exports.a_pod`, an object as it is. ``text`` is the whole of a file, whose ``ending``
+is .csv unless the case names one; ``encoding`` is UTF-8, and ``bytes`` are in base64. The messages are generated: leave
 ``message`` out, run ``make generate``, and read the diff.
 """
 

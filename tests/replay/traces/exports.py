@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from receiver.cli.replay_run import trace_from_file
-from receiver.replay.traces.trace import TraceReading, Trace
+from receiver.replay.traces.trace import Trace, TraceReading
 
 JSON = dict[str, Any]
 WRITTEN = datetime(2026, 3, 2, 18, tzinfo=UTC)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from receiver.core.model.pods import Pod, PodPhase, Toleration
-from receiver.replay.traces.trace import BadTrace, TraceReading, Trace
 from receiver.ports import Past, PastPod, Trouble
 from receiver.replay.traces.pods import trace_of_pods
+from receiver.replay.traces.trace import BadTrace, Trace, TraceReading
 from receiver.replay.world.objects import GPU
 
 T0 = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -47,7 +47,9 @@ def ran(
 def trace(*pods: PastPod, since: float | None = None, reading: TraceReading | None = None, **past: Any) -> Trace:
     """What becomes of *pods*; *since* is minutes after T0."""
     begin = None if since is None else after(since)
-    return trace_of_pods(Past(pods=pods, until=UNTIL, since=begin, **past), "x", "prometheus", reading or TraceReading())
+    return trace_of_pods(
+        Past(pods=pods, until=UNTIL, since=begin, **past), "x", "prometheus", reading or TraceReading()
+    )
 
 
 def test_what_had_ended_before_the_beginning_is_counted() -> None:
@@ -128,5 +130,7 @@ def test_what_the_reader_found_stands_before_what_is_found_here() -> None:
     with pytest.raises(BadTrace) as refused:
         trace(ran("late", 10, 5), troubles=(trouble,))
     assert [t.where for t in refused.value.troubles] == ["Pod ml/x", "Pod ml/late"]
-    found = trace(ran(), troubles=(trouble,), notes=("a note",), uncounted={"kind": 3}, reading=TraceReading(skip_bad=True))
+    found = trace(
+        ran(), troubles=(trouble,), notes=("a note",), uncounted={"kind": 3}, reading=TraceReading(skip_bad=True)
+    )
     assert found.report == ["Pod ml/x, uid: odd; mend it", "not counted, kind: 3", "a note"]

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from receiver.core.model.policy import Taint
-from receiver.replay.traces.trace import BadTrace, TraceReading, Trace
 from receiver.replay.traces import load_jobs
-from receiver.replay.traces.trace import read_tidy
+from receiver.replay.traces.trace import BadTrace, Trace, TraceReading, read_tidy
+from receiver.replay.world.nodes import UNSCHEDULABLE
 from receiver.replay.world.objects import Job
 from receiver.replay.world.scheduler import untolerated
-from receiver.replay.world.nodes import UNSCHEDULABLE
 from tests.replay.builders import T0, after, seconds
 
 HEADER = "job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util\n"
