@@ -17,6 +17,7 @@ PLANTED ?=
 ENUMERATED ?=
 HOURS ?= 2
 OUT ?= .build/pictures
+CHANGED ?=
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
@@ -81,8 +82,8 @@ steady: N = 10
 steady: venv binaries browser kubectl ## the whole suite N=10 times, three at once, and what failed in any of them (an hour or two)
 	@$(VENV)/python -m tools.tests_under_load --runs $(N)
 
-mutants: venv ## change the core in small ways, one by one, and see the tests find each (some minutes)
-	@$(VENV)/python -m tools.mutants
+mutants: venv ## change code in small ways, one by one, and see the tests find each (CHANGED=1: what changed since main, CHANGED=ref)
+	@$(VENV)/python -m tools.mutants $(if $(CHANGED),--changed $(if $(filter 1,$(CHANGED)),main,$(CHANGED)))
 
 image: python ## build the image with docker, podman or buildah (TAG=name:tag BASE=image)
 	@$(PYTHON) -m tools.image $(if $(TAG),--tag $(TAG)) $(if $(BASE),--base $(BASE))

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutants.__main__ import MODULES, accepted, main, stale
-from tools.mutants.campaign import ROOT
+from tools.mutants.__main__ import accepted, listed_of, main, stale
+from tools.mutants.changed import changed_functions
+from tools.mutants.nearest import ROOT, modules, rings
 from tools.mutants.plant import mutants, plant
 
 SOURCE = '''
@@ -54,7 +55,6 @@ PLANTED = [
     "Pool.grown: if n -> True",
     "Pool.grown: if n -> False",
 ]
-SURVIVORS = ["pools.floor: node < 0 -> node <= 0"]
 
 
 @pytest.fixture
@@ -82,10 +82,13 @@ def test_a_function_that_others_hold_is_changed_for_them_too() -> None:
     assert pools.Pool().grown
 
 
-def test_every_accepted_mutant_is_planted_and_a_name_that_is_not_is_told() -> None:
-    planted = [mutant for module in MODULES for mutant in mutants(module)]
-    assert stale(accepted(), planted) == []
-    assert stale(["assign.gone: a < b -> a <= b"], planted) == ["assign.gone: a < b -> a <= b"]
+def test_every_accepted_mutant_is_planted_and_a_name_that_is_not_is_stale() -> None:
+    names = accepted()
+    planted = [mutant for module in modules() if listed_of(module, names) for mutant in mutants(module)]
+    assert stale(names, planted) == []
+    assert stale(["core.scaling.assign.gone: a < b -> a <= b"], planted) == [
+        "core.scaling.assign.gone: a < b -> a <= b"
+    ]
 
 
 def test_a_mutant_is_accepted_once_and_with_a_reason(tmp_path: Path) -> None:
@@ -99,7 +102,8 @@ RUN = """
 import sys
 from pathlib import Path
 from tools.mutants.__main__ import main
-sys.exit(main(["floor", *sys.argv[2:]], {"pools": (sys.argv[1],)}, Path(sys.argv[1]).with_name("accepted.toml")))
+near = [[Path(name)] for name in sys.argv[1:]]
+sys.exit(main(["floor"], lambda module: near, ["pools"], near[0][0].with_name("accepted.toml")))
 """
 TESTS = """
 from pools import floor
@@ -119,22 +123,38 @@ def test_what_was_found_is_noted():
 """
 
 
+NEAR = """
+from pools import floor
+
+def test_a_floor_without_nodes_is_the_least():
+    assert floor([], 2) == 3
+"""
+DIFF = """SURVIVED  pools.floor: node < 0 -> node <= 0
+{}/pools.py:7
+-        if node < 0:
++        if node <= 0:
+"""
+
+
 @pytest.mark.usefixtures("pools")
-def test_a_mutant_that_no_test_sees_fails_the_run_until_it_is_accepted(tmp_path: Path) -> None:
+def test_a_mutant_that_no_test_sees_is_shown_and_fails_the_run_until_it_is_accepted(tmp_path: Path) -> None:
+    near, far = tmp_path / "test_near.py", tmp_path / "test_far.py"
+
     def run(accepted: str) -> tuple[int, str]:
         (tmp_path / "accepted.toml").write_text(f'[[accepted]]\nwhy = "as it should be"\nmutants = [{accepted}]\n')
-        command = [sys.executable, "-c", RUN, str(tmp_path / "test_pools.py")]
+        command = [sys.executable, "-c", RUN, str(near), str(far)]
         ran = subprocess.run(
             command, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, check=False
         )
         return ran.returncode, ran.stdout
 
-    (tmp_path / "test_pools.py").write_text(TESTS)
-    code, said = run("")
-    lines = [line.partition("  [")[0] for line in said.splitlines() if line.startswith("SURVIVED")]
-    assert (code, lines) == (1, [f"SURVIVED  {name}" for name in SURVIVORS]), said
-    code, said = run(", ".join(f'"{name}"' for name in SURVIVORS))
-    assert code == 0, said
+    near.write_text(NEAR)
+    far.write_text(TESTS)
+    code, output = run("")
+    assert (code, output.count("SURVIVED")) == (1, 1), output
+    assert DIFF.format(tmp_path) in output
+    code, output = run('"pools.floor: node < 0 -> node <= 0"')
+    assert code == 0, output
 
 
 @pytest.mark.usefixtures("pools")
@@ -142,5 +162,76 @@ def test_an_accepted_mutant_that_is_not_planted_fails_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "accepted.toml").write_text('[[accepted]]\nwhy = "so"\nmutants = ["pools.floor: x < y -> x <= y"]')
-    assert main(["no mutant"], {"pools": ()}, tmp_path / "accepted.toml") == 1
+    assert main(["no mutant"], lambda module: [], ["pools"], tmp_path / "accepted.toml") == 1
     assert "accepted.toml lists what is not planted: pools.floor: x < y -> x <= y" in capsys.readouterr().out
+
+
+def test_the_tests_of_a_module_are_those_of_its_name_then_importers_then_its_folder() -> None:
+    found = [
+        {str(path.relative_to(ROOT / "tests")) for path in ring} for ring in rings("receiver.core.scaling.guardrails")
+    ]
+    named, beside, elsewhere, folder, extra = found
+    assert "core/scaling/guardrails/test_within_budget.py" in named
+    assert "core/scaling/test_rules_at_their_limits.py" in beside
+    assert "core/explain/test_explain.py" in elsewhere
+    assert "core/scaling/test_decide.py" in folder
+    assert "core/money/test_budgets.py" in extra
+    assert sum(map(len, found)) == len(set().union(*found))
+
+
+def test_a_package_without_tests_of_its_own_has_those_of_the_folder_above() -> None:
+    assert ROOT / "tests/web/test_pages.py" in rings("receiver.web.auth.access")[-1]
+
+
+BEFORE = """
+import functools
+
+
+@functools.cache
+def kept(): return 1
+
+
+def changed():
+    a = 1
+    b = 2
+    return a
+
+
+class Pool:
+    def grown(self):
+        a = 1
+        return a
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "functions"),
+    [
+        ("    b = 2\n", "    b = 3\n", {"changed"}),
+        ("    b = 2\n", "", {"changed"}),
+        ("@functools.cache\n", "@functools.lru_cache\n", {"kept"}),
+        ("        return a\n", "        return a + 1\n", {"Pool.grown"}),
+        ("import functools\n", "import functools, os\n", set()),
+    ],
+)
+def test_a_function_with_a_changed_line_is_changed(tmp_path: Path, old: str, new: str, functions: set[str]) -> None:
+    module = tmp_path / "receiver" / "core" / "pools.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(BEFORE)
+    _git(tmp_path, "init", "-q", "-b", "main")
+    _git(tmp_path, "add", ".")
+    _git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "-m", "first")
+    module.write_text(BEFORE.replace(old, new))
+    (module.parent / "new.py").write_text("def new(): return 1\n")
+    assert changed_functions("main", tmp_path).get("receiver.core.pools", set()) == functions
+    assert changed_functions("main", tmp_path)["receiver.core.new"] == {"new"}
+
+
+def test_a_commit_that_git_does_not_know_is_refused(tmp_path: Path) -> None:
+    _git(tmp_path, "init", "-q", "-b", "main")
+    with pytest.raises(ValueError, match="git merge-base"):
+        changed_functions("unknown", tmp_path)
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", "-C", folder, *arguments], check=True)

@@ -7,7 +7,7 @@ import signal
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, zip_longest
@@ -20,9 +20,9 @@ import pytest
 
 from tools.mutants.plant import Mutant, file_of, plant
 
-ROOT = Path(__file__).resolve().parents[2]
 CPU_LIMIT = 10  # seconds of an example beside five times what it took before: an endless loop counts as seen
 LAW_LIMIT = 180  # seconds of a law
+MUTANT_LIMIT = 240  # CPU seconds of all tests of a mutant, after which it counts as not seen
 PROFILE = "mutants"
 MEMORY_LIMIT = 4 << 30  # bytes: so does a list without end
 
@@ -54,13 +54,14 @@ class Reach:
 class Campaign:
     """A pytest plugin that runs, in place of the session's tests, for each of *chosen* those that reach it.
 
-    *tests* are the files and folders of each module, *tell* is called with each result.
+    *rings* are the test files of each module, nearest first: a ring is run for what the rings before it did not see,
+    the laws of all rings last. *tell* is called with each result. *laws*: also run laws.
     """
 
     def __init__(
         self,
         chosen: Sequence[Mutant],
-        tests: Mapping[str, tuple[str, ...]],
+        rings: Mapping[str, Sequence[Collection[Path]]],
         workers: int,
         tell: Callable[[Seen], None],
         *,
@@ -68,12 +69,13 @@ class Campaign:
     ) -> None:
         self.laws = laws
         self.chosen = chosen
-        self.tests = {m: tuple((ROOT / place).resolve() for place in places) for m, places in tests.items()}
+        self.rings = rings
         self.workers = workers
         self.tell = tell
         self.broken: tuple[str, ...] = ()
         self._failed = False
         self._kills: dict[str, Counter[str]] = defaultdict(Counter)
+        self._reach = Reach(lines={}, seconds={}, failed=())
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._failed = self._failed or report.failed
@@ -88,29 +90,53 @@ class Campaign:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Map the tests, then run the mutants."""
+        """Ring by ring, map the tests and run the mutants that are still alive."""
         session.config.pluginmanager.unregister(name="terminalreporter")
-        items = [item for item in session.items if self.laws or not _is_law(item)]
+        alive = dict.fromkeys(self.chosen, 0.0)  # and the seconds that each has cost so far
+        for tests in self._rings(session.items):
+            near = {m.module: tests.get(m.module, ()) for m in alive}
+            self._measure([item for item in session.items if any(item in items for items in near.values())])
+            if self.broken:
+                return True
+            jobs = [(m, self._job(m, near[m.module], spent)) for m, spent in alive.items() if near[m.module]]
+            for mutant, result in _in_children(jobs, self.workers):
+                by, law, seconds = result or ("an endless loop", False, 0.0)
+                alive[mutant] += seconds
+                if by is not None:
+                    self._kills[mutant.function][by] += 100
+                    self._kills[mutant.module][by] += 1
+                    self.tell(Seen(mutant=mutant, by=by, law=law, seconds=alive.pop(mutant)))
+        for mutant, spent in alive.items():
+            self.tell(Seen(mutant=mutant, by=None, law=False, seconds=spent))
+        return True
+
+    def _rings(self, items: Sequence[pytest.Item]) -> Iterator[dict[str, list[pytest.Item]]]:
+        """The tests of each module, ring by ring."""
+        for n in range(max(len(rings) for rings in self.rings.values())):
+            yield {
+                module: [i for i in items if i.path in rings[n] and not _is_law(i)]
+                for module, rings in self.rings.items()
+                if n < len(rings)
+            }
+        if self.laws:
+            yield {
+                module: [i for i in items if _is_law(i) and any(i.path in ring for ring in rings)]
+                for module, rings in self.rings.items()
+            }
+
+    def _measure(self, items: Sequence[pytest.Item]) -> None:
+        """Add to the map what *items* reach that are not in it. Laws are only timed: they reach every line."""
         files = sorted({str(file_of(m.module)) for m in self.chosen})
-        reach = Reach(lines={}, seconds={}, failed=())
-        examples, laws = ([item for item in items if _is_law(item) is law] for law in (False, True))
-        shares = [
-            (kind[n :: self.workers], of) for kind, of in ((examples, files), (laws, [])) for n in range(self.workers)
-        ]
+        new = [item for item in items if item.nodeid not in self._reach.seconds]
+        examples, laws = ([item for item in new if _is_law(item) is law] for law in (False, True))
+        kinds = ((kind, of) for kind, of in ((examples, files), (laws, [])) if kind)
+        shares = [(kind[n :: self.workers], of) for kind, of in kinds for n in range(self.workers)]
         for _, part in _in_children(((None, partial(self._map, *share)) for share in shares), self.workers):
             if part is None:
                 raise pytest.UsageError("the tests end the process that runs them")
-            reach.lines.update(part.lines)
-            reach.seconds.update(part.seconds)
+            self._reach.lines.update(part.lines)
+            self._reach.seconds.update(part.seconds)
             self.broken += part.failed
-        if not self.broken:
-            jobs = ((m, self._job(m, items, reach)) for m in self.chosen)
-            for mutant, found in _in_children(jobs, self.workers):
-                by, law, seconds = found or ("an endless loop", False, 0.0)
-                self._kills[mutant.function][by or ""] += 100
-                self._kills[mutant.module][by or ""] += 1
-                self.tell(Seen(mutant=mutant, by=by, law=law, seconds=seconds))
-        return True
 
     def _map(self, items: Sequence[pytest.Item], files: Sequence[str]) -> Reach:
         """What *items* reach of *files*. Laws are run without: their random worlds reach every line."""
@@ -137,31 +163,31 @@ class Campaign:
             lines={item.nodeid: dict(lines[item.nodeid]) for item in items}, seconds=seconds, failed=tuple(failed)
         )
 
-    def _job(self, mutant: Mutant, items: Sequence[pytest.Item], reach: Reach) -> Callable[[], Tried]:
-        """Examples before laws; first the tests that saw other mutants of the function, then those that are fast."""
-        file, places, lines = str(file_of(mutant.module)), self.tests[mutant.module], set(mutant.lines)
+    def _job(self, mutant: Mutant, items: Sequence[pytest.Item], spent: float) -> Callable[[], Tried]:
+        """First the tests that saw other mutants of the function, then those that are fast."""
+        file, lines = str(file_of(mutant.module)), set(mutant.lines)
         kills = self._kills[mutant.module] + self._kills[mutant.function]
+        reach = self._reach
         reaching = [
-            item
-            for item in items
-            if any(item.path.is_relative_to(place) for place in places)
-            and (_is_law(item) or not lines.isdisjoint(reach.lines[item.nodeid].get(file, ())))
+            item for item in items if _is_law(item) or not lines.isdisjoint(reach.lines[item.nodeid].get(file, ()))
         ]
-        reaching.sort(key=lambda i: (_is_law(i), -kills[i.nodeid], reach.seconds.get(i.nodeid, 0)))
-        return partial(self._try, mutant, reaching, reach.seconds)
+        reaching.sort(key=lambda i: (-kills[i.nodeid], reach.seconds[i.nodeid]))
+        return partial(self._try, mutant, reaching, spent)
 
-    def _try(self, mutant: Mutant, items: Sequence[pytest.Item], usual: Mapping[str, float]) -> Tried:
+    def _try(self, mutant: Mutant, items: Sequence[pytest.Item], spent: float) -> Tried:
         began = time.monotonic()
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
         plant(mutant)
         self._failed = False
         for item, following in zip_longest(items, items[1:]):
-            limit = LAW_LIMIT if _is_law(item) else CPU_LIMIT + 5 * int(usual[item.nodeid])
+            limit = LAW_LIMIT if _is_law(item) else CPU_LIMIT + 5 * int(self._reach.seconds[item.nodeid])
             resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + limit, resource.RLIM_INFINITY))
             signal.alarm(20 * limit)  # for one that waits for ever
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failed:
                 return item.nodeid, _is_law(item), time.monotonic() - began
+            if spent + time.process_time() > MUTANT_LIMIT:
+                break
         return None, False, time.monotonic() - began
 
 

@@ -1,14 +1,14 @@
 """Every mutant of a module, made from its syntax tree.
 
-A mutant is one small change to one function, named by the function and by what becomes of what, with a number where the
-function holds the same text twice. So there is no list to edit when a module changes.
+A mutant is one small change to one function, named by the module below `receiver`, the function, and what becomes of
+what, with a number where the function holds the same text twice. So there is no list to edit when a module changes.
 """
 
 import ast
 import importlib
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -35,12 +35,15 @@ SHORT = 90  # characters of a name that show the code
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One change to *function* of *module*; *lines* are those of the smallest statement that it is in."""
+    """One change to *function* of *module*; *lines* are those of the smallest statement that it is in. *diff* is the
+    change to the text that begins at *line*, with ``-`` and ``+`` before the lines."""
 
     name: str
     module: str
     function: str
     lines: range
+    line: int
+    diff: str
     code: CodeType
 
 
@@ -81,19 +84,33 @@ class _Change:
 def mutants(module: str) -> list[Mutant]:
     """Return every mutant of *module*, in the order of its text. Raises ImportError, SyntaxError."""
     path = file_of(module)
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
     found = []
     for function, node, alone in _functions(tree):
         seen: Counter[str] = Counter()
         for change in _changes(node):
-            said = f"{module.rpartition('.')[2]}.{function}: {change}"
+            said = f"{module.removeprefix('receiver.')}.{function}: {change}"
             seen[said] += 1
             change.place.put(ast.copy_location(change.new, change.old))
             code = _code(compile(ast.fix_missing_locations(alone), str(path), "exec"), function)
             change.place.put(change.old)
             name = f"{said} (#{seen[said]})" if seen[said] > 1 else said
-            found.append(Mutant(name=name, module=module, function=function, lines=change.lines, code=code))
+            line, diff = _diff(text, change)
+            found.append(
+                Mutant(name=name, module=module, function=function, lines=change.lines, line=line, diff=diff, code=code)
+            )
     return found
+
+
+def _diff(text: str, change: _Change) -> tuple[int, str]:
+    """The line where *change* begins, and the lines of *text* before and after it."""
+    old: Any = change.old
+    lines = text.encode().splitlines()[old.lineno - 1 : old.end_lineno]
+    new = ast.unparse(change.new).encode()
+    changed = lines[0][: old.col_offset] + new + lines[-1][old.end_col_offset :]
+    shown = [*(b"-" + line for line in lines), b"+" + changed]
+    return old.lineno, b"\n".join(shown).decode()
 
 
 def plant(mutant: Mutant) -> None:
@@ -112,6 +129,16 @@ def _function(mutant: Mutant) -> FunctionType:
         found = vars(found)[part]
     while not isinstance(found, FunctionType) or hasattr(found, "__wrapped__"):
         found = next(getattr(found, a) for a in ("fget", "func", "__func__", "__wrapped__") if hasattr(found, a))
+    return found
+
+
+def functions_at(text: str, lines: Collection[int]) -> set[str]:
+    """Return the functions of the module *text* that hold one of *lines*, decorators included. Raises SyntaxError."""
+    found = set()
+    for name, node, _ in _functions(ast.parse(text)):
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        if any(first <= line <= (node.end_lineno or first) for line in lines):
+            found.add(name)
     return found
 
 
