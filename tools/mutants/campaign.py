@@ -80,6 +80,10 @@ class Campaign:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._failed = self._failed or report.failed
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.broken += (f"{report.nodeid}: {report.longreprtext}",)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self) -> None:
         """The profile of the laws: that one fails is all that is asked, however slow the machine is."""
@@ -92,9 +96,12 @@ class Campaign:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Ring by ring, map the tests and run the mutants that are still alive."""
         session.config.pluginmanager.unregister(name="terminalreporter")
+        if self.broken:
+            return True
         alive = dict.fromkeys(self.chosen, 0.0)  # and the seconds that each has cost so far
-        for tests in self._rings(session.items):
+        for number, tests in enumerate(self._rings(session.items), 1):
             near = {m.module: tests.get(m.module, ()) for m in alive}
+            print(f"ring {number}: {sum(map(len, near.values()))} tests, {len(alive)} mutants alive", flush=True)
             self._measure([item for item in session.items if any(item in items for items in near.values())])
             if self.broken:
                 return True

@@ -128,6 +128,8 @@ def _function(mutant: Mutant) -> FunctionType:
     for part in mutant.function.split("."):
         found = vars(found)[part]
     while not isinstance(found, FunctionType) or hasattr(found, "__wrapped__"):
+        if hasattr(found, "cache_clear"):
+            found.cache_clear()  # of what was worked out while the tests were imported
         found = next(getattr(found, a) for a in ("fget", "func", "__func__", "__wrapped__") if hasattr(found, a))
     return found
 

@@ -2,19 +2,35 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model.actions import Change, Decision, Verdict
+from receiver.core.model.actions import Action, Change, Decision, Verdict
 from receiver.core.model.model import Facts, Node, Spend, Stage
-from receiver.core.model.pods import Pod, PodPhase
-from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
-from receiver.core.money.budget import BudgetStage, BudgetView, Forecast, Key, Month, forecast, views
+from receiver.core.model.pods import Pod, PodPhase, Workload
+from receiver.core.model.policy import Budget, BudgetChange, KeepOut, Policy, Scope
+from receiver.core.money.budget import (
+    Budgets,
+    BudgetStage,
+    BudgetView,
+    Forecast,
+    Intent,
+    Key,
+    Month,
+    Refusal,
+    forecast,
+    intent,
+    month_of,
+    teams_of,
+    unseen,
+    views,
+)
 from receiver.core.notices import money_notices
 from receiver.core.scaling.assign import Assignment
 from receiver.step.publish import picture
@@ -28,6 +44,7 @@ from tests.core.builders import (
     a_pod,
     a_policy,
     a_pool,
+    a_removal,
     a_state,
     facts,
     run,
@@ -642,3 +659,183 @@ def test_no_spare_node_is_opened_that_work_which_a_budget_refuses_would_take() -
     refused = facts(a_state(a_busy_node()), waiting=[of_team("p", "research")], spend=found)
     calm = facts(a_state(a_busy_node()), spend=found)
     assert [run(f, policy)[1]["l40s"].target for f in (refused, calm)] == [1, 2]
+
+
+# --- what one budget says of itself
+
+
+def a_view(spent_usd: str = "0", stage: BudgetStage = BudgetStage.OK, **given: Any) -> BudgetView:
+    """The cluster's allowance of $100, with the usual lines, of which $10 are reserved."""
+    lines = {"warn_at": Decimal("0.5"), "hold_at": Decimal("0.8"), "stop_at": Decimal(1)}
+    said = {"month": "2026-11", "monthly": Decimal(100), "reserved": Decimal(10), **lines, **given}
+    return BudgetView(**{"spent": Decimal(spent_usd), "stage": stage, **said})
+
+
+@pytest.mark.parametrize(
+    ("monthly", "spent_usd", "ratio"), [("100", "25", "0.25"), ("0", "0", "0"), ("0", "0.01", "1")]
+)
+def test_any_spend_of_an_allowance_of_zero_is_all_of_it(monthly: str, spent_usd: str, ratio: str) -> None:
+    assert a_view(spent_usd, monthly=Decimal(monthly)).ratio == Decimal(ratio)
+
+
+@pytest.mark.parametrize(
+    ("spent_usd", "stage", "available"),
+    [("60", BudgetStage.WARN, 30), ("95", BudgetStage.WARN, 0), ("85", BudgetStage.HOLD, 0)],
+    ids=["open", "all reserved", "held"],
+)
+def test_ordinary_work_has_what_is_neither_spent_nor_reserved_up_to_the_hold(
+    spent_usd: str, stage: BudgetStage, available: int
+) -> None:
+    assert a_view(spent_usd, stage).available == available
+
+
+@pytest.mark.parametrize(("stage", "line"), [(BudgetStage.HOLD, "hold at 80%"), (BudgetStage.STOP, "stop at 100%")])
+def test_a_closed_budget_names_the_line_that_closes_it(stage: BudgetStage, line: str) -> None:
+    assert a_view("100", stage).why_not() == f"cluster budget {line}: $100.00 of $100.00 spent in 2026-11"
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"unknown": "no charges", "unpriced": ("lost.size",)}, "spend_is_known"),
+        ({"unpriced": ("lost.size",)}, "price_is_known"),
+        ({}, "within_budget"),
+    ],
+)
+def test_a_refusal_is_by_the_guardrail_of_its_first_reason(given: dict[str, Any], rule: str) -> None:
+    assert Refusal(view=a_view(**given)).rule == rule
+
+
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        ({}, ""),
+        ({"scope": Scope.ACCOUNT}, " --account"),
+        ({"scope": Scope.POOL, "name": "l40s-id", "shown": "l40s"}, " --pool l40s"),
+        ({"scope": Scope.TEAM, "name": "research"}, " --team research"),
+    ],
+)
+def test_the_command_that_sets_an_allowance_names_a_pool_by_its_name_and_a_team_by_its_own(
+    given: dict[str, Any], option: str
+) -> None:
+    assert a_view(**given).setting("120") == f"gpu-autoscaler budget set 120{option} --why REASON --who YOU"
+
+
+def test_a_team_with_the_name_of_another_pool_is_not_charged_for_that_pools_budget() -> None:
+    pool, team = (a_view(scope=scope, name="x") for scope in (Scope.POOL, Scope.TEAM))
+    assert Budgets(views=(pool, team)).touched("l40s-id", frozenset({"x"})) == (team,)
+
+
+@pytest.mark.parametrize("month", range(1, 13))
+def test_a_month_goes_from_its_first_midnight_to_that_of_the_next_in_its_zone(month: int) -> None:
+    zone = ZoneInfo("America/New_York")
+    around = month_of(datetime(2026, month, 15, tzinfo=zone), "America/New_York")
+    following = (2026, month + 1) if month < 12 else (2027, 1)
+    assert (around.name, around.start, around.end) == (
+        f"2026-{month:02}",
+        datetime(2026, month, 1, tzinfo=zone),
+        datetime(*following, 1, tzinfo=zone),
+    )
+
+
+def test_work_that_only_prometheus_reports_in_part_counts_for_its_own_team_and_for_each_with_a_budget() -> None:
+    budgets = Budgets(views=(a_view(), a_view(scope=Scope.POOL, name="l40s-id"), a_view(scope=Scope.TEAM, name="a")))
+    pods = (of_team("rank-0", "b", gang="ml/g"), a_pod("rank-1", gang="ml/g", pool_hint="l40s-id"))
+    assert teams_of(Workload(key="ml/g", pods=pods), a_policy(), budgets) == {"a", "b"}
+
+
+def test_unanswered_growth_of_a_pool_that_left_the_configuration_costs_its_highest_request_once() -> None:
+    sent = [a_growth(n, id=f"a{n}", pool=pool, reserved_usd=Decimal(n)) for n in (2, 3) for pool in ("gone", "l40s-id")]
+    found = facts(a_state(required=3), spend=spent(), unanswered=tuple(sent))
+    assert the_budget(Scope.CLUSTER, "", a_policy(budget=a_budget()), found).reserved == 3 + 3 * PRICE
+
+
+@pytest.mark.parametrize(
+    ("action", "nodes"),
+    [(a_growth(4), {"l40s-id": 4}), (a_removal("n1", from_count=3), {})],
+    ids=["growth", "removal"],
+)
+def test_growth_that_was_open_when_the_step_began_may_still_bring_nodes(action: Action, nodes: dict[str, int]) -> None:
+    assert unseen(facts(a_state(open_action=action))) == nodes
+
+
+def test_a_budget_whose_spend_is_unknown_has_no_forecast() -> None:
+    known = spent(50, seen={"l40s-id": Decimal(50)}, seen_since=NOW - timedelta(days=5))
+    policy = a_policy(budget=a_budget())
+    forecasts = [
+        the_budget(Scope.CLUSTER, "", policy, facts(a_state(), spend=replace(known, unknown=why))).forecast
+        for why in ("", "no charges")
+    ]
+    assert [ahead == Forecast() for ahead in forecasts] == [False, True]
+
+
+def test_a_node_that_was_bought_at_a_higher_price_reserves_that_price() -> None:
+    found = facts(a_state(a_busy_node()), spend=spent(dearer_per_hour={"l40s-id": Decimal("0.50")}))
+    assert the_budget(Scope.CLUSTER, "", a_policy(budget=a_budget()), found).reserved == PRICE + Decimal("0.50")
+
+
+def test_nodes_that_go_reserve_nothing_and_those_that_are_asked_for_do() -> None:
+    going = a_node("n2", stage=Stage.DELETING)
+    for required, nodes in ((1, 1), (3, 3), (0, 1)):
+        found = facts(a_state(a_busy_node(), going, required=required), spend=spent())
+        assert the_budget(Scope.CLUSTER, "", a_policy(budget=a_budget()), found).reserved == nodes * PRICE
+
+
+def test_a_gpu_that_a_node_has_lost_makes_the_others_no_dearer_for_a_team() -> None:
+    pool = a_pool(resources={GPU: 8}, price_usd_per_hour=Decimal(8))
+    state = a_state(a_busy_node(pods=(running("p", 2, "research"),), allocatable={GPU: 4}))
+    policy = a_policy(pool, budget=a_budget(teams={"research": Decimal(100)}))
+    assert the_budget(Scope.TEAM, "research", policy, facts(state, spend=spent())).reserved == 2
+
+
+def test_a_pod_that_is_only_nominated_for_a_node_reserves_nothing_for_its_team() -> None:
+    coming = a_pod(labels={"team": "research"}, phase=PodPhase.RESERVED, node="n1")
+    policy = a_policy(budget=a_budget(teams={"research": Decimal(100)}))
+    found = facts(a_state(a_busy_node(pods=(coming,))), spend=spent())
+    assert the_budget(Scope.TEAM, "research", policy, found).reserved == 0
+
+
+# --- what the hold keeps out
+
+MEANS = KeepOut(namespaces=("ml",), cluster_queues=("gpu",))
+HELD = a_view("85", BudgetStage.HOLD)
+
+
+def the_hold(*budgets: BudgetView, **given: Any) -> Intent | None:
+    policy = a_policy(a_pool(), a_pool("b", resources={"amd.com/gpu": 1}), budget=a_budget(keep_out=MEANS, **given))
+    return intent(Budgets(views=budgets), policy, "2026-11")
+
+
+def test_at_the_hold_line_only_passing_classes_may_ask_for_what_the_pools_offer() -> None:
+    assert the_hold(HELD, passing=frozenset({"web", "batch"})) == Intent(
+        month="2026-11",
+        why=HELD.why_not(),
+        namespaces=("ml",),
+        cluster_queues=("gpu",),
+        resources=("amd.com/gpu", GPU),
+        passing=("batch", "web"),
+    )
+
+
+@pytest.mark.parametrize("scope", [Scope.POOL, Scope.TEAM])
+def test_a_pool_or_team_at_its_line_keeps_no_work_out_and_its_unknown_spend_ends_no_hold(scope: Scope) -> None:
+    own = {"scope": scope, "name": "x"}
+    assert the_hold(a_view("85", BudgetStage.HOLD, **own)) == Intent(month="2026-11")
+    assert the_hold(a_view(), a_view(unknown="not attributed", **own)) == Intent(month="2026-11")
+
+
+def test_an_unknown_spend_neither_begins_nor_ends_a_hold() -> None:
+    unknown = a_view(unknown="no charges")
+    assert the_hold(unknown, a_view(scope=Scope.ACCOUNT)) is None
+    assert the_hold(unknown, replace(HELD, scope=Scope.ACCOUNT)) is not None
+
+
+def test_nothing_is_held_without_a_budget() -> None:
+    assert intent(Budgets(), a_policy(), "2026-11") == Intent(month="2026-11")
+
+
+@pytest.mark.parametrize(
+    ("means", "holds"), [({}, False), ({"namespaces": ("ml",)}, True), ({"cluster_queues": ("gpu",)}, True)]
+)
+def test_a_hold_by_either_means_is_a_hold(means: dict[str, Any], holds: bool) -> None:
+    assert Intent(month="2026-11", **means).holds is holds

@@ -1,19 +1,24 @@
 """When waiting work is promised to start."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from receiver.core.explain.explain import Fate, State, fates
-from receiver.core.model.model import Facts, Stage
-from receiver.core.model.pods import PodPhase
-from receiver.core.model.policy import Budget, Policy
-from receiver.core.promises.promise import Promise
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.model import Facts, Node, Stage
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Budget, Policy, Taint
+from receiver.core.promises.promise import Promise, Promises
 from receiver.core.promises.startup import learn
+from receiver.core.scaling.packing import Survival
+from receiver.core.scaling.terminations import STUCK_AFTER
 from tests.core.builders import (
+    DAY,
     GPU,
     HOUR,
     MINUTE,
@@ -148,6 +153,16 @@ def test_room_on_a_usable_node_is_there_now() -> None:
     assert fate.promise.starts_p90 == NOW
 
 
+def test_work_without_room_in_a_pool_has_no_promise_there_and_work_with_free_room_starts_now() -> None:
+    found, policy = facts(a_state(a_node("n1")), waiting=[a_pod()]), a_policy()
+    assignment, decisions = run(found, policy)
+    [pool], wanted = policy.pools, assignment.pools["l40s-id"]
+    promises = Promises(pool, found.pool(pool.id), wanted, decisions["l40s"], learn(nine_nodes()), NOW)
+    [given] = wanted.given
+    assert promises.of(given.workload) == Promise(starts_p50=NOW, starts_p90=NOW, learnt=True)
+    assert promises.of(replace(given.workload, key="ml/other")) == Promise()
+
+
 BY_ELEVEN = Promise(starts_p50=NOW + 5 * MINUTE, starts_p90=NOW + 11 * MINUTE, learnt=True)
 
 
@@ -161,6 +176,7 @@ def test_people_hear_of_a_promise_that_moved_by_more_than_two_minutes(minutes: i
 def test_of_a_longer_wait_a_quarter_may_move_unheard() -> None:
     assert not BY_ELEVEN.moved(NOW + 14 * MINUTE, NOW - HOUR)
     assert BY_ELEVEN.moved(None, NOW)
+    assert Promise().moved(NOW + 11 * MINUTE, NOW)
     assert not Promise().moved(None, NOW)
 
 
@@ -168,6 +184,7 @@ def test_of_a_longer_wait_a_quarter_may_move_unheard() -> None:
     ("p50", "p90", "said"),
     [
         (4, 7, "starts in 4 to 7 min (by 12:07 UTC)"),
+        (4, 4, "starts in 4 min (by 12:04 UTC)"),
         (0.5, 0.9, "starts in 1 min (by 12:00 UTC)"),
         (0, 0, "starts in 1 min (by 12:00 UTC)"),
     ],
@@ -178,3 +195,233 @@ def test_the_promise_in_words(p50: float, p90: float, said: str) -> None:
 
 def test_work_that_may_start_at_any_time_before_its_deadline_is_told_the_latest() -> None:
     assert Promise(starts_p90=NOW + 2 * HOUR).sentence(NOW) == "starts by 14:00 UTC at the latest"
+
+
+def test_a_guess_speaks_of_the_nodes_and_not_of_the_start() -> None:
+    usual, latest = NOW + 4 * MINUTE, NOW + 15 * MINUTE
+    assert (
+        Promise(starts_p50=usual, starts_p90=latest).sentence(NOW) == "nodes are usually usable by about 12:04:00 UTC"
+    )
+    stuck = "nodes not usable by 12:15:00 UTC are reported as stuck"
+    assert Promise(starts_p50=latest, starts_p90=latest).sentence(NOW) == stuck
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "after"), [(5, 4, True), (4, 4, False), (4, 5, False), (None, 4, True), (4, None, False)]
+)
+def test_a_promise_that_is_not_known_is_after_every_other(one: int | None, other: int | None, after: bool) -> None:
+    first, second = (Promise(starts_p90=None if n is None else NOW + n * MINUTE) for n in (one, other))
+    assert first.after(second) is after
+    assert not Promise().after(Promise())
+
+
+# --- nodes that are on their way
+
+
+def a_coming_node(name: str, seconds_ago: int) -> Node:
+    return a_node(name, stage=Stage.BUILDING, created_at=NOW - seconds_ago * SECOND, idle_since=None)
+
+
+def a_gang(pods: int) -> list[Pod]:
+    return [a_pod(f"rank-{n}", gang="ml/train", gang_min=pods) for n in range(pods)]
+
+
+def test_a_gang_on_a_coming_and_a_new_node_starts_when_both_are_usable() -> None:
+    (fate,) = fates_of(facts(a_state(a_coming_node("n1", 30)), waiting=a_gang(2)))
+    # The chances are (t - 60) / 100 and (t - 90) / 100: their product is a half at 147.3 s, nine tenths at 180.
+    assert seconds(fate) == pytest.approx((147.3, 180), abs=1)
+
+
+def test_a_gang_of_which_one_node_takes_longer_than_all_before_has_a_guess() -> None:
+    (fate,) = fates_of(facts(a_state(a_coming_node("n1", 300)), waiting=a_gang(2)))
+    assert fate.promise == Promise(starts_p50=NOW + 20 * MINUTE, starts_p90=NOW + 20 * MINUTE)
+
+
+@pytest.mark.parametrize("seconds_ago", [30, 0])
+def test_work_for_a_node_that_is_coming_does_not_wait_for_the_cooldown(seconds_ago: int) -> None:
+    state = a_state(a_coming_node("n1", seconds_ago), last_grow_at=NOW - 10 * SECOND)
+    coming, new = fates_of(facts(state, waiting=[a_pod("a"), a_pod("b")]))
+    assert (coming.promise.until, new.promise.until) == (None, NOW + 20 * SECOND)
+
+
+def test_a_gang_with_one_node_still_to_be_bought_waits_for_the_cooldown() -> None:
+    state = a_state(a_coming_node("n1", 30), last_grow_at=NOW - 10 * SECOND)
+    (fate,) = fates_of(facts(state, waiting=a_gang(2)))
+    assert fate.promise.until == NOW + 20 * SECOND
+
+
+def test_a_cooldown_that_is_longer_than_nodes_take_delays_the_start_by_itself() -> None:
+    policy = a_policy(a_pool(grow_cooldown=HOUR))
+    (fate,) = fates_of(facts(a_state(last_grow_at=NOW), waiting=[a_pod()]), policy)
+    assert seconds(fate) == pytest.approx((3_740, 3_780))
+
+
+@pytest.mark.parametrize(
+    ("state", "p50", "p90"),
+    [
+        ({}, 10, 10),
+        ({"ready_in": 8 * MINUTE}, 3, 10),
+        ({"ready_in": 5 * MINUTE}, 10, 10),
+        ({"ready_in": 20 * MINUTE}, 10, 10),
+        ({"nodes": (), "required": 1, "required_since": NOW - 10 * MINUTE}, 5, 5),
+        ({"nodes": (), "required": 1}, 15, 15),
+    ],
+    ids=[
+        "no usual time",
+        "usual time",
+        "usual time is over",
+        "beyond the limit",
+        "unlisted",
+        "unlisted, new",
+    ],
+)
+def test_a_guess_is_the_usual_time_and_at_most_the_limit_since_the_node_was_asked_for(
+    state: dict[str, Any], p50: int, p90: int
+) -> None:
+    found = facts(a_state(**{"nodes": (a_coming_node("n1", 300),), "required": 1, "pool": "new-id", **state}))
+    (fate,) = fates_of(replace(found, waiting=(a_pod(),)), a_policy(a_pool("new", provision_timeout=15 * MINUTE)))
+    assert fate.promise == Promise(starts_p50=NOW + p50 * MINUTE, starts_p90=NOW + p90 * MINUTE)
+
+
+def leaving(name: str, seconds_left: int) -> Node:
+    """A node whose pod is Terminating and has so many seconds left."""
+    pod = a_pod(f"on-{name}", phase=PodPhase.RUNNING, node=name, leaves_at=NOW + seconds_left * SECOND)
+    return a_node(name, pods=(pod,), idle_since=None)
+
+
+def test_work_that_gets_the_room_of_terminating_pods_starts_when_the_last_of_them_has_left() -> None:
+    (fate,) = fates_of(facts(a_state(leaving("n1", 20), leaving("n2", 40)), waiting=a_gang(2)))
+    vacant = NOW + 40 * SECOND
+    assert fate.promise == Promise(starts_p50=vacant, starts_p90=vacant + STUCK_AFTER, learnt=True)
+
+
+def test_a_gang_that_needs_a_new_node_too_starts_with_that() -> None:
+    (fate,) = fates_of(facts(a_state(leaving("n1", 20)), waiting=a_gang(2)))
+    assert seconds(fate) == pytest.approx((140, 180))
+
+
+# --- running work that ends
+
+LASTED = tuple(n * 6 * SECOND for n in range(100, 2_001))  # ten minutes at least
+SLOW = [a_past_node(n, usable=1_000 + n) for n in range(9)]
+LAST = a_pod("the-last")
+SINCE = NOW - 10 * MINUTE
+
+
+def promised(*nodes: Node, waiting: Sequence[Pod] = (LAST,), past: Sequence[NodeLife] = SLOW, **pool: Any) -> Promise:
+    """The promise to the last of *waiting* beside running work; new nodes take a quarter of an hour, as in *past*."""
+    the_pool = a_pool(**{"max_nodes": 200, **pool})
+    policy, found = a_policy(the_pool), facts(a_state(*nodes), waiting=waiting)
+    assignment, by_name = run(found, policy)
+    told = fates(found, assignment, {the_pool.id: by_name["l40s"]}, policy, learnt=learn(past, LASTED))
+    return next(fate.promise for workload, fate in told if workload.pods[-1] == waiting[-1])
+
+
+def at_work(count: int = 100, node: Mapping[str, Any] | None = None, **pod: Any) -> list[Node]:
+    """Nodes whose GPU a pod has held for ten minutes."""
+    pods = [a_pod(f"run-{n}", phase=PodPhase.RUNNING, node=f"n{n}", **{"bound_at": SINCE, **pod}) for n in range(count)]
+    return [a_node(f"n{n}", idle_since=None, pods=(pod,), **(node or {})) for n, pod in enumerate(pods)]
+
+
+def ended_by(moment: datetime | None, count: int = 100) -> float:
+    """How many of so many pods, which have run for ten minutes, are likely to have ended by then."""
+    assert moment is not None
+    [goes_on] = Survival.of(LASTED).chances(600, [(moment - NOW).total_seconds()])
+    return count * (1 - goes_on)
+
+
+def queue(ahead: int) -> list[Pod]:
+    return [*(a_pod(f"p{n:02}") for n in range(ahead)), LAST]
+
+
+@pytest.mark.parametrize(
+    "since",
+    [
+        {"running_since": NOW - MINUTE, "created_at": NOW - HOUR},
+        {"bound_at": None, "running_since": SINCE, "created_at": NOW - HOUR},
+        {"bound_at": None, "created_at": SINCE},
+    ],
+    ids=["bound", "running", "created"],
+)
+@pytest.mark.parametrize(("ahead", "means"), [(0, (0.693, 2.303)), (1, (1.678, 3.890))])
+def test_work_starts_when_more_work_has_probably_ended_than_stands_before_it(
+    ahead: int, means: tuple[float, float], since: dict[str, Any]
+) -> None:
+    """A Poisson number is at most 0, or 1, with a chance of a half and of a tenth at these means."""
+    promise = promised(*at_work(**since), waiting=queue(ahead))
+    assert (ended_by(promise.starts_p50), ended_by(promise.starts_p90)) == pytest.approx(means, rel=0.05)
+
+
+def test_work_far_behind_in_the_queue_and_gangs_wait_for_their_own_nodes() -> None:
+    own = promised()
+    assert promised(*at_work(), waiting=queue(19)) != own
+    assert promised(*at_work(), waiting=queue(20)) == own
+    assert promised(*at_work(), waiting=[a_pod(gang="ml/train")]) == own
+
+
+@pytest.mark.parametrize(
+    ("node", "first"),
+    [
+        ([a_node("free")], a_pod("first")),
+        ([leaving("left", 60)], a_pod("first")),
+        ([], a_pod("first", gang="ml/first")),
+    ],
+    ids=["has room", "gets the room of terminating pods", "is a gang"],
+)
+def test_work_that_waits_for_no_end_takes_no_room_from_those_behind(node: list[Node], first: Pod) -> None:
+    promise = promised(*at_work(), *node, waiting=[first, LAST])
+    assert ended_by(promise.starts_p50) == pytest.approx(0.693, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [{"cordoned_by": "ada"}, {"taints": (Taint(key="dedicated", effect="NoSchedule"),)}],
+    ids=["closed", "taint"],
+)
+def test_work_that_ends_on_a_node_that_takes_no_pods_leaves_no_room(node: dict[str, Any]) -> None:
+    assert promised(*at_work(node=node)) == promised()
+
+
+def halves(**pod: Any) -> Node:
+    """A node of eight GPUs of which two pods hold four each, one of them for ten minutes."""
+    pods = [
+        a_pod(f"half-{n}", 4, phase=PodPhase.RUNNING, node="n1", bound_at=NOW - minutes * MINUTE, **pod)
+        for n, minutes in enumerate((10, 1))
+    ]
+    return a_node("n1", pods=tuple(pods), idle_since=None, allocatable={GPU: 8})
+
+
+def test_only_the_end_of_work_that_leaves_room_enough_brings_a_start_forward() -> None:
+    whole, half, pool = [a_pod(gpus=8)], [a_pod(gpus=4)], {"resources": {GPU: 8}}
+    own = promised(waiting=whole, **pool)
+    assert promised(halves(), waiting=whole, **pool) == own
+    assert promised(halves(), waiting=half, **pool).starts_p50 < own.starts_p50  # type: ignore[operator]
+
+
+def test_room_must_be_enough_in_every_resource() -> None:
+    needs = {GPU: 1, "rdma/hca": 1}
+    waiting = [a_pod(requests=needs)]
+    own = promised(waiting=waiting, resources=needs)
+    assert promised(*at_work(), waiting=waiting, resources=needs) == own
+
+
+def test_a_gang_ends_as_a_whole_and_is_as_old_as_its_oldest_pod() -> None:
+    waiting, pool = [a_pod(gpus=8)], {"resources": {GPU: 8}}
+    whole = a_pod("whole", 8, phase=PodPhase.RUNNING, node="n1", bound_at=SINCE)
+    single = a_node("n1", pods=(whole,), idle_since=None, allocatable={GPU: 8})
+    gang = promised(halves(gang="ml/g"), waiting=waiting, **pool)
+    assert gang == promised(single, waiting=waiting, **pool)
+    assert gang != promised(waiting=waiting, **pool)
+
+
+def test_ends_of_work_count_for_as_long_as_the_slowest_past_node_took() -> None:
+    once_fast = [a_past_node(0, usable=300), *SLOW[1:]]
+    start = promised(*at_work(20), waiting=queue(1), past=once_fast).starts_p50
+    assert start is not None
+    assert start < NOW + 15 * MINUTE
+
+
+def test_the_image_pull_is_part_of_the_time_that_a_node_takes() -> None:
+    pulled = [a_past_node(n, usable=100, running_at=NOW - DAY + n * MINUTE + (1_000 + n) * SECOND) for n in range(9)]
+    promise = promised(*at_work(), past=pulled)
+    assert ended_by(promise.starts_p50) == pytest.approx(0.693, rel=0.05)
