@@ -82,6 +82,28 @@ def test_a_function_that_others_hold_is_changed_for_them_too() -> None:
     assert pools.Pool().grown
 
 
+MADE_BEFORE = """
+def at_most(most):
+    def check(value):
+        return value if value < most else most
+    return check
+
+small = at_most(3)
+"""
+
+
+def test_a_function_that_another_has_made_before_is_changed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "limits.py").write_text(MADE_BEFORE)
+    import limits  # type: ignore[import-not-found]
+
+    assert limits.small(5) == 3
+    plant(next(m for m in mutants("limits") if m.name == "limits.at_most: if value < most -> True"))
+    assert limits.small(5) == 5
+
+
 def test_every_accepted_mutant_is_planted_and_a_name_that_is_not_is_stale() -> None:
     names = accepted()
     planted = [mutant for module in modules() if listed_of(module, names) for mutant in mutants(module)]
@@ -170,7 +192,7 @@ def test_the_tests_of_a_module_are_those_of_its_name_then_importers_then_its_fol
     found = [
         {str(path.relative_to(ROOT / "tests")) for path in ring} for ring in rings("receiver.core.scaling.guardrails")
     ]
-    named, beside, elsewhere, folder, extra = found
+    named, beside, folder, elsewhere, extra = found
     assert "core/scaling/guardrails/test_within_budget.py" in named
     assert "core/scaling/test_rules_at_their_limits.py" in beside
     assert "core/explain/test_explain.py" in elsewhere

@@ -5,7 +5,7 @@ of the modules below is planted; ``--module core.money.budget`` names others, ``
 functions that changed since the merge base with REF. With words, only mutants are planted whose name holds all of them:
 `python -m tools.mutants guardrails within_budget`. ``--all`` names the test that sees each, ``--accepted`` runs those
 that are listed instead: one that is seen should not be listed. For a quick look, ``--examples`` leaves the laws out and
-``--near`` all tests but those that are named after the module.
+``--rings 1`` all tests but the nearest, those that are named after the module.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def main(
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--accepted", action="store_true")
     parser.add_argument("--examples", action="store_true")
-    parser.add_argument("--near", action="store_true")
+    parser.add_argument("--rings", type=int)
     parser.add_argument("--module", action="append", metavar="MODULE")
     parser.add_argument("--changed", metavar="REF")
     parser.add_argument("--workers", type=int, default=2)
@@ -137,8 +137,7 @@ def _planted(named: Sequence[str] | None, changed: str | None, clean: Sequence[s
 def _run(
     run: Sequence[Mutant], tests: Callable[[str], Rings], options: argparse.Namespace, tell: Callable[[Seen], None]
 ) -> tuple[str, ...]:
-    nearest = 1 if options.near else None
-    by_module = {module: tests(module)[:nearest] for module in dict.fromkeys(m.module for m in run)}
+    by_module = {module: tests(module)[: options.rings] for module in dict.fromkeys(m.module for m in run)}
     places = sorted({str(path) for near in by_module.values() for ring in near for path in ring})
     campaign = Campaign(run, by_module, options.workers, tell, laws=not options.examples)
     # One store beside SQLite is enough, and a child that ends at the first failure would leave its server running.

@@ -44,8 +44,8 @@ def modules(packages: Sequence[str] = PACKAGES, root: Path = ROOT) -> Iterator[s
 
 
 def rings(module: str, root: Path = ROOT) -> Rings:
-    """The test files of *module*: those named after it; those that import it, in the folder that mirrors its own, then
-    elsewhere; the rest of that folder; the extra ones. No file is in two rings, no ring is empty."""
+    """The test files of *module*: those named after it; those that import it, in the folder that mirrors its own; the
+    rest of that folder; those elsewhere that import it; the extra ones. No file is in two rings, no ring is empty."""
     tests = root / "tests"
     parts = module.split(".")[1:]
     folder = next(f for n in range(len(parts) - 1, -1, -1) if (f := tests.joinpath(*parts[:n])).is_dir())
@@ -57,7 +57,7 @@ def rings(module: str, root: Path = ROOT) -> Rings:
     extra = [p for package, places in EXTRA.items() if _within(module, package) for p in _places(tests, places)]
     taken: set[Path] = set()
     found = []
-    for ring in (sorted(named), beside, elsewhere, sorted(mirrored), extra):
+    for ring in (sorted(named), beside, sorted(mirrored), elsewhere, extra):
         new = [path for path in dict.fromkeys(ring) if path not in taken and _is_small(path, tests)]
         taken.update(new)
         found.append(new)

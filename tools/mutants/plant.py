@@ -5,6 +5,7 @@ what, with a number where the function holds the same text twice. So there is no
 """
 
 import ast
+import gc
 import importlib
 import textwrap
 from collections import Counter
@@ -89,11 +90,13 @@ def mutants(module: str) -> list[Mutant]:
     found = []
     for function, node, alone in _functions(tree):
         seen: Counter[str] = Counter()
-        for change in _changes(node):
+        changes = list(_changes(node))
+        _keep_closures(node, _compiled(alone, function, path))
+        for change in changes:
             said = f"{module.removeprefix('receiver.')}.{function}: {change}"
             seen[said] += 1
             change.place.put(ast.copy_location(change.new, change.old))
-            code = _code(compile(ast.fix_missing_locations(alone), str(path), "exec"), function)
+            code = _compiled(alone, function, path)
             change.place.put(change.old)
             name = f"{said} (#{seen[said]})" if seen[said] > 1 else said
             line, diff = _diff(text, change)
@@ -114,8 +117,48 @@ def _diff(text: str, change: _Change) -> tuple[int, str]:
 
 
 def plant(mutant: Mutant) -> None:
-    """Give the function of *mutant* its code for the rest of this process, through every reference to it."""
-    _function(mutant).__code__ = mutant.code
+    """Give the function of *mutant* its code for the rest of this process, through every reference to it, and the
+    functions that it has already made theirs."""
+    function = _function(mutant)
+    changed = [(old, new) for old, new in _inner(function.__code__, mutant.code) if old != new]
+    function.__code__ = mutant.code
+    made = [each for each in gc.get_objects() if isinstance(each, FunctionType)] if changed else []
+    for old, new in changed:
+        for each in made:
+            if each.__code__ is old:
+                each.__code__ = new
+
+
+def _inner(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """The codes of the functions within a function, before and after a change."""
+    before, after = ([c for c in code.co_consts if isinstance(c, CodeType)] for code in (old, new))
+    for code in before:
+        for other in after:
+            if (code.co_qualname, code.co_firstlineno) == (other.co_qualname, other.co_firstlineno):
+                yield code, other
+                yield from _inner(code, other)
+
+
+def _compiled(alone: ast.Module, function: str, path: Path) -> CodeType:
+    return _code(compile(ast.fix_missing_locations(alone), str(path), "exec"), function)
+
+
+def _keep_closures(node: ast.FunctionDef, code: CodeType) -> None:
+    """Let each function within *node*, of *code*, name what it takes from around it in a branch that is never run: then
+    a change to it leaves the number of its variables as it is, and one that was made before can get its code."""
+    for inner in (part for part in ast.walk(node) if isinstance(part, ast.FunctionDef) and part is not node):
+        for made in (c for c in _all_codes(code) if c.co_name == inner.name and c.co_freevars):
+            names: list[ast.expr] = [ast.Name(id=name, ctx=ast.Load()) for name in made.co_freevars]
+            branch = ast.If(
+                test=ast.Constant(value=0), body=[ast.Expr(value=ast.Tuple(elts=names, ctx=ast.Load()))], orelse=[]
+            )
+            inner.body.append(ast.copy_location(branch, inner.body[-1]))
+
+
+def _all_codes(code: CodeType) -> Iterator[CodeType]:
+    for inner in (c for c in code.co_consts if isinstance(c, CodeType)):
+        yield inner
+        yield from _all_codes(inner)
 
 
 def file_of(module: str) -> Path:

@@ -19,9 +19,11 @@ from receiver.core.idle.idle_shutdown import (
     case_of,
     consenting,
     judge,
+    kept_until,
     key_of,
     left,
     shutdown_at,
+    warned,
     windows,
 )
 from receiver.core.model.model import Source, SourceState
@@ -117,6 +119,24 @@ def test_a_replica_set_without_a_deployment_is_itself() -> None:
     assert the(a_web_pod(labels={})).key == "ml/ReplicaSet/web-5d9c"
 
 
+def test_a_label_that_is_not_the_end_of_its_name_makes_a_replica_set_no_deployment() -> None:
+    assert the(a_web_pod(labels={"pod-template-hash": "77f0"})).key == "ml/ReplicaSet/web-5d9c"
+
+
+def test_a_stateful_set_whose_name_ends_with_a_label_is_itself() -> None:
+    assert the(a_web_pod(owner="StatefulSet/web-5d9c")).key == "ml/StatefulSet/web-5d9c"
+
+
+def test_pods_without_an_owner_are_a_workload_each() -> None:
+    pods = consenting([a_web_pod("a", owner=""), a_web_pod("b", owner="")])
+    assert [pod.key for pod in pods] == ["ml/Pod/a", "ml/Pod/b"]
+
+
+def test_a_workload_waits_for_the_longest_window_of_its_pods() -> None:
+    pods = (a_web_pod(), a_web_pod("b", idle_shutdown=2 * WINDOW), a_web_pod("c", idle_shutdown=None))
+    assert the(*pods).window == 2 * WINDOW
+
+
 def test_owners_of_two_namespaces_are_two_workloads() -> None:
     assert len(consenting([a_web_pod(), a_web_pod(namespace="other")])) == 2
 
@@ -193,6 +213,13 @@ def test_a_workload_in_a_held_pool_is_left_alone() -> None:
     assert verdict(a_web_pod(), held=frozenset({"l40s-id"})) is IdleVerdict.NOTHING
 
 
+def test_a_workload_with_one_pod_in_a_held_pool_is_left_alone() -> None:
+    pods = (a_web_pod(), a_web_pod("web-5d9c-b", node="n2"))
+    known = {"pools": {"n1": "l40s-id", "n2": "b-id"}}
+    assert verdict(*pods, **known) is IdleVerdict.WARN
+    assert verdict(*pods, **known, held=frozenset({"b-id"})) is IdleVerdict.NOTHING
+
+
 def test_a_warned_workload_in_a_held_pool_is_not_scaled_to_zero() -> None:
     case = {"told": told(IdleStanding.WARNED, GRACE), "held": frozenset({"l40s-id"})}
     assert verdict(a_web_pod(), **case) is IdleVerdict.NOTHING
@@ -204,13 +231,14 @@ def test_a_warned_workload_in_a_held_pool_is_not_scaled_to_zero() -> None:
 @pytest.mark.parametrize(
     "ago, due",
     [
+        (timedelta(0), IdleVerdict.NOTHING),
         (GRACE - timedelta(seconds=1), IdleVerdict.NOTHING),
         (GRACE, IdleVerdict.SCALE),
         (GRACE + A_WARNING_HOLDS, IdleVerdict.SCALE),
         (GRACE + A_WARNING_HOLDS + MINUTE, IdleVerdict.WARN),
         (-MINUTE, IdleVerdict.WARN),
     ],
-    ids=["in the grace", "after it", "a day later", "too old", "from the future"],
+    ids=["just now", "in the grace", "after it", "a day later", "too old", "from the future"],
 )
 def test_a_warned_workload_is_scaled_to_zero_after_the_grace(ago: timedelta, due: IdleVerdict) -> None:
     assert verdict(a_web_pod(), told=told(IdleStanding.WARNED, ago)) is due
@@ -218,6 +246,22 @@ def test_a_warned_workload_is_scaled_to_zero_after_the_grace(ago: timedelta, due
 
 def test_a_warning_of_observe_mode_is_none_in_act_mode() -> None:
     assert verdict(a_web_pod(), told=told(IdleStanding.WARNED, GRACE, mode="observe")) is IdleVerdict.WARN
+
+
+def test_a_notice_of_a_state_that_is_not_known_counts_as_none() -> None:
+    assert verdict(a_web_pod(), told={WEB: (f"unheard:act:{NOW.isoformat()}", NOW - GRACE)}) is IdleVerdict.WARN
+
+
+def test_those_that_were_warned_and_not_scaled_are_listed() -> None:
+    other = {"idle-shutdown:ml/Job/done": told(IdleStanding.DONE)[WEB]}
+    assert warned(a_case(told={**told(IdleStanding.WARNED), **other})) == (WEB,)
+
+
+@pytest.mark.parametrize(
+    ("standing", "since"), [(IdleStanding.WARNED, NOW - MINUTE), (IdleStanding.FAILED, NOW), (IdleStanding.CALM, NOW)]
+)
+def test_the_grace_begins_with_the_warning_or_now(standing: IdleStanding, since: datetime) -> None:
+    assert shutdown_at(the(a_web_pod()), a_case(told=told(standing))) == since + GRACE
 
 
 def test_the_grace_is_policy() -> None:
@@ -239,8 +283,30 @@ def test_what_observe_mode_would_have_done_is_not_said_again() -> None:
     assert verdict(a_web_pod(), told=observed, mode="observe") is IdleVerdict.NOTHING
 
 
-def test_pods_that_still_leave_after_the_shutdown_are_not_warned() -> None:
-    assert verdict(a_web_pod(), told=told(IdleStanding.DONE)) is IdleVerdict.NOTHING
+@pytest.mark.parametrize(
+    ("ago", "due"),
+    [
+        (timedelta(0), IdleVerdict.NOTHING),
+        (A_WARNING_HOLDS, IdleVerdict.NOTHING),
+        (A_WARNING_HOLDS + MINUTE, IdleVerdict.WARN),
+        (-MINUTE, IdleVerdict.WARN),
+    ],
+    ids=["just now", "a day ago", "longer ago", "in the future"],
+)
+def test_pods_that_still_leave_are_not_warned_for_a_day_after_the_shutdown(ago: timedelta, due: IdleVerdict) -> None:
+    pod = a_web_pod(created_at=NOW - timedelta(days=2))
+    assert verdict(pod, told=told(IdleStanding.DONE, ago)) is due
+
+
+def test_pods_that_were_created_at_the_moment_of_the_shutdown_belong_to_it() -> None:
+    pod = a_web_pod(created_at=NOW - timedelta(hours=5))
+    assert verdict(pod, told=told(IdleStanding.DONE, timedelta(hours=5))) is IdleVerdict.NOTHING
+
+
+def test_one_pod_that_came_after_the_shutdown_is_enough_for_a_warning() -> None:
+    created = NOW - timedelta(hours=4)
+    pods = (a_web_pod(), a_web_pod("web-5d9c-b", created_at=created, running_since=created))
+    assert verdict(*pods, told=told(IdleStanding.DONE, timedelta(hours=5))) is IdleVerdict.WARN
 
 
 def test_pods_that_came_after_the_shutdown_are_warned_when_they_are_idle() -> None:
@@ -259,6 +325,16 @@ def test_a_workload_whose_pods_are_all_being_deleted_is_left_alone() -> None:
 @pytest.mark.parametrize("standing", [IdleStanding.WARNED, IdleStanding.FAILED])
 def test_a_warned_workload_that_works_again_is_cleared(standing: IdleStanding) -> None:
     assert verdict(a_web_pod(), told=told(standing, GRACE), courses={"ml/web-5d9c-a": ACTIVE}) is IdleVerdict.CLEAR
+
+
+def test_a_warned_workload_with_a_new_pod_that_has_no_node_yet_is_cleared() -> None:
+    pods = (a_web_pod(), a_web_pod("web-5d9c-b", phase=PodPhase.WAITING, node=None, running_since=None))
+    assert verdict(*pods, told=told(IdleStanding.WARNED, GRACE)) is IdleVerdict.CLEAR
+
+
+def test_a_warned_workload_that_works_again_is_cleared_also_where_a_reading_is_missing() -> None:
+    courses = {"ml/web-5d9c-a": replace(ACTIVE, power=None)}
+    assert verdict(a_web_pod(), told=told(IdleStanding.WARNED, GRACE), courses=courses) is IdleVerdict.CLEAR
 
 
 def test_a_workload_that_was_cleared_is_warned_anew() -> None:
@@ -298,6 +374,11 @@ def test_a_snooze_of_a_listed_namespace_puts_it_off() -> None:
 def test_a_workload_that_was_put_off_is_warned_anew_when_the_snooze_is_over() -> None:
     pod = a_web_pod(keep_until=NOW)
     assert verdict(pod, policy=LISTED, told=told(IdleStanding.KEPT, timedelta(days=1))) is IdleVerdict.WARN
+
+
+def test_of_several_snoozes_the_last_counts() -> None:
+    workload = the(a_web_pod(keep_until=NOW + MINUTE), a_web_pod("web-5d9c-b", keep_until=TOMORROW))
+    assert kept_until(workload, a_case(policy=LISTED)) == TOMORROW
 
 
 @pytest.mark.parametrize(
@@ -360,6 +441,11 @@ def test_nothing_can_be_told_while_a_source_is_silent(source: Source) -> None:
 def test_an_alertmanager_that_nobody_configured_is_not_missed() -> None:
     none = SourceState(source=Source.ALERTMANAGER, up=False, configured=False)
     assert can_tell(facts(a_state(), sources={**all_up(), Source.ALERTMANAGER: none}))
+
+
+def test_an_alertmanager_that_was_never_asked_is_not_missed() -> None:
+    asked = {source: state for source, state in all_up().items() if source is not Source.ALERTMANAGER}
+    assert can_tell(facts(a_state(), sources=asked))
 
 
 @pytest.mark.parametrize("pool, held", [("l40s-id", True), (None, True), ("other-id", False)])

@@ -94,6 +94,11 @@ def test_teams_alone_pass_what_is_about_them_and_not_what_is_about_no_team() -> 
     assert not route.wants(a_notice(pool="a"))
 
 
+def test_a_destination_whose_route_withholds_a_notice_does_not_get_it() -> None:
+    pager, channel = Place("pager", Route(level=Severity.FAILURE)), Place("channel")
+    assert recipients(a_notice(), [pager, channel], {}) == (channel,)
+
+
 def test_what_is_about_a_team_goes_to_its_own_destinations_instead() -> None:
     report = a_notice(topic="report:team:vision")
     everybody, own = [Place("all")], [Place("own")]
