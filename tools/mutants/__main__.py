@@ -28,6 +28,10 @@ MODULES = (  # those without a survivor
     "receiver.core.scaling.decide",
     "receiver.core.scaling.gangs",
     "receiver.core.scaling.patience",
+    "receiver.core.money.budget",
+    "receiver.core.promises.promise",
+    "receiver.core.idle.idle_shutdown",
+    "receiver.core.notices.routing",
     "receiver.step.carry_out",
 )
 COLUMNS = ("functions", "mutants", "by examples", "by laws only", "accepted", "survivors", "seconds")

@@ -11,14 +11,12 @@ LEFT_OUT = ("receiver.adapters.migrations",)  # runs on import, and a released r
 # Tests that start servers, swap code themselves, or draw random worlds for minutes.
 TOO_LARGE = (
     "browser",
+    "campaigns",
     "dashboards",
     "demo",
     "e2e",
-    "faults",
-    "image",
     "rules",
     "server",
-    "soak",
     "step/failures",
     "tools",
     "victoria",
