@@ -759,16 +759,6 @@ def test_growth_that_was_open_when_the_step_began_may_still_bring_nodes(action: 
     assert unseen(facts(a_state(open_action=action))) == nodes
 
 
-def test_a_budget_whose_spend_is_unknown_has_no_forecast() -> None:
-    known = spent(50, seen={"l40s-id": Decimal(50)}, seen_since=NOW - timedelta(days=5))
-    policy = a_policy(budget=a_budget())
-    forecasts = [
-        the_budget(Scope.CLUSTER, "", policy, facts(a_state(), spend=replace(known, unknown=why))).forecast
-        for why in ("", "no charges")
-    ]
-    assert [ahead == Forecast() for ahead in forecasts] == [False, True]
-
-
 def test_a_node_that_was_bought_at_a_higher_price_reserves_that_price() -> None:
     found = facts(a_state(a_busy_node()), spend=spent(dearer_per_hour={"l40s-id": Decimal("0.50")}))
     assert the_budget(Scope.CLUSTER, "", a_policy(budget=a_budget()), found).reserved == PRICE + Decimal("0.50")
@@ -819,7 +809,7 @@ def test_at_the_hold_line_only_passing_classes_may_ask_for_what_the_pools_offer(
 
 @pytest.mark.parametrize("scope", [Scope.POOL, Scope.TEAM])
 def test_a_pool_or_team_at_its_line_keeps_no_work_out_and_its_unknown_spend_ends_no_hold(scope: Scope) -> None:
-    own = {"scope": scope, "name": "x"}
+    own: dict[str, Any] = {"scope": scope, "name": "x"}
     assert the_hold(a_view("85", BudgetStage.HOLD, **own)) == Intent(month="2026-11")
     assert the_hold(a_view(), a_view(unknown="not attributed", **own)) == Intent(month="2026-11")
 

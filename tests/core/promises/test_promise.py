@@ -392,10 +392,10 @@ def halves(**pod: Any) -> Node:
 
 
 def test_only_the_end_of_work_that_leaves_room_enough_brings_a_start_forward() -> None:
-    whole, half, pool = [a_pod(gpus=8)], [a_pod(gpus=4)], {"resources": {GPU: 8}}
-    own = promised(waiting=whole, **pool)
-    assert promised(halves(), waiting=whole, **pool) == own
-    assert promised(halves(), waiting=half, **pool).starts_p50 < own.starts_p50  # type: ignore[operator]
+    whole, half = [a_pod(gpus=8)], [a_pod(gpus=4)]
+    own = promised(waiting=whole, resources={GPU: 8})
+    assert promised(halves(), waiting=whole, resources={GPU: 8}) == own
+    assert promised(halves(), waiting=half, resources={GPU: 8}).starts_p50 < own.starts_p50  # type: ignore[operator]
 
 
 def test_room_must_be_enough_in_every_resource() -> None:
@@ -406,12 +406,12 @@ def test_room_must_be_enough_in_every_resource() -> None:
 
 
 def test_a_gang_ends_as_a_whole_and_is_as_old_as_its_oldest_pod() -> None:
-    waiting, pool = [a_pod(gpus=8)], {"resources": {GPU: 8}}
+    waiting = [a_pod(gpus=8)]
     whole = a_pod("whole", 8, phase=PodPhase.RUNNING, node="n1", bound_at=SINCE)
     single = a_node("n1", pods=(whole,), idle_since=None, allocatable={GPU: 8})
-    gang = promised(halves(gang="ml/g"), waiting=waiting, **pool)
-    assert gang == promised(single, waiting=waiting, **pool)
-    assert gang != promised(waiting=waiting, **pool)
+    gang = promised(halves(gang="ml/g"), waiting=waiting, resources={GPU: 8})
+    assert gang == promised(single, waiting=waiting, resources={GPU: 8})
+    assert gang != promised(waiting=waiting, resources={GPU: 8})
 
 
 def test_ends_of_work_count_for_as_long_as_the_slowest_past_node_took() -> None:
