@@ -20,9 +20,7 @@ from simulator.store import MemoryStore
 from tests.adapters.store.builders import migrated
 
 IN_MEMORY = Path("/dev/shm")
-ON_SQLITE = (
-    5 if hasattr(MemoryStore, "memory") else 1
-)  # every so many seeds; an older product: `campaigns.faults.engine`
+ON_SQLITE = 5  # every so many seeds
 WorldStore = SqlStore | MemoryStore
 S = TypeVar("S", SqlStore, MemoryStore, WorldStore)
 

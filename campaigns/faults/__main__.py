@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 from campaigns.faults.campaign import campaign, replay, say
-from campaigns.faults.engine import against
 from campaigns.faults.enumerated import matrix
 from campaigns.faults.generate import scenario
 from campaigns.faults.planted import MOST, hunt, plant_all
@@ -34,9 +33,6 @@ COUNTS = (
 def main() -> int:
     """Run what the command line asks for; 1 when an invariant did not hold."""
     asked = arguments()
-    if asked.engine is not None:
-        words = ["--seed", str(asked.seed), "--worlds", str(asked.worlds)]
-        return against(asked.engine, [*words, *(["--workers", str(asked.workers)] if asked.workers else [])])
     if asked.schedule is not None or asked.process_case is not None:
         violation = processes.replay(asked.schedule, asked.process_case)
         say(violation or "the invariants held")
@@ -101,7 +97,6 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--level", action="append", choices=list(MOST), help="where planted bugs are looked for")
     parser.add_argument("--table", type=Path, help="write which planted bug was seen by which world into this CSV file")
-    parser.add_argument("--engine", metavar="COMMIT", help="play today's worlds with the product of this commit")
     parser.add_argument("--hunt", nargs="+", metavar="LEVEL SEEN", help=argparse.SUPPRESS)
     parser.add_argument("--workers", type=int, help="how many at a time (default: one world per core, two schedules)")
     parser.add_argument("--world", type=int, help="replay the world of this seed with its trace")
