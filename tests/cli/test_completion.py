@@ -15,8 +15,8 @@ from receiver.ports import TryLater
 from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
 from tests.web.builders import NOW, Bench
+from tests.web.override_form import a_stored_override
 from tests.web.stores import add_overrides
-from tests.web.test_acting import kept
 
 
 def offered(url: str | None, *words: str) -> list[str]:
@@ -73,7 +73,7 @@ def test_pools_pods_and_decisions_are_offered_where_they_are_named(url: str) -> 
 
 
 def test_overrides_that_may_be_ended_are_offered(url: str, store: MemoryStore) -> None:
-    found = kept()
+    found = a_stored_override()
     add_overrides(store, found)
     assert found.override.until > NOW - timedelta(days=1)
     assert offered(url, "override", "end", found.override.id[:3]) == [found.override.id]

@@ -14,6 +14,7 @@ from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
 from tests.cli.asked import serving
 from tests.web.builders import A100, L40S, NOW, Bench, a_decision, a_picture, a_pool, a_wait, a_waiting_pod, an_action
+from tests.web.evidence import EVIDENCE
 from tests.web.fakes import FakeClock
 from tests.web.stores import add_actions, add_decisions
 
@@ -231,55 +232,9 @@ def test_the_rules_are_those_of_the_last_step_although_an_older_decision_says_th
 # --- a decision
 
 
-KNOWN = {
-    "pool": {"name": "l40s-before", "size": "an.g1.l40s.kube.x1", "price_usd_per_hour": "1.29"},
-    "bounds": {"min_nodes": 0, "max_nodes": 8},
-    "because": "ml/train waits for 3 GPUs: 3 more nodes; within_limits: at most 1",
-    "what_would_change": [
-        {"rule": "within_limits", "text": "a higher limit", "at": None},
-        {"rule": "cooled_down", "text": "by itself at 14:30", "at": "2026-03-10T14:30:00+00:00"},
-    ],
-    "mode": "act",
-    "version": "0.0.9",
-    "workloads": [
-        {
-            "workload": "ml/train",
-            "owner": "Job/train",
-            "team": "vision",
-            "gpus": 3,
-            "since": "2026-03-10T14:20:00+00:00",
-        }
-    ],
-    "signals": [
-        {
-            "alertname": "GpuPodsPending",
-            "action": "scale_up",
-            "fingerprint": "ab12",
-            "starts_at": "2026-03-10T14:22:00+00:00",
-            "delivery": 117,
-        }
-    ],
-    "sources": {
-        "civo": {"up": True, "since": None, "detail": ""},
-        "dcgm": {"up": False, "since": "2026-03-10T14:10:00+00:00", "detail": "no series"},
-    },
-    "silence": {"said": "silenced in Alertmanager by night shift until 2026-03-10 18:00 UTC: maintenance"},
-    "overrides": [{"id": "p-1", "kind": "pin", "nodes": 4, "who": "ada", "why": "demo"}],
-    "budget": {
-        "title": "cluster budget",
-        "month": "2026-03",
-        "spent_usd": "3120.44",
-        "monthly_usd": "5000",
-        "reserved_usd": "412.80",
-        "stage": "warn",
-    },
-    "left_out": {"asking": 4},
-}
-
-
 def test_a_decision_is_explained_from_what_was_stored_with_it(url: str, store: MemoryStore) -> None:
     store.forget()
-    add_decisions(store, a_decision(40, target=3), a_decision(evidence=KNOWN), a_decision(43, target=5))
+    add_decisions(store, a_decision(40, target=3), a_decision(evidence=EVIDENCE), a_decision(43, target=5))
     add_actions(store, an_action())
     done = explain(url, "decision", "42")
     assert (done.exit_code, done.stderr) == (0, "")
@@ -329,7 +284,7 @@ def test_what_is_no_number_is_status_2(url: str) -> None:
 def test_a_pod_that_waits_no_longer_is_told_with_the_decision_that_was_about_it(url: str, store: MemoryStore) -> None:
     store.forget()
     store.keep_snapshot(a_picture(), NOW)
-    add_decisions(store, a_decision(evidence={**KNOWN, "asking": ["research/gone-0"]}))
+    add_decisions(store, a_decision(evidence={**EVIDENCE, "asking": ["research/gone-0"]}))
     done = explain(url, "pod", "research/gone-0")
     assert done.exit_code == 1
     said = "decision 42 at 2026-03-10 14:27:00 UTC was about it: GPU pool l40s-before, grow, 3 -> 4 nodes"

@@ -12,10 +12,8 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
 from receiver.cli import replay_run
-from receiver.cli.main import main
 from receiver.cli.replay import NAMES, replay
 from receiver.cli.replay_run import ReplayRequest
 from receiver.replay import contest
@@ -23,41 +21,23 @@ from receiver.replay.document import conclusion
 from receiver.replay.figures import BOUNDS
 from receiver.replay.peers import PEERS
 from receiver.replay.play import Setting
+from tests.cli.replay_runs import (
+    BUDGET,
+    CONFIGURATION,
+    ENTRY_KEYS,
+    OFFICE_TRACE,
+    TRACE_HEADER,
+    replay_json,
+    run_replay,
+)
 
-OFFICE = Path(__file__).parents[1] / "replay" / "traces" / "office.csv"
-HEADER = "job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util"
 SMALL = ("--max-gpus", "32")
-KEYS = ["name", "node_hours_second", "node_hours_started", "gpu_hours_second", "gpu_hours_started", "usd",
-        "utilization", "wait_mean_s", "wait_p50_s", "wait_p95_s", "wait_max_s", "node_starts", "actions", "kills",
-        "jobs", "jobs_lost", "jobs_unstarted"]  # fmt: skip
-CONFIG = """\
-tick: 20s
-pools:
-  - name: l40s
-    civo_pool_id: l40s-id
-    size: an.g1.l40s.kube.x{gpus}
-    resources: {{nvidia.com/gpu: {gpus}}}
-    max_nodes: 8
-    price_usd_per_hour: {price}
-    taints: [{{key: gpu, value: "true", effect: NoSchedule}}]
-"""
-
-
-def replayed(*words: str | Path) -> Result:
-    """Type the command."""
-    return CliRunner().invoke(main, ["replay", *map(str, words)], catch_exceptions=False)
-
-
-def document(*words: str | Path) -> dict[str, Any]:
-    """Type it with --json, and read what it prints."""
-    found: dict[str, Any] = json.loads(replayed(*words, "--json").stdout)
-    return found
 
 
 @pytest.fixture(scope="module")
 def office() -> dict[str, Any]:
     """The small trace under the product and two peers."""
-    return document("--trace", OFFICE, *SMALL, "--compare", "always-on", "--compare", "cluster-autoscaler")
+    return replay_json("--trace", OFFICE_TRACE, *SMALL, "--compare", "always-on", "--compare", "cluster-autoscaler")
 
 
 @pytest.fixture
@@ -66,7 +46,7 @@ def trace(tmp_path: Path) -> Callable[..., Path]:
 
     def write(*lines: str) -> Path:
         path = tmp_path / "trace.csv"
-        path.write_text("\n".join([HEADER, *lines]) + "\n", encoding="utf-8")
+        path.write_text("\n".join([TRACE_HEADER, *lines]) + "\n", encoding="utf-8")
         return path
 
     return write
@@ -78,14 +58,14 @@ def config(tmp_path: Path) -> Callable[..., Path]:
 
     def write(gpus: int, name: str = "config.yaml", more: str = "", price: str = "1.29") -> Path:
         path = tmp_path / name
-        path.write_text(CONFIG.format(gpus=gpus, price=price) + more, encoding="utf-8")
+        path.write_text(CONFIGURATION.format(gpus=gpus, price=price) + more, encoding="utf-8")
         return path
 
     return write
 
 
 def test_the_table_has_a_line_for_each_policy_and_says_what_was_checked() -> None:
-    found = replayed("--trace", OFFICE, *SMALL, "--compare", "cluster-autoscaler")
+    found = run_replay("--trace", OFFICE_TRACE, *SMALL, "--compare", "cluster-autoscaler")
     begins = [line.split()[0] for line in found.stdout.splitlines() if line]
     assert begins.count("gpu-autoscaler") == begins.count("cluster-autoscaler") + 1  # once more, by the other
     assert "checked: no job lost" in found.stdout
@@ -96,7 +76,7 @@ def test_json_has_the_documented_keys_in_their_order(office: dict[str, Any]) -> 
     assert list(office)[:2] == ["trace", "policies"]
     assert [policy["name"] for policy in office["policies"]] == ["gpu-autoscaler", "always-on", "cluster-autoscaler"]
     for policy in office["policies"]:
-        assert list(policy)[: len(KEYS)] == KEYS
+        assert list(policy)[: len(ENTRY_KEYS)] == ENTRY_KEYS
 
 
 def test_what_is_paid_follows_from_the_hours_and_the_price(office: dict[str, Any]) -> None:
@@ -115,9 +95,9 @@ def test_policies_are_compared_with_the_first_peer(office: dict[str, Any]) -> No
 
 
 def test_the_same_seed_prints_the_same_bytes_in_any_process(tmp_path: Path) -> None:
-    words = ["--trace", str(OFFICE), *SMALL, "--jitter", "0.3", "--compare", "cluster-autoscaler"]
+    words = ["--trace", str(OFFICE_TRACE), *SMALL, "--jitter", "0.3", "--compare", "cluster-autoscaler"]
     words += ["--seed", "7", "--html", str(tmp_path / "page.html")]
-    first = replayed(*words, "--json").stdout
+    first = run_replay(*words, "--json").stdout
     page = (tmp_path / "page.html").read_bytes()
     again = subprocess.run(  # another process, where sets are ordered otherwise
         [sys.executable, "-m", "receiver.cli.main", "replay", *words, "--json"],
@@ -126,35 +106,37 @@ def test_the_same_seed_prints_the_same_bytes_in_any_process(tmp_path: Path) -> N
         text=True,
         check=True,
     )
-    assert again.stdout == first == replayed(*words, "--json").stdout
+    assert again.stdout == first == run_replay(*words, "--json").stdout
     assert (tmp_path / "page.html").read_bytes() == page
 
 
 def test_another_seed_draws_another_jitter() -> None:
-    one, other = (document("--trace", OFFICE, *SMALL, "--jitter", "0.3", "--seed", seed) for seed in ("1", "2"))
+    one, other = (
+        replay_json("--trace", OFFICE_TRACE, *SMALL, "--jitter", "0.3", "--seed", seed) for seed in ("1", "2")
+    )
     assert one["policies"][0]["wait_mean_s"] != other["policies"][0]["wait_mean_s"]
 
 
 def test_billing_by_the_second_is_told_to_the_policy() -> None:
-    found = document("--trace", OFFICE, *SMALL, "--billing", "second")["policies"][0]
+    found = replay_json("--trace", OFFICE_TRACE, *SMALL, "--billing", "second")["policies"][0]
     assert found["usd"] == found["usd_second"]
-    by_hour = document("--trace", OFFICE, *SMALL)["policies"][0]
+    by_hour = replay_json("--trace", OFFICE_TRACE, *SMALL)["policies"][0]
     assert found["gpu_hours_second"] < by_hour["gpu_hours_second"]  # it keeps no node to the end of an hour
 
 
 def test_a_node_takes_as_long_as_it_is_said_to(trace: Callable[..., Path]) -> None:
     words = ("--build", "200s", "--boot", "30s", "--driver", "1m", "--scrape", "none", "--watch", "none")
-    found = document("--trace", trace("a,0,600,1,1,1,,,"), *words)["policies"][0]
+    found = replay_json("--trace", trace("a,0,600,1,1,1,,,"), *words)["policies"][0]
     assert 290 <= found["wait_max_s"] <= 301
 
 
 def conclusions(*words: str | Path) -> list[str]:
     """The lines that conclude, in the order in which they are printed."""
-    return [line for line in replayed(*words).stdout.splitlines() if "policy would have cost" in line]
+    return [line for line in run_replay(*words).stdout.splitlines() if "policy would have cost" in line]
 
 
 def test_a_replay_opens_with_what_it_would_have_cost_and_the_longest_wait_beside_the_baseline() -> None:
-    first, *_ = replayed("--trace", OFFICE, *SMALL, "--compare", "cluster-autoscaler").stdout.splitlines()
+    first, *_ = run_replay("--trace", OFFICE_TRACE, *SMALL, "--compare", "cluster-autoscaler").stdout.splitlines()
     assert first == (
         "This policy would have cost $51.60 instead of $72.24 under cluster-autoscaler (-29 %), "
         "with the longest wait 5m01s instead of 5m30s."
@@ -162,19 +144,19 @@ def test_a_replay_opens_with_what_it_would_have_cost_and_the_longest_wait_beside
 
 
 def test_without_a_baseline_the_conclusion_compares_nothing() -> None:
-    assert conclusions("--trace", OFFICE, *SMALL) == [
+    assert conclusions("--trace", OFFICE_TRACE, *SMALL) == [
         "This policy would have cost $51.60, with the longest wait 5m01s."
     ]
 
 
 def test_the_wait_of_a_bound_is_not_compared() -> None:
-    [said] = conclusions("--trace", OFFICE, *SMALL, "--compare", "fluid")
+    [said] = conclusions("--trace", OFFICE_TRACE, *SMALL, "--compare", "fluid")
     assert said.endswith(" instead of $20.64 under fluid (+150 %), with the longest wait 5m01s.")
 
 
 def test_several_traces_open_with_their_sum() -> None:
-    other = OFFICE.parent / "halves.csv"
-    found = conclusions("--trace", OFFICE, "--trace", other, *SMALL, "--compare", "always-on")
+    other = OFFICE_TRACE.parent / "halves.csv"
+    found = conclusions("--trace", OFFICE_TRACE, "--trace", other, *SMALL, "--compare", "always-on")
     assert found[0].startswith("Over 2 traces this policy would have cost $82.56 instead of $103.20 under always-on")
     assert [line.split()[5].rstrip(",") for line in found[1:]] == ["$51.60", "$30.96"]
 
@@ -208,7 +190,7 @@ SHORT = "    provision_timeout: {}\n"
 
 
 def test_a_timeout_below_what_a_node_needs_is_refused(trace: Callable[..., Path], config: Callable[..., Path]) -> None:
-    found = replayed("--trace", trace(A_JOB), "--config", config(1, more=SHORT.format("4m59s")))
+    found = run_replay("--trace", trace(A_JOB), "--config", config(1, more=SHORT.format("4m59s")))
     assert (found.exit_code, found.stdout) == (2, "")
     assert found.stderr.startswith(
         "gpu-autoscaler: pool l40s: provision_timeout 4m59s is shorter than the 5m that a new node needs here "
@@ -218,7 +200,7 @@ def test_a_timeout_below_what_a_node_needs_is_refused(trace: Callable[..., Path]
 
 def test_a_timeout_of_a_compared_policy_is_judged_too(trace: Callable[..., Path], config: Callable[..., Path]) -> None:
     hasty = config(1, "hasty.yaml", SHORT.format("2m"))
-    found = replayed("--trace", trace(A_JOB), "--config", config(1), "--compare", hasty)
+    found = run_replay("--trace", trace(A_JOB), "--config", config(1), "--compare", hasty)
     assert found.exit_code == 2
     assert "hasty.yaml: pool l40s: provision_timeout 2m is shorter" in found.stderr
 
@@ -227,7 +209,7 @@ def test_a_timeout_of_a_compared_policy_is_judged_too(trace: Callable[..., Path]
 def test_a_timeout_that_lets_a_node_become_usable_is_replayed(
     trace: Callable[..., Path], config: Callable[..., Path], timeout: str, options: tuple[str, ...]
 ) -> None:
-    found = replayed("--trace", trace(A_JOB), "--config", config(1, more=SHORT.format(timeout)), *options)
+    found = run_replay("--trace", trace(A_JOB), "--config", config(1, more=SHORT.format(timeout)), *options)
     assert found.exit_code == 0
     assert "checked: no job lost, no GPU held twice" in found.stdout
 
@@ -236,13 +218,13 @@ def test_jobs_that_never_start_wait_until_the_end_and_fail_the_replay(
     trace: Callable[..., Path], config: Callable[..., Path]
 ) -> None:
     given = "--trace", trace(A_JOB, "b,60,600,2,1,2,,,"), "--config", config(2, more="limits: {max_gpus: 1}\n")
-    found = replayed(*given)
+    found = run_replay(*given)
     assert found.exit_code == 1
     assert "; 2 jobs did not finish, all of which never started." in found.stdout
     assert "NOT FINISHED: gpu-autoscaler: 2 jobs did not finish, all of which never started" in found.stdout
     assert "checked: no GPU held twice" in found.stdout
     assert "no job lost" not in found.stdout
-    [policy] = document(*given)["policies"]
+    [policy] = replay_json(*given)["policies"]
     assert (policy["jobs"], policy["jobs_lost"], policy["jobs_unstarted"]) == (2, 2, 2)
     assert policy["wait_max_s"] == 60.501  # the last step, after which nothing would change any more
     assert "with the longest wait more than 1m01s" in found.stdout
@@ -251,7 +233,7 @@ def test_jobs_that_never_start_wait_until_the_end_and_fail_the_replay(
 def test_a_job_that_its_budget_never_pays_for_is_no_fault_of_the_policy(
     trace: Callable[..., Path], config: Callable[..., Path]
 ) -> None:
-    found = replayed("--trace", trace(A_JOB), "--config", config(1, more="budget: {monthly_usd: 1}\n"))
+    found = run_replay("--trace", trace(A_JOB), "--config", config(1, more="budget: {monthly_usd: 1}\n"))
     assert "never ran: a" in found.stdout
     assert "1 job did not finish, all of which never started" in found.stdout
     assert found.exit_code == 0
@@ -268,15 +250,15 @@ def test_the_granularity_of_the_configuration_is_billed_unless_told_otherwise(
     trace: Callable[..., Path], config: Callable[..., Path], billing: tuple[str, ...], hours: float, usd: str
 ) -> None:
     given = "--trace", trace(A_JOB), "--config", config(1, more="billing: {granularity: 5m, removal_margin: 30s}\n")
-    [policy] = document(*given, *billing)["policies"]
+    [policy] = replay_json(*given, *billing)["policies"]
     assert (policy["node_hours_started"], policy["usd"]) == (hours, usd)
-    assert ("billed by the started 5m;" in replayed(*given, *billing).stdout) is not bool(billing)
+    assert ("billed by the started 5m;" in run_replay(*given, *billing).stdout) is not bool(billing)
 
 
 def test_what_of_the_billing_is_not_replayed_is_said(trace: Callable[..., Path], config: Callable[..., Path]) -> None:
     first = config(1, more="billing: {anchor: clock, rounding: floor_min_one}\n")
     other = config(1, "other.yaml", "billing: {granularity: 1s}\n")
-    found = replayed("--trace", trace(A_JOB), "--config", first, "--compare", other)
+    found = run_replay("--trace", trace(A_JOB), "--config", first, "--compare", other)
     assert "config.yaml: billing.anchor clock is replayed as instance" in found.stderr
     assert "config.yaml: billing.rounding floor_min_one is replayed as ceil" in found.stderr
     assert "other.yaml: billing.granularity 1s is replayed as 1h" in found.stderr
@@ -285,7 +267,7 @@ def test_what_of_the_billing_is_not_replayed_is_said(trace: Callable[..., Path],
 def test_a_watch_is_sooner_than_a_slow_tick(trace: Callable[..., Path]) -> None:
     path = trace("a,61,600,1,1,1,,,")
     seconds = [
-        document("--trace", path, "--tick", "2m", "--scrape", "none", "--watch", watch)["policies"][0]["wait_max_s"]
+        replay_json("--trace", path, "--tick", "2m", "--scrape", "none", "--watch", watch)["policies"][0]["wait_max_s"]
         for watch in ("none", "2s")
     ]
     assert seconds == [359.0, 302.001]  # the scheduler takes a millisecond to say that there is no room
@@ -293,7 +275,7 @@ def test_a_watch_is_sooner_than_a_slow_tick(trace: Callable[..., Path]) -> None:
 
 def test_jobs_that_no_pool_can_hold_are_refused_by_name(trace: Callable[..., Path]) -> None:
     path = trace("a,0,60,1,1,1,,,", "wide,0,60,16,2,8,,,", "deep,0,60,9,1,9,,,")
-    found = replayed("--trace", path, "--gpus-per-node", "8", "--max-gpus", "8")
+    found = run_replay("--trace", path, "--gpus-per-node", "8", "--max-gpus", "8")
     assert found.exit_code == 2
     assert "job wide" in found.stderr
     assert "job deep" in found.stderr
@@ -302,7 +284,7 @@ def test_jobs_that_no_pool_can_hold_are_refused_by_name(trace: Callable[..., Pat
 
 def test_jobs_that_no_pool_can_hold_are_left_out_when_asked_and_named(trace: Callable[..., Path]) -> None:
     path = trace("a,0,60,1,1,1,,,", "wide,0,60,16,2,8,,,")
-    found = replayed("--trace", path, "--max-gpus", "8", "--skip-misfits", "--json")
+    found = run_replay("--trace", path, "--max-gpus", "8", "--skip-misfits", "--json")
     shown = json.loads(found.stdout)
     assert (found.exit_code, shown["jobs"], len(shown["left_out"])) == (0, 1, 1)
     assert "job wide" in found.stderr
@@ -311,18 +293,18 @@ def test_jobs_that_no_pool_can_hold_are_left_out_when_asked_and_named(trace: Cal
 
 def test_pods_are_split_into_pods_of_one_gpu(trace: Callable[..., Path]) -> None:
     path = trace("a,0,60,4,1,4,,,")
-    assert replayed("--trace", path, "--gpus-per-node", "1").exit_code == 2
-    assert document("--trace", path, "--gpus-per-node", "1", "--split-pods")["policies"][0]["node_starts"] == 4
+    assert run_replay("--trace", path, "--gpus-per-node", "1").exit_code == 2
+    assert replay_json("--trace", path, "--gpus-per-node", "1", "--split-pods")["policies"][0]["node_starts"] == 4
 
 
 def test_every_wrong_line_of_a_trace_is_named(trace: Callable[..., Path]) -> None:
-    found = replayed("--trace", trace("a,0,-5,1,1,1,,,", "b,x,60,1,1,1,,,"))
+    found = run_replay("--trace", trace("a,0,-5,1,1,1,,,", "b,x,60,1,1,1,,,"))
     assert found.exit_code == 2
     assert [line.split(": ")[1].split(",")[0] for line in found.stderr.splitlines()[:-1]] == ["line 2", "line 3"]
 
 
 def test_of_several_traces_all_that_are_wrong_are_told(trace: Callable[..., Path], tmp_path: Path) -> None:
-    found = replayed("--trace", trace("a,0,-5,1,1,1,,,"), "--trace", OFFICE, "--trace", tmp_path / "none.csv")
+    found = run_replay("--trace", trace("a,0,-5,1,1,1,,,"), "--trace", OFFICE_TRACE, "--trace", tmp_path / "none.csv")
     assert [line.rpartition("/")[2].split(":")[0] for line in found.stderr.splitlines()[:-1]] == [
         "trace.csv",
         "none.csv",
@@ -331,23 +313,23 @@ def test_of_several_traces_all_that_are_wrong_are_told(trace: Callable[..., Path
 
 
 def test_a_trace_that_is_not_there_is_said(tmp_path: Path) -> None:
-    found = replayed("--trace", tmp_path / "none.csv")
+    found = run_replay("--trace", tmp_path / "none.csv")
     assert (found.exit_code, "No such file" in found.stderr) == (2, True)
 
 
 def test_of_a_peer_that_is_not_known_the_nearest_is_named() -> None:
-    found = replayed("--trace", OFFICE, "--compare", "cluster-autoscaller")
+    found = run_replay("--trace", OFFICE_TRACE, "--compare", "cluster-autoscaller")
     assert found.exit_code == 2
     assert "cluster-autoscaler" in found.stderr
 
 
 def test_a_policy_is_named_once() -> None:
-    found = replayed("--trace", OFFICE, "--compare", "always-on", "--compare", "always-on")
+    found = run_replay("--trace", OFFICE_TRACE, "--compare", "always-on", "--compare", "always-on")
     assert (found.exit_code, "name each policy once" in found.stderr) == (2, True)
 
 
 def test_a_configuration_brings_its_pools_and_its_tick(config: Callable[..., Path]) -> None:
-    found = document("--trace", OFFICE, "--config", config(8))
+    found = replay_json("--trace", OFFICE_TRACE, "--config", config(8))
     assert [pool["name"] for pool in found["pools"]] == ["l40s"]
     assert found["setting"]["tick_s"] == 20
     assert found["policies"][0]["jobs_lost"] == 0  # the pods of a trace tolerate the taint
@@ -355,8 +337,8 @@ def test_a_configuration_brings_its_pools_and_its_tick(config: Callable[..., Pat
 
 def test_another_configuration_runs_on_its_own_pools(config: Callable[..., Path]) -> None:
     smaller = config(4, "smaller.yaml", price="0.645")
-    path = OFFICE.parent / "halves.csv"
-    found = document("--trace", path, "--config", config(8), "--compare", smaller)
+    path = OFFICE_TRACE.parent / "halves.csv"
+    found = replay_json("--trace", path, "--config", config(8), "--compare", smaller)
     ours, other = found["policies"]
     assert other["name"] == str(smaller)
     assert ours["gpu_hours_started"] / ours["node_hours_started"] == 8
@@ -365,13 +347,13 @@ def test_another_configuration_runs_on_its_own_pools(config: Callable[..., Path]
 
 def test_without_a_watch_in_the_configuration_none_wakes_the_product(config: Callable[..., Path]) -> None:
     path = config(8, more="kubernetes: {watch: false}\n")
-    assert document("--trace", OFFICE, "--config", path)["setting"]["watch_s"] is None
-    assert document("--trace", OFFICE, "--config", path, "--watch", "2s")["setting"]["watch_s"] == 2
-    assert document("--trace", OFFICE, "--config", config(8))["setting"]["watch_s"] == 0.5
+    assert replay_json("--trace", OFFICE_TRACE, "--config", path)["setting"]["watch_s"] is None
+    assert replay_json("--trace", OFFICE_TRACE, "--config", path, "--watch", "2s")["setting"]["watch_s"] == 2
+    assert replay_json("--trace", OFFICE_TRACE, "--config", config(8))["setting"]["watch_s"] == 0.5
 
 
 def test_every_mistake_of_a_configuration_is_listed(config: Callable[..., Path]) -> None:
-    found = replayed("--trace", OFFICE, "--config", config(8, more="tock: 5s\nmode: acting\n"))
+    found = run_replay("--trace", OFFICE_TRACE, "--config", config(8, more="tock: 5s\nmode: acting\n"))
     assert found.exit_code == 2
     assert "tock" in found.stderr
     assert "mode" in found.stderr
@@ -380,23 +362,20 @@ def test_every_mistake_of_a_configuration_is_listed(config: Callable[..., Path])
 def test_a_pool_without_a_price_is_refused_because_it_could_not_grow(config: Callable[..., Path]) -> None:
     path = config(8)
     path.write_text(path.read_text().replace("    price_usd_per_hour: 1.29\n", "").replace("l40s.kube.x8", "none"))
-    found = replayed("--trace", OFFICE, "--config", path)
+    found = run_replay("--trace", OFFICE_TRACE, "--config", path)
     assert (found.exit_code, "pool l40s has no price" in found.stderr) == (2, True)
 
 
 def test_budgets_of_teams_are_refused_before_anything_runs(config: Callable[..., Path]) -> None:
     budget = "budget: {monthly_usd: 100, teams: {vision: 5}}\n"
-    found = replayed("--trace", OFFICE, "--config", config(8, more=budget))
+    found = run_replay("--trace", OFFICE_TRACE, "--config", config(8, more=budget))
     assert (found.exit_code, "budget.teams" in found.stderr) == (2, True)
-
-
-BUDGET = "budget: {monthly_usd: 6}\n"
 
 
 def test_what_a_budget_held_up_is_told_below_the_table(config: Callable[..., Path], trace: Callable[..., Path]) -> None:
     lines = [f"job-{n},{n * 7200},7000,8,1,8,,," for n in range(12)]
     words = ("--trace", trace(*lines), "--start", "2026-01-31", "--config", config(8, more=BUDGET))
-    found = replayed(*words, "--compare", "cluster-autoscaler").stdout.splitlines()
+    found = run_replay(*words, "--compare", "cluster-autoscaler").stdout.splitlines()
     head = next(line for line in found if line.startswith("policy "))
     ours, peer = (line for line in found[found.index(head) + 1 :][:2])
     assert head.split()[-1] == "pauses"
@@ -407,31 +386,31 @@ def test_what_a_budget_held_up_is_told_below_the_table(config: Callable[..., Pat
 
 
 def test_a_budget_that_held_up_nothing_says_so(config: Callable[..., Path]) -> None:
-    found = replayed("--trace", OFFICE, "--config", config(8, more="budget: {monthly_usd: 5000}\n"))
+    found = run_replay("--trace", OFFICE_TRACE, "--config", config(8, more="budget: {monthly_usd: 5000}\n"))
     assert "delayed by the budget under gpu-autoscaler: nothing" in found.stdout
 
 
 def test_what_does_not_add_up_ends_in_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contest, "violations", lambda *_: ["a GPU was held twice"])
-    found = replayed("--trace", OFFICE, *SMALL)
+    found = run_replay("--trace", OFFICE_TRACE, *SMALL)
     assert found.exit_code == 1
     assert "DOES NOT ADD UP: gpu-autoscaler: a GPU was held twice" in found.stdout
 
 
 def test_a_pod_that_lost_its_node_to_us_ends_in_failure(kill_by: Callable[[str], None]) -> None:
     kill_by("policy")
-    assert replayed("--trace", OFFICE, *SMALL).exit_code == 1
+    assert run_replay("--trace", OFFICE_TRACE, *SMALL).exit_code == 1
 
 
 def test_what_a_peer_kills_is_told_and_is_no_failure(kill_by: Callable[[str], None]) -> None:
     kill_by("peer")
-    found = replayed("--trace", OFFICE, *SMALL, "--compare", "always-on", "--json")
+    found = run_replay("--trace", OFFICE_TRACE, *SMALL, "--compare", "always-on", "--json")
     assert (json.loads(found.stdout)["policies"][1]["kills"], found.exit_code) == (1, 0)
 
 
 def test_several_traces_are_replayed_one_by_one_and_compared_over_all() -> None:
-    other = OFFICE.parent / "halves.csv"
-    found = document("--trace", OFFICE, "--trace", other, *SMALL, "--compare", "cluster-autoscaler")
+    other = OFFICE_TRACE.parent / "halves.csv"
+    found = replay_json("--trace", OFFICE_TRACE, "--trace", other, *SMALL, "--compare", "cluster-autoscaler")
     assert [each["trace"] for each in found["traces"]] == ["office.csv", "halves.csv"]
     costs = [each["policies"][0]["against"]["cost"] for each in found["traces"]]
     assert found["ratios"]["gpu-autoscaler"]["cost"] == pytest.approx((costs[0] * costs[1]) ** 0.5, abs=0.001)
@@ -449,7 +428,7 @@ def test_the_options_have_the_defaults_of_a_setting() -> None:
 
 def test_the_help_names_every_peer_and_bound() -> None:
     assert [*PEERS, *BOUNDS] == list(NAMES)
-    said = " ".join(replayed("--help").stdout.split())
+    said = " ".join(run_replay("--help").stdout.split())
     assert all(name in said for name in NAMES)
 
 
@@ -464,7 +443,7 @@ def test_a_terminal_sees_which_policy_runs_and_how_many_jobs_have_finished(monke
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
     asked = ReplayRequest(max_gpus=32, compare=("always-on", "fluid"))
-    assert replay_run.run([OFFICE], asked, as_json=True, html=None, bar=True) == 0
+    assert replay_run.run([OFFICE_TRACE], asked, as_json=True, html=None, bar=True) == 0
     said = [name for name in ("gpu-autoscaler", "always-on", "fluid") if name in shown.getvalue()]
     assert said == ["gpu-autoscaler", "always-on", "fluid"]
     assert "15/15" in shown.getvalue()

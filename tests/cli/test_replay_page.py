@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from receiver.cli.main import main
-from tests.cli.test_replay import BUDGET, CONFIG, HEADER
+from tests.cli.replay_runs import BUDGET, CONFIGURATION, TRACE_HEADER
 
 TRACES = Path(__file__).parents[1] / "replay" / "traces"
 PEERS = ("--compare", "cluster-autoscaler", "--compare", "karpenter-when-empty", "--compare", "always-on")
@@ -88,9 +88,9 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(tmp_path:
 
 def test_what_a_budget_held_up_is_on_the_page(tmp_path: Path) -> None:
     trace, config = tmp_path / "trace.csv", tmp_path / "config.yaml"
-    config.write_text(CONFIG.format(gpus=8, price="1.29") + BUDGET, encoding="utf-8")
+    config.write_text(CONFIGURATION.format(gpus=8, price="1.29") + BUDGET, encoding="utf-8")
     lines = [f"job-{n},{n * 7200},7000,8,1,8,,," for n in range(12)]
-    trace.write_text("\n".join([HEADER, *lines]), encoding="utf-8")
+    trace.write_text("\n".join([TRACE_HEADER, *lines]), encoding="utf-8")
     page = written(tmp_path, "--trace", str(trace), "--config", str(config), "--start", "2026-01-31")
     assert "Delayed by the budget" in page
     assert re.search(r"<summary>The delayed jobs</summary>.*?job-\d+", page, re.DOTALL)

@@ -9,12 +9,12 @@ import pytest
 from tests.adapters.wire import unused_url
 from tests.cli.asked import ask, serving
 from tests.core.builders import NOW, a_node, a_pod, a_state, facts
-from tests.web.test_what_if import MONEY, YAML, a_bench, a_last_step
+from tests.web.last_step import CONFIGURATION, SPEND, a_bench_after_a_step, a_last_step
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    with serving(a_bench().parts()) as address:
+    with serving(a_bench_after_a_step().parts()) as address:
         yield address
 
 
@@ -22,7 +22,7 @@ def url() -> Iterator[str]:
 def file(tmp_path: Path) -> Path:
     """A configuration with a lower maximum."""
     found = tmp_path / "new.yaml"
-    found.write_text(YAML.replace("max_nodes: 4", "max_nodes: 3").replace("max_nodes: 2", "max_nodes: 0"))
+    found.write_text(CONFIGURATION.replace("max_nodes: 4", "max_nodes: 3").replace("max_nodes: 2", "max_nodes: 0"))
     return found
 
 
@@ -52,7 +52,7 @@ def test_a_program_gets_the_servers_document(url: str) -> None:
 
 
 def test_a_refused_file_ends_as_check_config_does(url: str, file: Path) -> None:
-    file.write_text(YAML.replace("max_nodes: 4", "max_node: 4"))
+    file.write_text(CONFIGURATION.replace("max_nodes: 4", "max_node: 4"))
     done = ask(url, "what-if", "--config", str(file), at=NOW)
     checked = ask(url, "check-config", str(file), at=NOW)
     assert done.exit_code == checked.exit_code == 2
@@ -73,7 +73,7 @@ def test_a_file_that_is_no_text_ends_with_2(url: str, file: Path) -> None:
 
 def test_without_a_server_or_a_step_it_ends_with_3() -> None:
     assert ask(unused_url(), "what-if", "--set", "objective=cost", at=NOW).exit_code == 3
-    with serving(a_bench(last_step=None).parts()) as address:
+    with serving(a_bench_after_a_step(last_step=None).parts()) as address:
         done = ask(address, "what-if", "--set", "objective=cost", at=NOW)
     assert (done.exit_code, "this replica takes no steps" in done.stderr) == (3, True)
 
@@ -81,8 +81,8 @@ def test_without_a_server_or_a_step_it_ends_with_3() -> None:
 def test_a_node_that_goes_is_told_in_lines() -> None:
     train = a_pod("train", node="n1", owner="Job/train", phase="running")
     busy = a_node("n1", pods=(train,), idle_since=None)
-    last = a_last_step(facts(a_state(busy, a_node("n2")), a_state(pool="spare-id"), spend=MONEY))
-    with serving(a_bench(last_step=last).parts()) as address:
+    last = a_last_step(facts(a_state(busy, a_node("n2")), a_state(pool="spare-id"), spend=SPEND))
+    with serving(a_bench_after_a_step(last_step=last).parts()) as address:
         done = ask(address, "explain", "node", "n1", at=NOW)
         missing = ask(address, "explain", "node", "n9", at=NOW)
     assert done.exit_code == 0
@@ -97,8 +97,8 @@ def test_a_node_that_goes_is_told_in_lines() -> None:
 
 
 def test_an_idle_node_moves_no_gpu_work_and_stays_until_its_moment() -> None:
-    last = a_last_step(facts(a_state(a_node("n1")), a_state(pool="spare-id"), spend=MONEY))
-    with serving(a_bench(last_step=last).parts()) as address:
+    last = a_last_step(facts(a_state(a_node("n1")), a_state(pool="spare-id"), spend=SPEND))
+    with serving(a_bench_after_a_step(last_step=last).parts()) as address:
         lines = ask(address, "explain", "node", "n1", at=NOW).stdout.splitlines()
     assert lines[1] == "  no running GPU work would move"
     assert lines[-2] == "no removal before 12:38:30 UTC, unless something changes"

@@ -15,7 +15,7 @@ from simulator.server import Simulator
 from tests.docs.pages import headings, section, table, text_of
 from tests.lint import none_of
 from tests.metrics.counted import a_counted_store
-from tests.metrics.test_metrics import text_of as metrics_of
+from tests.metrics.scrapes import scrape as metrics_of
 from tests.step.harness import START
 from tools.metric_names import every_match, metrics_in, queries_of
 from tools.metrics_page import read, recordings

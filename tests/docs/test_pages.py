@@ -19,7 +19,7 @@ from tests.docs.pages import ROOT, anchors, every_page, headings, in_pages, sect
 from tests.lint import load_yaml, none_of
 from tests.manifests.built import read, the
 from tests.metrics.counted import a_counted_store
-from tests.metrics.test_metrics import text_of as metrics_of
+from tests.metrics.scrapes import scrape as metrics_of
 from tests.step.harness import START
 from tools.install_manifests import helm
 

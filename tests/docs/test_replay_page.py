@@ -17,7 +17,7 @@ from receiver.replay.figures import BOUNDS
 from receiver.replay.peers import PEERS
 from receiver.replay.play import Setting
 from receiver.replay.traces import load_jobs
-from tests.cli.test_replay import KEYS, OFFICE, document, replayed
+from tests.cli.replay_runs import ENTRY_KEYS, OFFICE_TRACE, replay_json, run_replay
 from tests.docs.pages import section, table, text_of
 
 PAGE = text_of("docs/replay.md")
@@ -26,7 +26,7 @@ PAGE = text_of("docs/replay.md")
 @pytest.fixture(scope="module")
 def printed() -> dict[str, Any]:
     """What --json prints."""
-    return document("--trace", OFFICE, "--max-gpus", "32")
+    return replay_json("--trace", OFFICE_TRACE, "--max-gpus", "32")
 
 
 def keys_of(part: str) -> list[str]:
@@ -36,18 +36,20 @@ def keys_of(part: str) -> list[str]:
 
 def test_the_stable_keys_are_those_that_are_printed_first(printed: dict[str, Any]) -> None:
     told = keys_of(section(PAGE, "JSON"))
-    assert told == [*list(printed)[:1], "policies[]", *(f"policies[].{key}" for key in KEYS)]
+    assert told == [*list(printed)[:1], "policies[]", *(f"policies[].{key}" for key in ENTRY_KEYS)]
 
 
 def test_every_other_key_is_told(printed: dict[str, Any]) -> None:
     others = keys_of(section(PAGE, "JSON").partition("Beside them:")[2])
     told = {key.removeprefix("policies[].").removesuffix("[]") for key in others}
-    extra = {*list(printed)[2:], *list(printed["policies"][0])[len(KEYS) :]}
+    extra = {*list(printed)[2:], *list(printed["policies"][0])[len(ENTRY_KEYS) :]}
     assert told == extra
 
 
 def test_the_head_of_the_table_is_the_one_that_is_printed() -> None:
-    lines = replayed("--trace", OFFICE, "--max-gpus", "32", "--compare", "cluster-autoscaler").stdout.splitlines()
+    lines = run_replay(
+        "--trace", OFFICE_TRACE, "--max-gpus", "32", "--compare", "cluster-autoscaler"
+    ).stdout.splitlines()
     head = next(n for n, line in enumerate(lines) if line.startswith("policy "))
     shown = re.findall(r"^```text\n(.*?)\n```", PAGE, re.MULTILINE | re.DOTALL)[0]
     assert shown.splitlines() == lines[head - 1 : head + 1]

@@ -18,8 +18,8 @@ from receiver.adapters.kubernetes import (
 from receiver.adapters.kubernetes.reflector import ResourceKind
 from tests.docs.pages import ROOT, text_of
 from tests.lint import load_yamls
+from tests.manifests.roles import EVERY_RULE, RBAC, ROLES, rights
 from tests.manifests.uses import EVERYBODYS
-from tools.install_manifests import rendered
 
 ASKED = re.compile(r'\._wire\.ask\(\s*"(\w+)", [\w."/]+, api\.(\w+)')
 FOUND = re.compile(r'\._wire\.find\("\w+", api\.(\w+)')
@@ -27,23 +27,7 @@ LISTED = re.compile(r'\._wire\.every\("\w+", api\.(\w+)')
 KEPT = re.compile(r"_lists\.every\(\s*\"\w+\",\s*api\.(\w+)")  # listed, and then watched
 PATH = re.compile(r"/apis?(?:/([a-z0-9.]+))?/v\d(?:/namespaces/{namespace})?/(\w+)(/{name})?(/\w+)?")
 BY_KIND = frozenset({"CUSTOM", "CUSTOM_ONE", "CUSTOM_STATUS"})
-RBAC = rendered("mode=act,rights.mayWait=true", r"templates/rbac\.yaml")
 VERB = re.compile(r"^  - (get|list|watch|create|update|patch|delete|deletecollection)\b(.*)$", re.MULTILINE)
-
-
-def _roles() -> dict[str, set[tuple[str, str, str]]]:
-    """Return group, resource and verb of each rule by the role."""
-    return {
-        found["metadata"]["name"]: {
-            (group, resource, verb)
-            for rule in found["rules"]
-            for group in rule["apiGroups"]
-            for resource in rule["resources"]
-            for verb in rule["verbs"]
-        }
-        for found in load_yamls(RBAC)
-        if found["kind"] in ("ClusterRole", "Role")
-    }
 
 
 def _code() -> str:
@@ -90,17 +74,17 @@ def _used() -> Iterator[tuple[str, str, str]]:
 
 
 def test_the_roles_give_what_is_used_and_no_more() -> None:
-    assert sorted(set().union(*_roles().values()) | EVERYBODYS) == sorted(set(_used()))
+    assert sorted({*rights(EVERY_RULE), *EVERYBODYS}) == sorted(set(_used()))
 
 
 def test_the_role_of_observe_mode_only_reads_and_shares_nothing_with_the_other() -> None:
-    look, act = (_roles()[f"gpu-autoscaler-{name}"] for name in ("look", "act"))
+    look, act = (set(rights(ROLES[name])) for name in ("look", "act"))
     assert {verb for _, _, verb in look} == {"list", "watch"}
     assert not look & act
 
 
 def test_the_only_rights_in_its_own_namespace_are_for_its_lease() -> None:
-    assert _roles()["gpu-autoscaler-own"] == {("coordination.k8s.io", "leases", verb) for verb in ("create", "patch")}
+    assert set(rights(ROLES["own"])) == {("coordination.k8s.io", "leases", verb) for verb in ("create", "patch")}
 
 
 def test_every_verb_says_which_function_needs_it_and_every_function_is_there() -> None:

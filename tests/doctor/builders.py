@@ -1,6 +1,7 @@
 """A configuration that loads, and areas that do as they are told."""
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import yaml
 
 from receiver.config import load
 from receiver.doctor.checks import Area, Check, Finding, Installation
+from tests.cli.asked import serving
+from tests.web.builders import Bench
 
 KEY = "SECRET-civo-api-key"
 WEBHOOK = "SECRET-webhook-token-0123456789"
@@ -71,3 +74,8 @@ def installation(directory: Path, said: dict[str, Any] | None = None, **more: st
 def area(look: Callable[[Installation], Iterable[Finding]], name: str = "tried", timeout: float = 10) -> Area:
     """Return an area that looks by *look*."""
     return Area(name=name, source="the test", checks=(PAIN,), look=look, remedy="look again", timeout=timeout)
+
+
+def listening(bench: Bench) -> AbstractContextManager[str]:
+    """Serve *bench* until the end."""
+    return serving(bench.parts())

@@ -63,3 +63,27 @@ def node_of(sim: Simulator, pool: str = GPU_POOL) -> str:
     """Return the name of the first node of *pool*."""
     with sim.moved() as world:
         return str(next(node.name for node in world.nodes.values() if node.pool == pool))
+
+
+KUEUE_API = "kueue.x-k8s.io/v1beta2"
+
+
+def install_kueue(sim: Simulator, *objects: dict[str, Any]) -> None:
+    """Install Kueue with *objects*."""
+    put(sim, *({"apiVersion": KUEUE_API, **o} for o in objects))
+
+
+def a_flavor(name: str = "l40s", **labels: str) -> dict[str, Any]:
+    """Return a ResourceFlavor of nodes with *labels*."""
+    return {
+        "kind": "ResourceFlavor",
+        "metadata": {"name": name},
+        "spec": {"nodeLabels": labels or {"gpu": "on-demand"}},
+    }
+
+
+def a_cluster_queue(gpus: int | str, name: str = "gpus", flavor: str = "l40s") -> dict[str, Any]:
+    """Return a ClusterQueue that may admit so many *gpus*."""
+    resources = [{"name": "cpu", "nominalQuota": "64"}, {"name": "nvidia.com/gpu", "nominalQuota": gpus}]
+    groups = [{"coveredResources": ["cpu", "nvidia.com/gpu"], "flavors": [{"name": flavor, "resources": resources}]}]
+    return {"kind": "ClusterQueue", "metadata": {"name": name}, "spec": {"resourceGroups": groups}}

@@ -1,38 +1,12 @@
 """Kueue's quota and flavors beside the configured pools."""
 
-from typing import Any
-
 from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.kueue import AREA
 from receiver.doctor.rounds import go_round
-from simulator.server import Simulator
 from tests.doctor.builders import document
-from tests.doctor.cluster import put, well_kept
+from tests.doctor.cluster import a_cluster_queue, a_flavor, install_kueue, put, well_kept
 from tests.doctor.conftest import Told
 from tests.simulator.builders import Starter
-
-API = "kueue.x-k8s.io/v1beta2"
-
-
-def install(sim: Simulator, *objects: dict[str, Any]) -> None:
-    """Install Kueue with *objects*."""
-    put(sim, *({"apiVersion": API, **o} for o in objects))
-
-
-def a_flavor(name: str = "l40s", **labels: str) -> dict[str, Any]:
-    """Return a ResourceFlavor of nodes with *labels*."""
-    return {
-        "kind": "ResourceFlavor",
-        "metadata": {"name": name},
-        "spec": {"nodeLabels": labels or {"gpu": "on-demand"}},
-    }
-
-
-def a_queue(gpus: int | str, name: str = "gpus", flavor: str = "l40s") -> dict[str, Any]:
-    """Return a ClusterQueue that may admit so many *gpus*."""
-    resources = [{"name": "cpu", "nominalQuota": "64"}, {"name": "nvidia.com/gpu", "nominalQuota": gpus}]
-    groups = [{"coveredResources": ["cpu", "nvidia.com/gpu"], "flavors": [{"name": flavor, "resources": resources}]}]
-    return {"kind": "ClusterQueue", "metadata": {"name": name}, "spec": {"resourceGroups": groups}}
 
 
 def found(installation: Installation) -> dict[str, Finding]:
@@ -43,7 +17,7 @@ def found(installation: Installation) -> dict[str, Finding]:
 
 def test_a_quota_that_the_pools_can_hold_raises_no_alarm(start: Starter, told: Told) -> None:
     sim = well_kept(start)
-    install(sim, a_flavor(), a_queue(2), a_queue("2", name="more"))
+    install_kueue(sim, a_flavor(), a_cluster_queue(2), a_cluster_queue("2", name="more"))
     hold = {"monthly_usd": 5000, "hold": {"kueue_cluster_queues": ["gpus"]}}
     assert found(told(sim, document(budget=hold))) == {}
 
@@ -59,7 +33,7 @@ def test_without_kueue_everything_is_skipped_and_a_queue_that_the_hold_names_fai
 
 def test_a_quota_beyond_the_maxima_is_warned_of_over_all_queues(start: Starter, told: Told) -> None:
     sim = well_kept(start)
-    install(sim, a_flavor(), a_queue(3), a_queue(2, name="more"))
+    install_kueue(sim, a_flavor(), a_cluster_queue(3), a_cluster_queue(2, name="more"))
     finding = found(told(sim))["kueue.quota"]
     assert finding.verdict == "warn"
     assert "flavor l40s may admit 5 nvidia.com/gpu, but l40s can have 4" in finding.said
@@ -68,7 +42,7 @@ def test_a_quota_beyond_the_maxima_is_warned_of_over_all_queues(start: Starter, 
 
 def test_a_flavor_whose_labels_no_pool_has_fails(start: Starter, told: Told) -> None:
     sim = well_kept(start)
-    install(sim, a_flavor(gpu="spot"), a_queue(2))
+    install_kueue(sim, a_flavor(gpu="spot"), a_cluster_queue(2))
     finding = found(told(sim))["kueue.flavors"]
     assert finding.verdict == "fail"
     assert "flavor l40s (gpu=spot) fits no configured pool" in finding.said
@@ -76,7 +50,7 @@ def test_a_flavor_whose_labels_no_pool_has_fails(start: Starter, told: Told) -> 
 
 def test_a_queue_of_a_flavor_that_does_not_exist_fails(start: Starter, told: Told) -> None:
     sim = well_kept(start)
-    install(sim, a_flavor("other"), a_queue(2))
+    install_kueue(sim, a_flavor("other"), a_cluster_queue(2))
     assert "flavor l40s does not exist" in found(told(sim))["kueue.flavors"].said
 
 
@@ -85,7 +59,7 @@ def test_a_queue_that_is_configured_to_count_needs_kueue(start: Starter, told: T
     queued = document(kueue={"demand": "queued"})
     finding = found(told(sim, queued))["kueue.demand"]
     assert (finding.verdict, finding.said) == ("fail", "kueue.demand is queued, without Kueue")
-    install(sim, a_flavor(), a_queue(2))
+    install_kueue(sim, a_flavor(), a_cluster_queue(2))
     assert "kueue.demand" not in found(told(sim, queued))
 
 

@@ -17,10 +17,8 @@ from receiver.core.model.policy import Taint
 from receiver.core.scaling.packing import IDLE
 from simulator.server import Simulator
 from tests.adapters.wire import unused_url
-from tests.doctor.builders import document, environ
-from tests.doctor.cluster import node_of, put, well_kept
-from tests.doctor.test_kueue import a_flavor, a_queue, install
-from tests.doctor.test_server import listening
+from tests.doctor.builders import document, environ, listening
+from tests.doctor.cluster import a_cluster_queue, a_flavor, install_kueue, node_of, put, well_kept
 from tests.simulator.builders import CPU_POOL, Starter
 from tests.web.builders import Bench, a_full_store
 
@@ -31,7 +29,7 @@ GPU_TAINT = Taint(key="gpu", value="true", effect="NoSchedule")
 def acted(sim: Simulator, tmp_path: Path) -> Iterator[dict[str, str]]:
     """Let the cluster be as acting leaves it, in the product's own way; yield an environment without a server."""
     kubeconfig = str(sim.kubeconfig(tmp_path / "kubeconfig"))
-    install(sim, a_flavor(), a_queue(4))
+    install_kueue(sim, a_flavor(), a_cluster_queue(4))
     cluster = connect(kubeconfig)
     cluster.cordon(node_of(sim), "a-1")
     cluster.cordon_for_budget(node_of(sim), "cluster 2026-11")

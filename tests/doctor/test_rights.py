@@ -12,15 +12,13 @@ from receiver.doctor.kubernetes import AREA as KUBERNETES
 from receiver.doctor.kubernetes import Needed, needed
 from receiver.doctor.kueue import AREA as KUEUE
 from receiver.doctor.rounds import go_round
-from tests.docs.test_rights import RBAC, _roles
 from tests.doctor.builders import document
-from tests.doctor.cluster import well_kept
+from tests.doctor.cluster import a_cluster_queue, a_flavor, install_kueue, well_kept
 from tests.doctor.conftest import Told
-from tests.doctor.test_kueue import a_flavor, a_queue, install
 from tests.lint import load_yamls
-from tests.manifests.built import INSTALLED, K8S, installed
+from tests.manifests.built import INSTALLED, installed
+from tests.manifests.roles import EVERY_RULE, OPTIONAL_ROLES, RBAC, ROLES, optional_rules, rights
 from tests.simulator.builders import Starter
-from tools.install_manifests import rendered
 
 EVERY_GROUP = frozenset(
     {
@@ -40,10 +38,9 @@ def every_right() -> list[Needed]:
 
 
 def test_with_every_feature_on_the_rights_asked_for_are_those_of_the_cluster_roles() -> None:
-    roles = _roles()
-    for role, acts in (("gpu-autoscaler-look", False), ("gpu-autoscaler-act", True)):
+    for role, acts in (("look", False), ("act", True)):
         asked = {(n.right.group, n.right.resource, n.right.verb) for n in every_right() if n.acts is acts}
-        assert asked == roles[role]
+        assert asked == set(rights(ROLES[role]))
 
 
 @pytest.mark.parametrize("mode", ["act", "observe"])
@@ -56,24 +53,11 @@ def test_the_shipped_roles_are_enough_for_their_mode(start: Starter, told: Told,
     assert judged == (["pass"] if mode == "act" else ["skip", "pass"])
 
 
-OPTIONAL = {
-    "gpu-autoscaler-doctor": rendered("doctor.rights=true", r"templates/doctor-rights\.yaml"),
-    "gpu-autoscaler-smoke": (K8S / "doctor" / "smoke" / "role.yaml").read_text(encoding="utf-8"),
-}
-
-
-def role(name: str = "gpu-autoscaler-doctor") -> list[dict[str, Any]]:
-    """Return the rules of the optional role of that *name*."""
-    objects = load_yamls(OPTIONAL[name])
-    rules: list[dict[str, Any]] = next(o["rules"] for o in objects if o["kind"] in ("ClusterRole", "Role"))
-    return rules
-
-
 def skipped(start: Starter, told: Told, rules: list[dict[str, Any]]) -> set[str]:
     """Return the checks that are skipped for want of a right, with *rules* beside the roles of the server."""
     server = [rule for found in load_yamls(RBAC) if found["kind"] == "ClusterRole" for rule in found["rules"]]
     sim = well_kept(start, kubernetes={"rules": [*server, *rules]})
-    install(sim, a_flavor(), a_queue(4))
+    install_kueue(sim, a_flavor(), a_cluster_queue(4))
     found: list[Finding] = []
     for _, findings in go_round([KUBERNETES, KUEUE], told(sim, document(budget={"monthly_usd": 5000}))):
         found += findings
@@ -82,29 +66,29 @@ def skipped(start: Starter, told: Told, rules: list[dict[str, Any]]) -> set[str]
 
 
 def test_with_the_optional_role_nothing_is_skipped_for_want_of_a_right(start: Starter, told: Told) -> None:
-    assert skipped(start, told, role()) == set()
+    assert skipped(start, told, optional_rules()) == set()
 
 
-@pytest.mark.parametrize("taken", role(), ids=lambda rule: rule["resources"][0])
+@pytest.mark.parametrize("taken", optional_rules(), ids=lambda rule: rule["resources"][0])
 def test_each_right_of_the_optional_role_is_missed_by_the_checks_that_it_names(
     start: Starter, told: Told, taken: dict[str, Any]
 ) -> None:
-    text = OPTIONAL["gpu-autoscaler-doctor"]
+    text = OPTIONAL_ROLES["gpu-autoscaler-doctor"]
     [resource], [verb] = taken["resources"], taken["verbs"]
     [checks] = re.findall(rf"resources: \[{resource}\]\n  verbs:\n  - {verb} # (.+?);", text)
-    missed = skipped(start, told, [rule for rule in role() if rule != taken])
+    missed = skipped(start, told, [rule for rule in optional_rules() if rule != taken])
     assert missed
     assert missed <= set(checks.split(", "))
 
 
 def test_the_role_that_looks_reads_only_and_repeats_no_right_of_the_server() -> None:
-    given = {(g, r, v) for rule in role() for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
+    given = set(rights(optional_rules()))
     assert {verb for _, _, verb in given} == {"list"}
-    assert not given & set().union(*_roles().values())
+    assert not given & set(rights(EVERY_RULE))
 
 
 def test_the_optional_roles_are_bound_to_our_service_account_and_to_nobody_else() -> None:
-    for name, text in OPTIONAL.items():
+    for name, text in OPTIONAL_ROLES.items():
         objects = list(load_yamls(text))
         assert {o["metadata"]["name"] for o in objects} == {name}
         [binding] = [o for o in objects if o["kind"].endswith("Binding")]

@@ -1,6 +1,6 @@
 """The running server as the doctor sees it, asked of one that really listens."""
 
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,15 +14,9 @@ from receiver.doctor.rounds import go_round
 from receiver.doctor.server import AREA
 from receiver.ports import TryLater
 from tests.adapters.wire import unused_url
-from tests.cli.asked import serving
-from tests.doctor.builders import document, installation, pool
+from tests.doctor.builders import document, installation, listening, pool
 from tests.web.builders import Bench, a_full_store
 from tests.web.fakes import FakeHealth
-
-
-def listening(bench: Bench) -> AbstractContextManager[str]:
-    """Serve *bench* until the end."""
-    return serving(bench.parts())
 
 
 def found(told: Installation) -> dict[str, Finding]:

@@ -17,10 +17,9 @@ from receiver.doctor.smoke import CHECKS, IMAGE, NAME, Trial, chosen, longest, m
 from receiver.replay.world.objects import PodSpec
 from simulator.clocks import ManualClock
 from simulator.server import Simulator
-from tests.doctor.builders import document, environ, installation, pool
+from tests.doctor.builders import document, environ, installation, listening, pool
 from tests.doctor.cluster import gpu_pool
-from tests.doctor.test_rights import role
-from tests.doctor.test_server import listening
+from tests.manifests.roles import optional_rules
 from tests.simulator.builders import GPU_POOL, START, config
 from tests.web.builders import Bench, a_full_store
 from tests.workloads.files import objects
@@ -162,7 +161,7 @@ def test_a_pod_that_may_not_be_created_fails_by_name(region: Simulator, attempt:
 
 
 LOOKS = {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]}
-SMOKES = role("gpu-autoscaler-smoke")
+SMOKES = optional_rules("gpu-autoscaler-smoke")
 
 
 def test_the_optional_role_is_enough_beside_the_rights_to_look(region: Simulator, attempt: Try) -> None:

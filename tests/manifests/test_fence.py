@@ -20,7 +20,7 @@ from simulator.server import Simulator
 from tests.adapters.kubernetes.custom_objects import a_template, a_workload
 from tests.docs.pages import section, table
 from tests.lint import none_of
-from tests.manifests.test_rights_in_use import EVERY, FENCE, rights
+from tests.manifests.roles import EVERY_RULE, FENCE, rights
 from tests.manifests.uses import ANYWHERE, GPU, Stage
 from tests.simulator.builders import START, config
 
@@ -119,7 +119,7 @@ UNBOUNDED = {
 @contextmanager
 def staged(folder: Path, policies: Sequence[JSON]) -> Iterator[Stage]:
     """A cluster with something of each kind, whose caller has every right of the product."""
-    given = config(kubernetes={"rules": EVERY, "policies": tuple(policies), "daemonsets": False})
+    given = config(kubernetes={"rules": EVERY_RULE, "policies": tuple(policies), "daemonsets": False})
     with Simulator(given, clock=ManualClock(START)) as sim:
         sim.live.turn(timedelta(minutes=3))
         path = sim.kubeconfig(folder / "kubeconfig")
@@ -180,7 +180,7 @@ WRITES = {"create", "patch", "delete"}
 def test_every_right_to_write_is_bounded_or_named_as_unbounded() -> None:
     bounded = {attempt.right for attempt in ATTEMPTS.values()}
     bounded |= {("apps", f"{plural}/scale", "patch") for plural in ("deployments", "statefulsets")}  # as replicasets
-    writes = {right for right in rights(EVERY) if right[2] in WRITES}
+    writes = {right for right in rights(EVERY_RULE) if right[2] in WRITES}
     assert (writes, bounded & UNBOUNDED) == (bounded | UNBOUNDED, set())
 
 
@@ -188,7 +188,7 @@ def test_the_page_on_security_has_each_right_to_write() -> None:
     page = Path("docs/security.md").read_text(encoding="utf-8")
     rows = table(section(page, "What its rights could do"))
     named = {name.strip("`") for row in rows for name in row[0].split(", ")}
-    assert named == {f"{verb} {resource}" for _, resource, verb in rights(EVERY) if verb in WRITES}
+    assert named == {f"{verb} {resource}" for _, resource, verb in rights(EVERY_RULE) if verb in WRITES}
 
 
 @pytest.mark.parametrize("right", sorted(UNBOUNDED))

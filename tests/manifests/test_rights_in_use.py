@@ -21,31 +21,16 @@ from simulator.clocks import ManualClock
 from simulator.server import Simulator
 from tests.core.builders import HOURLY
 from tests.lint import none_of
-from tests.manifests.built import installed, read
+from tests.manifests.built import installed
+from tests.manifests.roles import EVERY_RULE, FENCE, ROLES, Rules, rights
 from tests.manifests.uses import EVERYBODYS, USES, Right, Stage, Use
 from tests.simulator.builders import GPU_POOL, START, config
 from tests.step.harness import PRICE, SIZE, Life, a_job
 from tests.stores import a_store
-from tools.install_manifests import EXAMPLE, helm
 
-Rules = list[dict[str, Any]]
 Staged = Callable[[Rules], Any]
 
 BETWEEN = timedelta(minutes=3)  # between steps: what they ask of the cluster is the same as every ten seconds
-
-MAY_WAIT = "mode=act,rights.mayWait=true"
-ROLES: dict[str, Rules] = {
-    found["metadata"]["name"].removeprefix("gpu-autoscaler-"): found["rules"]
-    for found in read(helm("--values", EXAMPLE, "--set", MAY_WAIT))
-    if found["kind"] in ("ClusterRole", "Role")
-}
-FENCE = tuple(found for found in installed("fence") if found["kind"] == "ValidatingAdmissionPolicy")
-EVERY = [*ROLES["look"], *ROLES["act"], *ROLES["own"]]
-
-
-def rights(rules: Rules) -> list[Right]:
-    """Return group, resource and verb of each single right, as often as it is given."""
-    return [(g, r, v) for rule in rules for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]]
 
 
 def without(rules: Rules, taken: Right) -> Rules:
@@ -121,7 +106,7 @@ def counts(world: Any) -> tuple[int, int]:
 
 
 def test_both_roles_are_enough_to_grow_a_pool_and_to_take_it_away_again(staged: Staged, refused: list[str]) -> None:
-    with staged(EVERY) as stage, a_store() as store:
+    with staged(EVERY_RULE) as stage, a_store() as store:
         life = a_life(stage, store, "act")
         life.submit(a_job(pods=2, tolerations=(Toleration(operator="Exists"),)))
         life.run(timedelta(minutes=15), BETWEEN)
@@ -146,7 +131,7 @@ def test_the_role_that_looks_is_enough_to_observe_all_the_while(staged: Staged, 
 def test_acting_without_a_right_that_a_removal_needs_buys_nothing_and_says_which_it_is(
     missing: Access | None, staged: Staged
 ) -> None:
-    rules = ROLES["look"] if missing is None else without(EVERY, (missing.group, missing.resource, missing.verb))
+    rules = ROLES["look"] if missing is None else without(EVERY_RULE, (missing.group, missing.resource, missing.verb))
     with staged(rules) as stage, a_store() as store:
         life = a_life(stage, store, "act")
         life.submit(a_job(pods=2, tolerations=(Toleration(operator="Exists"),)))
@@ -162,7 +147,7 @@ def test_patching_pods_is_granted_only_where_it_is_asked_for() -> None:
 
 
 def test_no_right_is_given_that_nothing_here_uses_and_none_twice() -> None:
-    assert sorted([*rights(EVERY), *EVERYBODYS]) == sorted(USES)
+    assert sorted([*rights(EVERY_RULE), *EVERYBODYS]) == sorted(USES)
 
 
 def failure(use: Use, rules: Rules, staged: Staged) -> str:
@@ -183,10 +168,10 @@ def shown(right: Right) -> str:
 
 def test_with_the_roles_as_they_are_every_use_works(staged: Staged) -> None:
     uses = {use: right for right, use in sorted(USES.items())}
-    tried = {shown(right): failure(use, EVERY, staged) for use, right in uses.items()}
+    tried = {shown(right): failure(use, EVERY_RULE, staged) for use, right in uses.items()}
     none_of(f"{right}: {why}" for right, why in tried.items() if why)
 
 
 def test_each_right_is_missed_when_it_alone_is_taken_away(staged: Staged) -> None:
     given = sorted(USES.keys() - EVERYBODYS)
-    none_of(shown(right) for right in given if not failure(USES[right], without(EVERY, right), staged))
+    none_of(shown(right) for right in given if not failure(USES[right], without(EVERY_RULE, right), staged))

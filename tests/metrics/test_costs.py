@@ -12,7 +12,7 @@ from receiver.core.money.attribution import By, Watch
 from receiver.metrics.costs import MOST_SERIES, CostFamilies
 from receiver.ports import Store, TryLater
 from simulator.store import MemoryStore
-from tests.metrics.test_metrics import samples, text_of
+from tests.metrics.scrapes import samples_of, scrape
 from tests.web.builders import NOW, Bench, a_full_store, a_life, a_policy, a_usage, a_workload
 from tests.web.stores import failing, logged
 
@@ -24,7 +24,7 @@ def get(query: str = "", store: Store | None = None, code: int = 200) -> Any:
 
 
 def series(store: MemoryStore, name: str) -> dict[str, float]:
-    found = samples(text_of(store))
+    found = samples_of(scrape(store))
     return {key.partition("{")[2].rstrip("}"): v for key, v in found.items() if key.partition("{")[0] == name}
 
 

@@ -30,6 +30,7 @@ from receiver.core.model.model import never_asked
 from receiver.core.model.overrides import Question
 from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.core.model.usage import Owner, Usage, WorkloadLife
+from receiver.core.notices.grouping import Seal
 from receiver.ports import Grounds, Store, StoredAction, StoredDecision, WebStore
 from receiver.reports.picture import RightsDocument
 from receiver.web import LastStep, WebParts, create_app
@@ -37,7 +38,7 @@ from simulator.store import MemoryStore
 from tests.core import builders as core
 from tests.core.builders import facts
 from tests.web.fakes import FakeClock, FakeHealth, FakeInstruments
-from tests.web.stores import LoggedStore, a_store_with
+from tests.web.stores import KEY, LoggedStore, a_store_with
 
 NOW = datetime(2026, 3, 10, 14, 30, tzinfo=UTC)
 TOKEN = "correct-horse-battery-staple"
@@ -45,6 +46,8 @@ OPERATOR = "open-sesame-and-no-other-word"
 READER = "look-but-do-not-touch-anything"
 L40S = "11111111-aaaa-4bbb-8ccc-000000000001"
 A100 = "11111111-aaaa-4bbb-8ccc-000000000002"
+SEAL = Seal(OPERATOR, KEY)
+ANSWER_LINK = f"/answer/{SEAL.sign('q1')}"
 
 
 def a_policy() -> Policy:

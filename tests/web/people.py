@@ -41,3 +41,8 @@ class Person:
         """Open *page* (the path itself unless it is said), and send its form with what *form* says."""
         token = field_of(self.get(page or path).text, "form_token")
         return self.send(path, {"form_token": token, **form})
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header of a program that has *token*."""
+    return {"Authorization": f"Bearer {token}"}

@@ -8,7 +8,7 @@ from flask import Flask
 from receiver.config.web import ReadAccess
 from receiver.web import create_app
 from tests.web.builders import L40S, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
-from tests.web.people import Person
+from tests.web.people import Person, bearer
 from tests.web.stores import stored_overrides
 
 PAGES = ["/", "/decisions/42", "/costs", "/pools/l40s/overrides", "/nothing", "/static"]
@@ -19,10 +19,6 @@ OPEN = ["/healthz", "/readyz", "/metrics", "/login", "/static/style.css", "/stat
 def closed(**more: object) -> Bench:
     values: dict[str, object] = {"reading": ReadAccess.TOKEN, "reader_token": READER, "store": a_full_store(), **more}
     return Bench(**values)  # type: ignore[arg-type]  # what a test says of the bench
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
 
 
 def app() -> Flask:

@@ -4,83 +4,70 @@ import re
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
-from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Budget
-from receiver.ports import StoredOverride, TryLater
+from receiver.ports import TryLater
 from tests.web.builders import A100, L40S, NOW, READER, Bench, a_policy
+from tests.web.override_form import (
+    OVERRIDES_PATH,
+    PIN_FORM,
+    a_bench_for_operators,
+    a_stored_override,
+    an_operator,
+    input_fields,
+)
 from tests.web.people import Person, field_of
 from tests.web.seen import Page, words
-from tests.web.stores import a_store_with, outbox, stored_overrides
-
-PIN = {"kind": "pin", "nodes": "4", "for": "2h", "why": "load test", "who": "alice"}
-PATH = "/pools/l40s/overrides"
-
-
-def kept(name: str = "pin-l40s-1", **changes: Any) -> StoredOverride:
-    values: dict[str, Any] = {"kind": OverrideKind.PIN, "pool": L40S, "nodes": 4, "who": "alice", "why": "load test"}
-    times = {"at": NOW - timedelta(hours=1), "until": NOW + timedelta(hours=1)}
-    return StoredOverride(override=Override(id=name, **{**values, **times, **changes}))
-
-
-def a_bench(*overrides: StoredOverride, **more: Any) -> Bench:
-    return Bench(store=a_store_with(overrides=overrides), reader_token=READER, **more)
-
-
-def an_operator(bench: Bench) -> Person:
-    person = Person.at(bench)
-    person.log_in()
-    return person
-
-
-def fields(html: str) -> dict[str, dict[str, str | None]]:
-    return {a["id"] or "": a for tag, a in Page(html).elements if tag == "input" and a.get("id")}
-
+from tests.web.stores import outbox, stored_overrides
 
 # --- who sees the form
 
 
 def test_an_operator_sees_the_form_with_a_label_and_a_hint_for_every_field() -> None:
-    html = an_operator(a_bench()).get(PATH).text
+    html = an_operator(a_bench_for_operators()).get(OVERRIDES_PATH).text
     page = Page(html)
     labels = {a.get("for") for tag, a in page.elements if tag == "label"}
     ids = [a["id"] for _, a in page.elements if a.get("id")]
     assert len(ids) == len(set(ids))
-    assert set(fields(html)) <= labels
+    assert set(input_fields(html)) <= labels
     for name in ("nodes", "for", "why", "who"):
-        assert fields(html)[name]["aria-describedby"] == f"{name}-hint"
+        assert input_fields(html)[name]["aria-describedby"] == f"{name}-hint"
         assert f"{name}-hint" in ids
     assert [tag for tag, _ in page.elements].count("legend") == 1
 
 
 @pytest.mark.parametrize("token", [None, READER])
 def test_who_is_no_operator_sees_where_to_log_in_and_the_command(token: str | None) -> None:
-    person = Person.at(a_bench(kept()))
+    person = Person.at(a_bench_for_operators(a_stored_override()))
     if token:
         person.log_in(token)
-    html = person.get(PATH).text
+    html = person.get(OVERRIDES_PATH).text
     assert not [a for tag, a in Page(html).elements if tag == "form" and a.get("action") != "/logout"]
     assert "/login?next=/pools/l40s/overrides" in html
     assert "gpu-autoscaler override pause l40s" in words(html)
 
 
 def test_without_an_operator_token_the_page_says_what_to_set() -> None:
-    assert "GPU_AUTOSCALER_OPERATOR_TOKEN" in Person.at(Bench(operator_token=None)).get(PATH).text
+    assert "GPU_AUTOSCALER_OPERATOR_TOKEN" in Person.at(Bench(operator_token=None)).get(OVERRIDES_PATH).text
 
 
 def test_everybody_who_may_read_sees_what_is_in_force() -> None:
-    over = kept("pin-l40s-old", until=NOW)
-    html = words(Person.at(a_bench(kept(), over, kept("floor-a100", pool=A100))).get(PATH).text)
+    over = a_stored_override("pin-l40s-old", until=NOW)
+    html = words(
+        Person.at(a_bench_for_operators(a_stored_override(), over, a_stored_override("floor-a100", pool=A100)))
+        .get(OVERRIDES_PATH)
+        .text
+    )
     assert "Pin of 4 nodes alice: load test. Set 1 h ago , ends in 1 h . pin-l40s-1" in html
     assert "pin-l40s-old" not in html
     assert "floor-a100" not in html
 
 
 def test_an_unknown_pool_is_a_404_that_names_those_there_are() -> None:
-    response = an_operator(a_bench()).get("/pools/h100/overrides")
+    response = an_operator(a_bench_for_operators()).get("/pools/h100/overrides")
     assert (response.status_code, "use one of: l40s, a100" in response.text) == (404, True)
 
 
@@ -88,9 +75,9 @@ def test_an_unknown_pool_is_a_404_that_names_those_there_are() -> None:
 
 
 def test_what_is_typed_is_set_told_and_acted_upon_and_shown() -> None:
-    bench = a_bench()
+    bench = a_bench_for_operators()
     person = an_operator(bench)
-    response = person.fill_in(PATH, PIN)
+    response = person.fill_in(OVERRIDES_PATH, PIN_FORM)
     [stored] = stored_overrides(bench.store).values()
     override = stored.override
     assert (override.kind, override.pool, override.nodes, override.who, override.why, override.until) == (
@@ -103,7 +90,7 @@ def test_what_is_typed_is_set_told_and_acted_upon_and_shown() -> None:
     )
     assert bench.log[-2:] == ["set_override", "wake"]
     assert len(outbox(bench.store)) == 1
-    assert (response.status_code, response.location) == (303, f"{PATH}?done={override.id}")
+    assert (response.status_code, response.location) == (303, f"{OVERRIDES_PATH}?done={override.id}")
     shown = words(person.get(response.location).text)
     assert f"Set. The next step acts on it: {override.id}" in shown
     assert "Pin of 4 nodes alice: load test." in shown
@@ -111,90 +98,94 @@ def test_what_is_typed_is_set_told_and_acted_upon_and_shown() -> None:
 
 @pytest.mark.parametrize("kind", ["pause", "snooze"])
 def test_every_pool_can_be_paused_and_snoozed(kind: str) -> None:
-    bench = a_bench()
-    an_operator(bench).fill_in("/pools/all/overrides", {**PIN, "kind": kind, "nodes": ""})
+    bench = a_bench_for_operators()
+    an_operator(bench).fill_in("/pools/all/overrides", {**PIN_FORM, "kind": kind, "nodes": ""})
     [stored] = stored_overrides(bench.store).values()
     assert (stored.override.kind, stored.override.pool, stored.override.nodes) == (kind, None, None)
 
 
 def test_a_pool_may_be_called_by_its_id() -> None:
-    bench = a_bench()
-    assert an_operator(bench).fill_in(f"/pools/{L40S}/overrides", PIN).location.startswith(PATH)
+    bench = a_bench_for_operators()
+    assert an_operator(bench).fill_in(f"/pools/{L40S}/overrides", PIN_FORM).location.startswith(OVERRIDES_PATH)
 
 
 def test_one_is_ended_by_the_button_beside_it() -> None:
-    bench = a_bench(kept())
+    bench = a_bench_for_operators(a_stored_override())
     person = an_operator(bench)
-    response = person.fill_in("/overrides/pin-l40s-1/end", {"who": "bob"}, page=PATH)
-    assert (response.status_code, response.location) == (303, f"{PATH}?done=pin-l40s-1")
+    response = person.fill_in("/overrides/pin-l40s-1/end", {"who": "bob"}, page=OVERRIDES_PATH)
+    assert (response.status_code, response.location) == (303, f"{OVERRIDES_PATH}?done=pin-l40s-1")
     assert stored_overrides(bench.store)["pin-l40s-1"].ended_by == "bob"
     assert bench.log.count("wake") == 1
     assert "Ended. The next step acts on it: pin-l40s-1" in words(person.get(response.location).text)
 
 
 def test_who_ends_one_need_not_say_a_name() -> None:
-    bench = a_bench(kept())
-    an_operator(bench).fill_in("/overrides/pin-l40s-1/end", {}, page=PATH)
+    bench = a_bench_for_operators(a_stored_override())
+    an_operator(bench).fill_in("/overrides/pin-l40s-1/end", {}, page=OVERRIDES_PATH)
     assert stored_overrides(bench.store)["pin-l40s-1"].ended_by == "an operator"
 
 
 @pytest.mark.parametrize("number", ["nothing", "pin-l40s-1"])
 def test_ending_what_is_not_there_or_over_is_a_404_and_tells_nobody(number: str) -> None:
-    bench = a_bench(kept())
+    bench = a_bench_for_operators(a_stored_override())
     person = an_operator(bench)
-    token = field_of(person.get(PATH).text, "form_token")
+    token = field_of(person.get(OVERRIDES_PATH).text, "form_token")
     person.send("/overrides/pin-l40s-1/end", {"form_token": token})
     assert person.send(f"/overrides/{number}/end", {"form_token": token}).status_code == 404
     assert len(outbox(bench.store)) == 1
 
 
-@pytest.mark.parametrize("path", [PATH, "/overrides/pin-l40s-1/end", "/logout"])
+@pytest.mark.parametrize("path", [OVERRIDES_PATH, "/overrides/pin-l40s-1/end", "/logout"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
 def test_reading_never_acts(path: str, method: str) -> None:
-    bench = a_bench(kept())
+    bench = a_bench_for_operators(a_stored_override())
     an_operator(bench).client.open(path + "?kind=pause&for=1h&why=x&who=y", method=method)
     assert outbox(bench.store) == []
     assert "wake" not in bench.log
 
 
 def test_a_form_that_is_sent_twice_sets_one_and_tells_once() -> None:
-    bench = a_bench()
+    bench = a_bench_for_operators()
     person = an_operator(bench)
-    page = person.get(PATH).text
+    page = person.get(OVERRIDES_PATH).text
     form = {name: field_of(page, name) for name in ("form_token", "once")}
-    first = person.send(PATH, {**PIN, **form})
+    first = person.send(OVERRIDES_PATH, {**PIN_FORM, **form})
     bench.clock.at += timedelta(seconds=2)
-    again = person.send(PATH, {**PIN, **form})
+    again = person.send(OVERRIDES_PATH, {**PIN_FORM, **form})
     assert (again.status_code, again.location) == (303, first.location)
     assert (len(stored_overrides(bench.store)), len(outbox(bench.store))) == (1, 1)
 
 
 @pytest.mark.parametrize("changed", [{"nodes": "5"}, {"for": "3h"}, {"why": "another test"}, {"kind": "floor"}])
 def test_whoever_goes_back_and_changes_the_form_sets_another(changed: dict[str, str]) -> None:
-    bench = a_bench()
+    bench = a_bench_for_operators()
     person = an_operator(bench)
-    page = person.get(PATH).text
+    page = person.get(OVERRIDES_PATH).text
     form = {name: field_of(page, name) for name in ("form_token", "once")}
-    person.send(PATH, {**PIN, **form})
-    person.send(PATH, {**PIN, **form, **changed})
+    person.send(OVERRIDES_PATH, {**PIN_FORM, **form})
+    person.send(OVERRIDES_PATH, {**PIN_FORM, **form, **changed})
     assert (len(stored_overrides(bench.store)), len(outbox(bench.store))) == (2, 2)
 
 
 @pytest.mark.parametrize(("preset", "hours"), [("30m", 0.5), ("2h", 2), ("until 09:00", 18.5)])
 def test_a_preset_needs_no_typed_length(preset: str, hours: float) -> None:
-    bench = a_bench()
-    an_operator(bench).fill_in(PATH, {**PIN, "for": "", "preset": preset})
+    bench = a_bench_for_operators()
+    an_operator(bench).fill_in(OVERRIDES_PATH, {**PIN_FORM, "for": "", "preset": preset})
     [stored] = stored_overrides(bench.store).values()
     assert stored.override.until == NOW + timedelta(hours=hours)
 
 
 def test_a_preset_counts_before_what_is_typed_and_a_mistake_elsewhere_keeps_it() -> None:
-    html = an_operator(a_bench()).fill_in(PATH, {**PIN, "for": "3d", "preset": "2h", "why": ""}).text
-    assert fields(html)["for"]["value"] == "2h"
+    html = (
+        an_operator(a_bench_for_operators())
+        .fill_in(OVERRIDES_PATH, {**PIN_FORM, "for": "3d", "preset": "2h", "why": ""})
+        .text
+    )
+    assert input_fields(html)["for"]["value"] == "2h"
 
 
 def test_enter_sends_what_is_typed_and_no_preset() -> None:
-    html = an_operator(a_bench()).get(PATH).text
+    html = an_operator(a_bench_for_operators()).get(OVERRIDES_PATH).text
     form = html[html.index('class="ask"') :]
     first = next(a for tag, a in Page(form).elements if tag == "button")
     assert "name" not in first
@@ -210,50 +201,54 @@ def test_enter_sends_what_is_typed_and_no_preset() -> None:
 )
 def test_the_morning_is_the_next_one_on_the_clock_of_the_budget(zone: str, label: str) -> None:
     policy = replace(a_policy(), budget=Budget(monthly_usd=Decimal(5000), timezone=zone))
-    assert label in words(an_operator(a_bench(policy=policy)).get(PATH).text)
+    assert label in words(an_operator(a_bench_for_operators(policy=policy)).get(OVERRIDES_PATH).text)
 
 
 def test_a_preset_beyond_the_longest_override_is_not_offered() -> None:
-    html = an_operator(a_bench(policy=replace(a_policy(), longest_override=timedelta(hours=1)))).get(PATH).text
+    html = (
+        an_operator(a_bench_for_operators(policy=replace(a_policy(), longest_override=timedelta(hours=1))))
+        .get(OVERRIDES_PATH)
+        .text
+    )
     assert [a["value"] for tag, a in Page(html).elements if tag == "button" and a.get("name") == "preset"] == ["30m"]
 
 
 def test_the_morning_that_is_sent_twice_sets_one() -> None:
-    bench = a_bench()
+    bench = a_bench_for_operators()
     person = an_operator(bench)
-    page = person.get(PATH).text
+    page = person.get(OVERRIDES_PATH).text
     form = {name: field_of(page, name) for name in ("form_token", "once")}
-    person.send(PATH, {**PIN, **form, "preset": "until 09:00"})
+    person.send(OVERRIDES_PATH, {**PIN_FORM, **form, "preset": "until 09:00"})
     bench.clock.at += timedelta(seconds=2)
-    person.send(PATH, {**PIN, **form, "preset": "until 09:00"})
+    person.send(OVERRIDES_PATH, {**PIN_FORM, **form, "preset": "until 09:00"})
     assert (len(stored_overrides(bench.store)), len(outbox(bench.store))) == (1, 1)
 
 
 def test_the_same_again_after_it_was_ended_is_set_again() -> None:
-    bench = a_bench()
+    bench = a_bench_for_operators()
     person = an_operator(bench)
-    page = person.get(PATH).text
+    page = person.get(OVERRIDES_PATH).text
     form = {name: field_of(page, name) for name in ("form_token", "once")}
-    person.send(PATH, {**PIN, **form})
+    person.send(OVERRIDES_PATH, {**PIN_FORM, **form})
     [name] = stored_overrides(bench.store)
     person.send(f"/overrides/{name}/end", form)
-    person.send(PATH, {**PIN, **form})
+    person.send(OVERRIDES_PATH, {**PIN_FORM, **form})
     overrides = stored_overrides(bench.store)
     assert overrides.pop(name).ended_at == NOW
     assert [again.ended_at for again in overrides.values()] == [None]
 
 
 def test_a_corrected_form_is_still_the_same_form() -> None:
-    person = an_operator(a_bench())
-    page = person.get(PATH).text
+    person = an_operator(a_bench_for_operators())
+    page = person.get(OVERRIDES_PATH).text
     form = {name: field_of(page, name) for name in ("form_token", "once")}
-    assert field_of(person.send(PATH, form).text, "once") == form["once"]
+    assert field_of(person.send(OVERRIDES_PATH, form).text, "once") == form["once"]
 
 
 @pytest.mark.parametrize("once", ["", "x", "../../etc", "<script>", "AAAAAAAA", "a" * 9])
 def test_nobody_writes_an_id_of_their_own(once: str) -> None:
-    bench = a_bench()
-    an_operator(bench).fill_in(PATH, {**PIN, "once": once})
+    bench = a_bench_for_operators()
+    an_operator(bench).fill_in(OVERRIDES_PATH, {**PIN_FORM, "once": once})
     [name] = stored_overrides(bench.store)
     assert re.fullmatch("pin-l40s-[0-9a-f]{8}", name)
 
@@ -283,46 +278,50 @@ def test_nobody_writes_an_id_of_their_own(once: str) -> None:
 def test_a_mistake_is_told_beside_its_field_and_in_the_summary_and_nothing_typed_is_lost(
     field: str, value: str, says: str
 ) -> None:
-    bench = a_bench()
-    response = an_operator(bench).fill_in(PATH, {**PIN, field: value})
+    bench = a_bench_for_operators()
+    response = an_operator(bench).fill_in(OVERRIDES_PATH, {**PIN_FORM, field: value})
     assert (response.status_code, stored_overrides(bench.store)) == (400, {})
     html = response.text
     [summary] = re.findall(r'<div class="banner bad" role="alert".*?</div>', html, flags=re.DOTALL)
     target = "kind-pin" if field == "kind" else field
     assert re.search(rf'<a href="#{target}">{re.escape(says)}', summary)
     assert f'id="{field}-mistake"' in html
-    described = fields(html)[field] if field != "kind" else dict(Page(html).elements)["fieldset"]
+    described = input_fields(html)[field] if field != "kind" else dict(Page(html).elements)["fieldset"]
     assert f"{field}-mistake" in (described["aria-describedby"] or "")
     for name in {"nodes", "for", "why", "who"}:
-        typed = value if name == field else PIN[name]
-        assert fields(html)[name]["value"] == typed
+        typed = value if name == field else PIN_FORM[name]
+        assert input_fields(html)[name]["value"] == typed
     assert [a["value"] for tag, a in Page(html).elements if "checked" in a] == ([] if field == "kind" else ["pin"])
     assert "<title>Error: Overrides of l40s" in html
 
 
 def test_a_number_for_a_pause_is_told_beside_the_number() -> None:
-    response = an_operator(a_bench()).fill_in(PATH, {**PIN, "kind": "pause"})
+    response = an_operator(a_bench_for_operators()).fill_in(OVERRIDES_PATH, {**PIN_FORM, "kind": "pause"})
     assert (response.status_code, "nodes does not apply to a pause" in response.text) == (400, True)
 
 
 def test_every_mistake_is_told_at_once() -> None:
-    html = an_operator(a_bench()).fill_in(PATH, {}).text
+    html = an_operator(a_bench_for_operators()).fill_in(OVERRIDES_PATH, {}).text
     assert "4 mistakes" in html
     assert re.findall(r'<a href="#([\w-]+)">', html) == ["kind-pin", "for", "why", "who"]
 
 
 def test_while_the_store_is_down_nothing_typed_is_lost() -> None:
-    bench = a_bench()
+    bench = a_bench_for_operators()
     person = an_operator(bench)
-    token = field_of(person.get(PATH).text, "form_token")
+    token = field_of(person.get(OVERRIDES_PATH).text, "form_token")
     bench.error = TryLater("disk full", code="store")
-    response = person.send(PATH, {"form_token": token, **PIN})
+    response = person.send(OVERRIDES_PATH, {"form_token": token, **PIN_FORM})
     assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
     assert "The override was not saved: disk full" in response.text
-    assert fields(response.text)["why"]["value"] == "load test"
+    assert input_fields(response.text)["why"]["value"] == "load test"
 
 
 def test_a_link_cannot_say_that_something_was_done() -> None:
-    html = an_operator(a_bench(kept())).get(f"{PATH}?done=nothing;+send+your+token+to+evil.test").text
+    html = (
+        an_operator(a_bench_for_operators(a_stored_override()))
+        .get(f"{OVERRIDES_PATH}?done=nothing;+send+your+token+to+evil.test")
+        .text
+    )
     assert "Ended" not in words(html)
     assert "evil.test" not in html

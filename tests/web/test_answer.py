@@ -14,13 +14,23 @@ from receiver.core.model.overrides import Answer, Asks, OverrideKind, Question
 from receiver.core.model.policy import Approval
 from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.ports import StoredDecision, TryLater
-from tests.web.builders import L40S, NOW, OPERATOR, READER, Bench, a_decision, a_picture, a_policy, a_pool, a_question
+from tests.web.builders import (
+    ANSWER_LINK,
+    L40S,
+    NOW,
+    OPERATOR,
+    READER,
+    SEAL,
+    Bench,
+    a_decision,
+    a_picture,
+    a_policy,
+    a_pool,
+    a_question,
+)
 from tests.web.people import Person
 from tests.web.seen import Page, words
 from tests.web.stores import KEY, a_store_with, add_questions, outbox, stored_overrides, the_question
-
-SEAL = Seal(OPERATOR, KEY)
-LINK = f"/answer/{SEAL.sign('q1')}"
 
 
 def a_bench(question: Question | None = None, decisions: Sequence[StoredDecision] = (), **more: Any) -> Bench:
@@ -28,7 +38,7 @@ def a_bench(question: Question | None = None, decisions: Sequence[StoredDecision
     return Bench(store=a_store_with(picture=(a_picture(), NOW), questions=[found], decisions=decisions), **more)
 
 
-def answer(bench: Bench, word: str, who: str = "alice", link: str = LINK) -> Any:
+def answer(bench: Bench, word: str, who: str = "alice", link: str = ANSWER_LINK) -> Any:
     return Person.at(bench).send(link, {"answer": word, "who": who})
 
 
@@ -40,7 +50,7 @@ def buttons(html: str) -> list[str | None]:
 
 
 def test_the_page_says_what_is_asked_what_comes_without_an_answer_and_what_each_answer_does() -> None:
-    html = Person.at(a_bench()).get(LINK).text
+    html = Person.at(a_bench()).get(ANSWER_LINK).text
     said = words(html)
     assert "GPU pool l40s: remove gpu-1 at 14:40 UTC?" in said
     assert "Without an answer by 14:40 UTC it is removed." in said
@@ -53,30 +63,30 @@ def test_the_page_says_what_is_asked_what_comes_without_an_answer_and_what_each_
 def test_looking_changes_nothing(method: str) -> None:
     bench = a_bench()
     before = bench.store.questions()
-    response = bench.client().open(f"{LINK}?answer=approve&who=bot", method=method)
+    response = bench.client().open(f"{ANSWER_LINK}?answer=approve&who=bot", method=method)
     assert response.status_code == 200
     assert bench.store.questions() == before
     assert (stored_overrides(bench.store), outbox(bench.store), "wake" in bench.log) == ({}, [], False)
 
 
 def test_a_page_with_a_link_in_it_is_kept_by_nobody() -> None:
-    headers = Person.at(a_bench()).get(LINK).headers
+    headers = Person.at(a_bench()).get(ANSWER_LINK).headers
     assert headers["X-Robots-Tag"] == "noindex, nofollow"
     assert headers["Cache-Control"] == "no-store"
 
 
 def test_the_link_opens_where_reading_takes_a_token() -> None:
-    assert Person.at(a_bench(reading=ReadAccess.TOKEN, reader_token=READER)).get(LINK).status_code == 200
+    assert Person.at(a_bench(reading=ReadAccess.TOKEN, reader_token=READER)).get(ANSWER_LINK).status_code == 200
 
 
 def test_typing_a_name_and_pressing_enter_sends_nothing() -> None:
-    first = next(a for tag, a in Page(Person.at(a_bench()).get(LINK).text).elements if tag == "button")
+    first = next(a for tag, a in Page(Person.at(a_bench()).get(ANSWER_LINK).text).elements if tag == "button")
     assert "disabled" in first
     assert first.get("name") is None
 
 
 def test_every_field_and_button_has_a_name_and_says_what_it_does() -> None:
-    page = Page(Person.at(a_bench()).get(LINK).text)
+    page = Page(Person.at(a_bench()).get(ANSWER_LINK).text)
     ids = [a["id"] for _, a in page.elements if a.get("id")]
     assert len(ids) == len(set(ids))
     for tag, attributes in page.elements:
@@ -93,7 +103,7 @@ def test_it_says_when_the_change_would_not_help_any_more(wanted: bool | None, to
     picture = a_picture()
     picture["pools"][0]["questions"] = [] if wanted is None else [{"id": "q1", "wanted": wanted}]
     bench.store.keep_snapshot(picture, NOW)
-    assert ("no longer wanted this change" in words(Person.at(bench).get(LINK).text)) is told
+    assert ("no longer wanted this change" in words(Person.at(bench).get(ANSWER_LINK).text)) is told
 
 
 @pytest.mark.parametrize(
@@ -101,8 +111,8 @@ def test_it_says_when_the_change_would_not_help_any_more(wanted: bool | None, to
     [
         ("/answer/q1", 403, "is incomplete"),
         ("/answer/q1.", 403, "is incomplete"),
-        (LINK[:-1] + ("A" if LINK[-1] != "A" else "B"), 403, "is incomplete"),
-        (LINK.replace("q1.", "q2."), 403, "is incomplete"),
+        (ANSWER_LINK[:-1] + ("A" if ANSWER_LINK[-1] != "A" else "B"), 403, "is incomplete"),
+        (ANSWER_LINK.replace("q1.", "q2."), 403, "is incomplete"),
         (f"/answer/{Seal('another token', KEY).sign('q1')}", 403, "token that signed it has been replaced"),
         (f"/answer/{SEAL.sign('q9')}", 404, "no longer stored"),
         ("/answer/%ff%00.x", 403, "is incomplete"),
@@ -118,14 +128,14 @@ def test_a_link_that_is_not_ours_says_what_to_do(link: str, code: int, said: str
 
 
 def test_without_an_operator_token_no_link_works_and_the_page_says_what_to_set() -> None:
-    response = Person.at(a_bench(operator_token=None)).get(LINK)
+    response = Person.at(a_bench(operator_token=None)).get(ANSWER_LINK)
     assert response.status_code == 403
     assert "GPU_AUTOSCALER_OPERATOR_TOKEN" in response.text
 
 
 def test_a_link_that_is_over_says_so_and_takes_no_answer() -> None:
     bench = a_bench(a_question("gpu-1", expires_at=NOW))
-    response = Person.at(bench).get(LINK)
+    response = Person.at(bench).get(ANSWER_LINK)
     assert (response.status_code, buttons(response.text)) == (410, [])
     assert "This link expired 0 s ago" in words(response.text)
     late = answer(bench, "approve")
@@ -135,14 +145,14 @@ def test_a_link_that_is_over_says_so_and_takes_no_answer() -> None:
 
 def test_where_another_request_to_grow_was_rejected_it_does_not_say_that_the_pool_grows_without_an_answer() -> None:
     bench = a_bench(a_question(asks=Asks.GROWTH))
-    assert "it grows" in bench.client().get(LINK).text
+    assert "it grows" in bench.client().get(ANSWER_LINK).text
     add_questions(bench.store, a_question(id="q2", asks=Asks.GROWTH, answer=Answer.REJECT, who="ada"))
-    said = words(bench.client().get(LINK).text)
+    said = words(bench.client().get(ANSWER_LINK).text)
     assert "Without an answer it does not grow: another request was rejected." in said
 
 
 def test_what_has_happened_is_not_asked_any_more() -> None:
-    html = Person.at(a_bench(a_question("gpu-1", done_at=NOW))).get(LINK).text
+    html = Person.at(a_bench(a_question("gpu-1", done_at=NOW))).get(ANSWER_LINK).text
     assert "Nothing is left to approve" in html
     assert buttons(html) == []
 
@@ -165,7 +175,7 @@ def growing(evidence: Mapping[str, Any] | None = None, **pool: Any) -> Bench:
 
 
 def test_growth_is_shown_with_why_for_whom_what_it_costs_and_the_decision() -> None:
-    html = Person.at(growing()).get(LINK).text
+    html = Person.at(growing()).get(ANSWER_LINK).text
     said = words(html)
     assert "Why ml/train-0 waits for 4 GPUs: 4 more nodes." in said
     assert "For Job ml/train of team vision (2 pods, 4 GPUs)" in said
@@ -174,9 +184,9 @@ def test_growth_is_shown_with_why_for_whom_what_it_costs_and_the_decision() -> N
 
 
 def test_the_budget_is_shown_with_the_forecast_before_and_after_the_change() -> None:
-    said = words(Person.at(growing()).get(LINK).text)  # 513.5 hours are left of the month
+    said = words(Person.at(growing()).get(ANSWER_LINK).text)  # 513.5 hours are left of the month
     assert "Budget $3,120.44 of $5,000.00 spent; forecast $6,100.50, if approved $10,074.99" in said
-    said = words(Person.at(a_bench()).get(LINK).text)
+    said = words(Person.at(a_bench()).get(ANSWER_LINK).text)
     assert "forecast $6,100.50, if approved $5,438.09" in said
 
 
@@ -185,24 +195,24 @@ def test_a_forecast_that_is_not_known_is_left_out(changes: dict[str, Any]) -> No
     bench = a_bench(a_question("gpu-1", **changes))
     if not changes:
         bench.store.keep_snapshot(a_picture(budget=None), NOW)
-    assert "if approved" not in words(Person.at(bench).get(LINK).text)
+    assert "if approved" not in words(Person.at(bench).get(ANSWER_LINK).text)
 
 
 def test_a_removal_says_how_long_the_nodes_have_been_idle() -> None:
     bench = a_bench(a_question("l40s-2"))
     bench.store.keep_snapshot(a_picture(pools=[a_pool(pending_gpus=0)]), NOW)
-    assert "Why No GPU pod for 12 min; no pod waits for the pool." in words(Person.at(bench).get(LINK).text)
+    assert "Why No GPU pod for 12 min; no pod waits for the pool." in words(Person.at(bench).get(ANSWER_LINK).text)
 
 
 def test_emptying_names_the_pods_that_would_be_moved() -> None:
-    said = words(Person.at(a_bench(a_question("l40s-0", asks=Asks.EMPTYING))).get(LINK).text)
+    said = words(Person.at(a_bench(a_question("l40s-0", asks=Asks.EMPTYING))).get(ANSWER_LINK).text)
     assert "Moves research/train-llm-0" in said
 
 
 def test_once_it_is_answered_the_link_shows_neither_work_nor_money() -> None:
     bench = growing()
     answer(bench, "approve")
-    said = words(Person.at(bench).get(LINK).text)
+    said = words(Person.at(bench).get(ANSWER_LINK).text)
     assert "ml/train" not in said
     assert "$" not in said
 
@@ -210,7 +220,7 @@ def test_once_it_is_answered_the_link_shows_neither_work_nor_money() -> None:
 @pytest.mark.parametrize("evidence", [{}, {"workloads": None}, {"workloads": [{"workload": "x"}]}])
 def test_a_decision_of_another_version_leaves_out_who_waits(evidence: dict[str, Any]) -> None:
     bench = growing(evidence)
-    assert "<dt>For</dt>" not in Person.at(bench).get(LINK).text
+    assert "<dt>For</dt>" not in Person.at(bench).get(ANSWER_LINK).text
 
 
 # --- answering
@@ -219,12 +229,12 @@ def test_a_decision_of_another_version_leaves_out_who_waits(evidence: dict[str, 
 def test_an_approval_is_kept_told_acted_upon_and_shown() -> None:
     bench = a_bench()
     response = answer(bench, "approve")
-    assert (response.status_code, response.headers["Location"]) == (303, LINK)
+    assert (response.status_code, response.headers["Location"]) == (303, ANSWER_LINK)
     kept = the_question(bench.store)
     assert (kept.answer, kept.who, kept.answered_at) == (Answer.APPROVE, "alice", NOW)
     assert [n.title for n in outbox(bench.store)] == ["GPU pool l40s: alice approved"]
     assert (stored_overrides(bench.store), bench.log.count("wake")) == ({}, 1)
-    assert "alice answered: Approve" in words(Person.at(bench).get(LINK).text)
+    assert "alice answered: Approve" in words(Person.at(bench).get(ANSWER_LINK).text)
 
 
 def test_a_rejection_is_kept_told_and_shown_and_sets_no_override() -> None:
@@ -235,7 +245,7 @@ def test_a_rejection_is_kept_told_and_shown_and_sets_no_override() -> None:
     assert notice.title == "GPU pool l40s: alice rejected"
     assert notice.body.endswith("It is not requested again before 14:45 UTC.")
     assert stored_overrides(bench.store) == {}
-    said = words(Person.at(bench).get(LINK).text)
+    said = words(Person.at(bench).get(ANSWER_LINK).text)
     assert "alice answered: Reject" in said
     assert "not requested again before 2026-03-10 14:45:00 UTC" in said
 
@@ -256,7 +266,7 @@ def test_a_snooze_or_a_pin_sets_an_override_of_the_pool(word: str, kind: str, no
     found = stored.override
     assert (found.kind, found.pool, found.nodes, found.who) == (OverrideKind(kind), L40S, nodes, "alice")
     assert found.until == NOW + timedelta(hours=hours)
-    assert f"gpu-autoscaler override end {found.id}" in Person.at(bench).get(LINK).text
+    assert f"gpu-autoscaler override end {found.id}" in Person.at(bench).get(ANSWER_LINK).text
 
 
 def test_a_snooze_of_growth_is_a_ceiling_at_the_present_size_with_what_was_just_asked_for() -> None:
@@ -275,7 +285,7 @@ def test_while_nobody_knows_the_size_no_answer_says_one(word: str) -> None:
     picture = a_picture()
     picture["pools"][0]["required"] = None
     bench.store.keep_snapshot(picture, NOW)
-    assert buttons(Person.at(bench).get(LINK).text) == ["approve", "reject"]
+    assert buttons(Person.at(bench).get(ANSWER_LINK).text) == ["approve", "reject"]
     assert (answer(bench, word).status_code, stored_overrides(bench.store)) == (503, {})
     assert answer(bench, "approve").status_code == 303
 
@@ -300,7 +310,7 @@ def test_another_answer_after_the_first_changes_nothing_and_says_who_was_first()
 @pytest.mark.parametrize("form", [{}, {"answer": ""}, {"answer": "delete"}, {"who": "alice"}])
 def test_a_form_without_an_answer_of_ours_changes_nothing(form: dict[str, str]) -> None:
     bench = a_bench()
-    response = Person.at(bench).send(LINK, form)
+    response = Person.at(bench).send(ANSWER_LINK, form)
     assert (response.status_code, the_question(bench.store).answer) == (400, None)
     assert buttons(response.text)
 
@@ -325,7 +335,7 @@ def test_names_become_no_elements() -> None:
     attack = "<script>alert(1)</script>"
     bench = a_bench(a_question(attack))
     answer(bench, "pin", who=attack)
-    assert "<script>" not in Person.at(bench).get(LINK).text
+    assert "<script>" not in Person.at(bench).get(ANSWER_LINK).text
 
 
 def test_while_the_store_is_down_nothing_is_promised() -> None:
@@ -339,9 +349,9 @@ def test_the_link_is_in_no_log(failure: Exception) -> None:
     """Whoever reads the log could answer with it."""
     bench = a_bench(error=failure)
     with capture_logs() as logs:
-        assert Person.at(bench).get(LINK).status_code >= 500
+        assert Person.at(bench).get(ANSWER_LINK).status_code >= 500
     assert [line["path"] for line in logs] == ["/answer/..."]
-    assert LINK not in str(logs)
+    assert ANSWER_LINK not in str(logs)
 
 
 # --- links

@@ -2,14 +2,14 @@
 
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
 from receiver.core.model.policy import Policy
-from receiver.ports import Store, TryLater
+from receiver.ports import TryLater
 from simulator.store import MemoryStore
 from tests.web.builders import A100, L40S, NOW, Bench, a_decision, a_full_store, a_picture, a_policy, an_action
+from tests.web.seen import get_api
 from tests.web.stores import a_store_with, failing
 
 # Written out, not imported: others rely on these names.
@@ -27,17 +27,8 @@ PATHS = [
 ]
 
 
-def get(path: str, store: Store | None = None, *, code: int = 200, policy: Policy | None = None) -> Any:
-    """Return what the API answers, after checking the code and that it is JSON."""
-    bench = Bench(store=store if store is not None else a_full_store(), policy=policy or a_policy())
-    response = bench.client().get(f"/api/v1{path}")
-    assert response.status_code == code, response.text
-    assert response.content_type == "application/json"
-    return response.get_json()
-
-
 def test_pools_have_the_documented_fields() -> None:
-    first = get("/pools")[0]
+    first = get_api("/pools")[0]
     documented = [
         "name",
         "pool",
@@ -57,12 +48,12 @@ def test_pools_have_the_documented_fields() -> None:
 
 @pytest.mark.parametrize("called", ["a100", A100])
 def test_a_pool_is_found_by_name_and_by_id(called: str) -> None:
-    pool = get(f"/pools/{called}")
+    pool = get_api(f"/pools/{called}")
     assert (pool["name"], pool["unknown"], pool["waits"][0]["failures"]) == ("a100", 1, 3)
 
 
 def test_an_unknown_pool_is_answered_with_the_known_ones() -> None:
-    document = get("/pools/h100", code=404)
+    document = get_api("/pools/h100", code=404)
     assert document["field"] == "pool"
     assert document["remedy"] == "use one of: l40s, a100"
     assert {"name": "l40s", "pool": L40S} in document["known"]
@@ -70,7 +61,7 @@ def test_an_unknown_pool_is_answered_with_the_known_ones() -> None:
 
 def test_a_count_that_the_picture_lacks_is_null_and_not_zero() -> None:
     store = a_store_with(picture=({"pools": [{"name": "l40s", "pool": L40S}]}, NOW))
-    pool = get("/pools", store)[0]
+    pool = get_api("/pools", store)[0]
     assert (pool["required"], pool["mode"]) == (None, "act")
 
 
@@ -87,12 +78,12 @@ def test_before_the_first_step_lists_are_empty_and_say_so(path: str) -> None:
 
 
 def test_before_the_first_step_a_pool_has_a_name_and_no_counts() -> None:
-    pool = get("/pools/l40s", MemoryStore())
+    pool = get_api("/pools/l40s", MemoryStore())
     assert (pool["pool"], pool["required"], pool["wanted"], pool["mode"]) == (L40S, None, None, "act")
 
 
 def test_a_decision_has_the_documented_fields() -> None:
-    document = get("/decisions/42")
+    document = get_api("/decisions/42")
     documented = {"id", "at", "pool", "from", "to", "verdict", "reasons", "evidence", "reconsider_at"}
     assert documented <= set(document)
     assert document["at"] == "2026-03-10T14:27:00Z"
@@ -102,7 +93,7 @@ def test_a_decision_has_the_documented_fields() -> None:
 
 
 def test_a_decision_tells_every_reason_in_order() -> None:
-    reasons = get("/decisions/42")["reasons"]
+    reasons = get_api("/decisions/42")["reasons"]
     assert [r["rule"] for r in reasons] == ["demand", "within_maximum", "within_limits"]
     assert reasons[2] == {
         "rule": "within_limits",
@@ -115,56 +106,56 @@ def test_a_decision_tells_every_reason_in_order() -> None:
 @pytest.mark.parametrize(("target", "verdict"), [(4, "grow"), (3, "hold"), (2, "shrink")])
 def test_the_verdict_is_the_direction_of_the_change(target: int, verdict: str) -> None:
     store = a_store_with(decisions=[a_decision(present=3, target=target)])
-    assert get("/decisions", store)[0]["verdict"] == verdict
+    assert get_api("/decisions", store)[0]["verdict"] == verdict
 
 
 def test_decisions_come_newest_first() -> None:
-    assert [d["id"] for d in get("/decisions")] == [42, 41]
+    assert [d["id"] for d in get_api("/decisions")] == [42, 41]
 
 
 def test_decisions_can_be_asked_for_one_pool_by_its_name() -> None:
-    assert [d["id"] for d in get("/decisions?pool=a100")] == [41]
+    assert [d["id"] for d in get_api("/decisions?pool=a100")] == [41]
 
 
 def test_decisions_can_be_limited() -> None:
-    assert [d["id"] for d in get("/decisions?limit=1")] == [42]
+    assert [d["id"] for d in get_api("/decisions?limit=1")] == [42]
 
 
 @pytest.mark.parametrize("path", ["/waiting", "/decisions", "/actions"])
 @pytest.mark.parametrize("limit", ["0", "-1", "501", "ten", "", "1.5", "9" * 5000, "\u0663"])
 def test_a_bad_limit_is_refused_with_the_range(path: str, limit: str) -> None:
-    document = get(f"{path}?limit={limit}", code=400)
+    document = get_api(f"{path}?limit={limit}", code=400)
     assert document["field"] == "limit"
     assert "from 1 to 500" in document["remedy"]
 
 
 @pytest.mark.parametrize("limit", ["1", "500"])
 def test_both_ends_of_the_limit_are_taken(limit: str) -> None:
-    assert get(f"/decisions?limit={limit}")
+    assert get_api(f"/decisions?limit={limit}")
 
 
 @pytest.mark.parametrize("path", ["/waiting", "/decisions", "/actions"])
 def test_a_filter_on_an_unknown_pool_is_refused_with_the_known_ones(path: str) -> None:
-    assert "l40s, a100" in get(f"{path}?pool=h100", code=404)["remedy"]
+    assert "l40s, a100" in get_api(f"{path}?pool=h100", code=404)["remedy"]
 
 
 @pytest.mark.parametrize("path", ["/waiting", "/decisions", "/actions"])
 def test_an_empty_pool_filter_is_refused_instead_of_meaning_all(path: str) -> None:
-    assert get(f"{path}?pool=", code=404)["field"] == "pool"
+    assert get_api(f"{path}?pool=", code=404)["field"] == "pool"
 
 
 @pytest.mark.parametrize("number", ["43", "99999999999999999999999999", "0"])
 def test_a_decision_that_is_not_kept_is_answered_404(number: str) -> None:
-    assert "no decision" in get(f"/decisions/{number}", code=404)["error"]
+    assert "no decision" in get_api(f"/decisions/{number}", code=404)["error"]
 
 
 @pytest.mark.parametrize("number", ["latest", "-1", "4.2"])
 def test_a_decision_id_that_is_no_number_is_answered_400(number: str) -> None:
-    assert get(f"/decisions/{number}", code=400)["field"] == "id"
+    assert get_api(f"/decisions/{number}", code=400)["field"] == "id"
 
 
 def test_actions_carry_their_victims_and_outcome() -> None:
-    [action] = get("/actions?pool=l40s")
+    [action] = get_api("/actions?pool=l40s")
     assert (action["kind"], action["from"], action["to"], action["decision"]) == ("retire", 3, 2, 42)
     assert action["victims"][0]["stage"] == "gone"
     assert action["outcome"]["kind"] == "confirmed"
@@ -172,54 +163,54 @@ def test_actions_carry_their_victims_and_outcome() -> None:
 
 def test_an_open_action_has_no_outcome() -> None:
     store = a_store_with(actions=[an_action(outcome=None, reserved_usd=Decimal("2.58"))])
-    [action] = get("/actions", store)
+    [action] = get_api("/actions", store)
     assert (action["outcome"], action["reserved_usd"]) == (None, "2.58")
 
 
 def test_an_action_of_a_pool_that_policy_no_longer_names_keeps_its_id() -> None:
     store = a_store_with(actions=[an_action(pool="gone-pool")])
-    assert get("/actions", store)[0]["pool_name"] == "gone-pool"
+    assert get_api("/actions", store)[0]["pool_name"] == "gone-pool"
 
 
 def test_the_budget_tells_money_as_strings_and_thresholds_as_ratios() -> None:
-    budget = get("/budget")
+    budget = get_api("/budget")
     assert budget["configured"] is True
     assert (budget["monthly_usd"], budget["spent_usd"], budget["reserved_usd"]) == ("5000", "3120.44", "412.80")
     assert (budget["stage"], budget["warn_at"], budget["hold_at"], budget["stop_at"]) == ("warn", 0.5, 0.8, 1.0)
 
 
 def test_the_budget_tells_every_scope_with_its_forecast_and_who_set_it() -> None:
-    cluster, team = get("/budget")["scopes"]
+    cluster, team = get_api("/budget")["scopes"]
     assert (cluster["scope"], cluster["forecast_usd"], cluster["set_by"]) == ("cluster", "6100.50", None)
     assert (team["scope"], team["name"], team["stage"], team["set_by"]["who"]) == ("team", "research", "hold", "ada")
 
 
 def test_the_budget_tells_where_new_work_is_kept_out_and_since_when() -> None:
     kept = [{"place": "ml", "since": "2026-03-14T15:00:00+00:00"}]
-    assert get("/budget", a_store_with(picture=(a_picture(kept_out=kept), NOW)))["kept_out"] == kept
+    assert get_api("/budget", a_store_with(picture=(a_picture(kept_out=kept), NOW)))["kept_out"] == kept
 
 
 def test_the_charges_tell_each_difference_with_its_cause() -> None:
-    charges = get("/charges")
+    charges = get_api("/charges")
     assert (charges["month"], charges["account_usd"], charges["differences_total"]) == ("2026-03", "1301.22", 1)
     assert [(d["name"], d["cause"], d["usd"]) for d in charges["differences"]] == [("l40s-7", "seen_late", "-3.87")]
     assert charges["unpriced"] == [{"code": "dbaas-small", "hours": 12.0}]
 
 
 def test_before_civo_was_asked_for_its_charges_every_field_is_null() -> None:
-    charges = get("/charges", a_store_with(picture=(a_picture(charges=None), NOW)))
+    charges = get_api("/charges", a_store_with(picture=(a_picture(charges=None), NOW)))
     assert set(charges.values()) == {None}
 
 
 def test_without_a_budget_every_field_is_null() -> None:
     store = a_store_with(picture=(a_picture(budget=None, budgets=[]), NOW))
-    budget = get("/budget", store, policy=Policy(pools=a_policy().pools))
+    budget = get_api("/budget", store, policy=Policy(pools=a_policy().pools))
     assert budget.pop("configured") is False
     assert set(budget.values()) == {None}
 
 
 def test_before_the_first_step_the_budget_is_known_and_the_spend_is_not() -> None:
-    budget = get("/budget", MemoryStore())
+    budget = get_api("/budget", MemoryStore())
     assert (budget["monthly_usd"], budget["spent_usd"], budget["stage"]) == ("5000", None, None)
 
 
@@ -233,7 +224,7 @@ def test_a_store_that_is_down_is_answered_503_with_a_time_to_come_back(path: str
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_bug_is_answered_500_in_json_without_a_trace(path: str) -> None:
-    document = get(path, failing(RuntimeError("secret detail")), code=500)
+    document = get_api(path, failing(RuntimeError("secret detail")), code=500)
     assert "secret detail" not in str(document)
 
 
@@ -245,7 +236,7 @@ def test_the_api_only_reads(path: str) -> None:
 
 
 def test_an_unknown_path_of_the_api_is_answered_in_json() -> None:
-    assert get("/nodes", code=404)["error"] == "not found"
+    assert get_api("/nodes", code=404)["error"] == "not found"
 
 
 def test_a_write_to_the_api_is_answered_405_in_json() -> None:

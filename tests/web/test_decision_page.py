@@ -8,9 +8,9 @@ import pytest
 from receiver.core.explain.rules import RULES
 from receiver.core.model.actions import Reason, Verdict, Victim
 from receiver.core.scaling.guardrails import GUARDRAILS
-from tests.cli.test_explain import KNOWN
 from tests.docs.pages import headings, section, text_of
 from tests.web.builders import L40S, Bench, a_decision, an_action
+from tests.web.evidence import EVIDENCE
 from tests.web.seen import Page, page, words
 from tests.web.stores import a_store_with
 
@@ -28,7 +28,7 @@ HELD = (
 
 def shown(docs_url: str | None = None, **changes: Any) -> str:
     """The page of a decision with evidence of every kind."""
-    known = {**KNOWN, "nodes": NODES, "left_out": {"asking": 4, "nodes": 250}}
+    known = {**EVIDENCE, "nodes": NODES, "left_out": {"asking": 4, "nodes": 250}}
     decision = a_decision(**{"reasons": HELD, "target": 3, "evidence": known, **changes})
     store = a_store_with(
         decisions=[a_decision(40, target=9), decision, a_decision(43, target=8)], actions=[an_action()]
@@ -99,7 +99,7 @@ def test_an_id_gives_way_to_the_name_that_was_stored_with_it() -> None:
     failed = an_action(
         outcome=None, last_error=f"Civo could not resize pool {L40S}", victims=(Victim(instance="9c1f-idle", node=""),)
     )
-    decision = a_decision(evidence={**KNOWN, "nodes": nodes}, candidates=("9c1f-idle", "77aa-unknown"))
+    decision = a_decision(evidence={**EVIDENCE, "nodes": nodes}, candidates=("9c1f-idle", "77aa-unknown"))
     text = words(page("/decisions/42", a_store_with(decisions=[decision], actions=[failed])))
     assert "Civo could not resize pool l40s-before" in text
     assert "l40s-2 chosen" in text
@@ -107,8 +107,8 @@ def test_an_id_gives_way_to_the_name_that_was_stored_with_it() -> None:
 
 
 def test_of_many_that_asked_three_stand_there_and_the_others_are_folded() -> None:
-    asks = [{**KNOWN["workloads"][0], "workload": f"ml/train-{n}"} for n in range(5)]  # type: ignore[index]
-    html = shown(evidence={**KNOWN, "workloads": asks})
+    asks = [{**EVIDENCE["workloads"][0], "workload": f"ml/train-{n}"} for n in range(5)]  # type: ignore[index]
+    html = shown(evidence={**EVIDENCE, "workloads": asks})
     assert [n for n in range(5) if f"ml/train-{n}" in unfolded(html)] == [0, 1, 2]
     assert "And 2 more" in unfolded(html)
     assert "ml/train-4" in words(html)

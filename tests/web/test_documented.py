@@ -6,14 +6,14 @@ from pathlib import Path
 from receiver.web.openapi import document
 from tests.docs.pages import section, table
 from tests.metrics.counted import a_counted_store
-from tests.metrics.test_metrics import text_of
+from tests.metrics.scrapes import scrape
 from tests.web.builders import Bench
 
 DOCS = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text(encoding="utf-8")
 
 
 def test_every_metric_is_documented_and_no_other() -> None:
-    served = set(re.findall(r"^# TYPE (\w+)", text_of(a_counted_store()), flags=re.MULTILINE))
+    served = set(re.findall(r"^# TYPE (\w+)", scrape(a_counted_store()), flags=re.MULTILINE))
     documented = set(re.findall(r"gpu_autoscaler_\w+", DOCS))
     assert served == documented
 

@@ -10,8 +10,7 @@ from receiver.config.web import ReadAccess
 from receiver.web.auth.tokens import MOST_FAILURES
 from tests.lint import none_of
 from tests.web.builders import OPERATOR, READER, Bench, a_full_store
-from tests.web.people import Person
-from tests.web.test_access import bearer
+from tests.web.people import Person, bearer
 
 # Alertmanager, kubelet and Prometheus ask under any name, and take or need other tokens.
 MACHINES = {"/webhook", "/healthz", "/readyz", "/metrics"}

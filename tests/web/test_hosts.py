@@ -3,7 +3,7 @@
 import pytest
 
 from tests.web.builders import TOKEN, Bench, a_full_store, a_payload
-from tests.web.test_access import bearer
+from tests.web.people import bearer
 
 URL = "https://gpu.example.com/autoscaler"
 

@@ -6,18 +6,17 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.web.builders import NOW, Bench, a_picture, a_question
+from tests.web.builders import ANSWER_LINK, NOW, Bench, a_picture, a_question
+from tests.web.override_form import OVERRIDES_PATH, PIN_FORM, a_stored_override, an_operator, input_fields
 from tests.web.people import Person
 from tests.web.stores import a_store_with, stored_overrides, the_question
-from tests.web.test_acting import PATH, PIN, an_operator, fields, kept
-from tests.web.test_answer import LINK
 
 HEADER = "X-Forwarded-User"
 PROXY, CLIENT = "10.1.2.3", "192.0.2.7"
 
 
 def a_bench(**more: Any) -> Bench:
-    question, override = a_question("gpu-1"), kept()
+    question, override = a_question("gpu-1"), a_stored_override()
     store = a_store_with(
         picture=(a_picture(), NOW),
         questions=[question],
@@ -36,7 +35,9 @@ def answered_by(bench: Bench, address: str, *names: str, typed: str = "mallory")
     """Who is recorded when a client at *address* approves, with a header for each of *names*."""
     headers = [("Origin", "http://localhost"), *((HEADER, name) for name in names)]
     client = bench.client()
-    client.post(LINK, data={"answer": "approve", "who": typed}, headers=headers, environ_base={"REMOTE_ADDR": address})
+    client.post(
+        ANSWER_LINK, data={"answer": "approve", "who": typed}, headers=headers, environ_base={"REMOTE_ADDR": address}
+    )
     return the_question(bench.store).who
 
 
@@ -44,14 +45,14 @@ def answered_by(bench: Bench, address: str, *names: str, typed: str = "mallory")
 
 
 def test_a_name_is_remembered_for_a_year_in_a_cookie_that_no_script_and_no_other_site_gets() -> None:
-    [cookie] = Person.at(a_bench()).send(LINK, {"answer": "approve", "who": "ada"}).headers.getlist("Set-Cookie")
+    [cookie] = Person.at(a_bench()).send(ANSWER_LINK, {"answer": "approve", "who": "ada"}).headers.getlist("Set-Cookie")
     assert cookie.startswith("gpu_autoscaler_name=ada; ")
     assert {"HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=31536000"} <= set(cookie.split("; "))
 
 
 def test_the_cookie_is_secure_where_the_browser_came_by_https() -> None:
     response = Person.at(a_bench()).client.post(
-        LINK, data={"answer": "approve", "who": "ada"}, base_url="https://localhost"
+        ANSWER_LINK, data={"answer": "approve", "who": "ada"}, base_url="https://localhost"
     )
     assert "Secure" in response.headers["Set-Cookie"].split("; ")
 
@@ -59,44 +60,44 @@ def test_the_cookie_is_secure_where_the_browser_came_by_https() -> None:
 @pytest.mark.parametrize("name", ["ada", "Zo\u00eb; <b>", "\u5f20\u4f1f", 'a"b\\c'])
 def test_a_remembered_name_is_offered_on_the_answer_page_and_both_forms_of_overrides(name: str) -> None:
     person = an_operator(a_bench())
-    person.send(LINK, {"answer": "approve", "who": name})
+    person.send(ANSWER_LINK, {"answer": "approve", "who": name})
     person.client.get("/")
-    html = person.get(PATH).text
-    assert (fields(html)["who"]["value"], fields(html)["who-pin-l40s-1"]["value"]) == (name, name)
+    html = person.get(OVERRIDES_PATH).text
+    assert (input_fields(html)["who"]["value"], input_fields(html)["who-pin-l40s-1"]["value"]) == (name, name)
     bench = a_bench()
     other = Person.at(bench)
     other.client.set_cookie("gpu_autoscaler_name", "ada")
-    assert fields(other.get(LINK).text)["who"]["value"] == "ada"
+    assert input_fields(other.get(ANSWER_LINK).text)["who"]["value"] == "ada"
 
 
 @pytest.mark.parametrize(
-    ("path", "form"), [(PATH, {**PIN, "who": "ben"}), ("/overrides/pin-l40s-1/end", {"who": "ben"})]
+    ("path", "form"), [(OVERRIDES_PATH, {**PIN_FORM, "who": "ben"}), ("/overrides/pin-l40s-1/end", {"who": "ben"})]
 )
 def test_a_name_that_is_given_with_an_override_is_remembered(path: str, form: dict[str, str]) -> None:
     person = an_operator(a_bench())
-    person.fill_in(path, form, page=PATH)
-    assert fields(person.get(PATH).text)["who"]["value"] == "ben"
+    person.fill_in(path, form, page=OVERRIDES_PATH)
+    assert input_fields(person.get(OVERRIDES_PATH).text)["who"]["value"] == "ben"
 
 
 def test_an_answer_without_a_name_forgets_none() -> None:
     person = Person.at(a_bench())
     person.client.set_cookie("gpu_autoscaler_name", "ada")
-    assert "Set-Cookie" not in person.send(LINK, {"answer": "approve", "who": ""}).headers
+    assert "Set-Cookie" not in person.send(ANSWER_LINK, {"answer": "approve", "who": ""}).headers
 
 
 def test_a_cookie_that_was_tampered_with_is_one_short_line() -> None:
     person = Person.at(a_bench())
     person.client.set_cookie("gpu_autoscaler_name", "a\r\nb" + "x" * 200)
-    assert fields(person.get(LINK).text)["who"]["value"] == "a b" + "x" * 97
+    assert input_fields(person.get(ANSWER_LINK).text)["who"]["value"] == "a b" + "x" * 97
 
 
 @pytest.mark.parametrize(
     ("path", "site", "again"),
-    [(LINK, "cross-site", True), (LINK, "none", False), (f"{LINK}?again=1", "cross-site", False)],
+    [(ANSWER_LINK, "cross-site", True), (ANSWER_LINK, "none", False), (f"{ANSWER_LINK}?again=1", "cross-site", False)],
 )
 def test_a_link_from_another_site_is_asked_for_once_more_to_get_the_cookie(path: str, site: str, again: bool) -> None:
     response = Person.at(a_bench()).get(path, **{"Sec-Fetch-Site": site})
-    assert (response.headers.get("Refresh") == f"0; url={LINK}?again=1") is again
+    assert (response.headers.get("Refresh") == f"0; url={ANSWER_LINK}?again=1") is again
 
 
 # --- given by a proxy
@@ -117,7 +118,7 @@ def test_no_header_makes_a_client_a_proxy(header: str) -> None:
     bench = proxied()
     headers = {HEADER: "root", header: f"for={PROXY}" if header == "Forwarded" else PROXY}
     bench.client().post(
-        LINK, data={"answer": "approve", "who": "mallory"}, headers=headers, environ_base={"REMOTE_ADDR": CLIENT}
+        ANSWER_LINK, data={"answer": "approve", "who": "mallory"}, headers=headers, environ_base={"REMOTE_ADDR": CLIENT}
     )
     assert the_question(bench.store).who == "mallory"
 
@@ -143,17 +144,17 @@ def test_a_name_beyond_ascii_is_read_as_utf_8() -> None:
 def test_the_name_is_shown_and_cannot_be_edited() -> None:
     bench = proxied()
     client = bench.client()
-    html = client.get(LINK, headers={HEADER: "ada"}, environ_base={"REMOTE_ADDR": PROXY}).text
+    html = client.get(ANSWER_LINK, headers={HEADER: "ada"}, environ_base={"REMOTE_ADDR": PROXY}).text
     assert "<strong>ada</strong>" in html
-    assert "who" not in fields(html)
+    assert "who" not in input_fields(html)
 
 
 def test_an_override_is_recorded_under_the_name_of_the_proxy() -> None:
     bench = proxied()
     person = an_operator(bench)
     person.client.environ_base = {**person.client.environ_base, "REMOTE_ADDR": PROXY, "HTTP_X_FORWARDED_USER": "ada"}
-    person.fill_in(PATH, PIN)
-    person.fill_in("/overrides/pin-l40s-1/end", {"who": "mallory"}, page=PATH)
+    person.fill_in(OVERRIDES_PATH, PIN_FORM)
+    person.fill_in("/overrides/pin-l40s-1/end", {"who": "mallory"}, page=OVERRIDES_PATH)
     overrides = stored_overrides(bench.store)
     assert overrides.pop("pin-l40s-1").ended_by == "ada"
     assert [stored.override.who for stored in overrides.values()] == ["ada"]
@@ -162,7 +163,10 @@ def test_an_override_is_recorded_under_the_name_of_the_proxy() -> None:
 def test_a_name_from_a_proxy_is_no_right_to_act() -> None:
     bench = proxied()
     response = bench.client().post(
-        PATH, data=PIN, headers={HEADER: "ada", "Origin": "http://localhost"}, environ_base={"REMOTE_ADDR": PROXY}
+        OVERRIDES_PATH,
+        data=PIN_FORM,
+        headers={HEADER: "ada", "Origin": "http://localhost"},
+        environ_base={"REMOTE_ADDR": PROXY},
     )
     assert (response.status_code, len(stored_overrides(bench.store))) == (403, 1)
 

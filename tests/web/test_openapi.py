@@ -27,9 +27,9 @@ from tests.stores import a_store
 from tests.web.builders import L40S, NOW, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
 from tests.web.builders import a_policy as a_web_policy
 from tests.web.fakes import FakeClock, FakeHealth
+from tests.web.last_step import CONFIGURATION, a_last_step
+from tests.web.override_form import a_stored_override
 from tests.web.stores import add_overrides, add_questions
-from tests.web.test_acting import kept
-from tests.web.test_what_if import YAML, a_last_step
 
 PROGRAMS = ("/api/", "/webhook", "/healthz", "/readyz", "/metrics")
 PAUSE = {"kind": "pause", "for": "1h", "who": "ada", "why": "new driver"}
@@ -53,7 +53,7 @@ WELL: dict[tuple[str, str], tuple[str, Any]] = {
     ("get", "/api/v1/questions/{question_id}"): (QUESTION, None),
     ("post", "/api/v1/questions/{question_id}"): (QUESTION, APPROVE),
     ("post", "/api/v1/budget"): ("/api/v1/budget", BUDGET),
-    ("post", "/api/v1/what-if"): ("/api/v1/what-if", YAML.replace("max_nodes: 4", "max_nodes: 3")),
+    ("post", "/api/v1/what-if"): ("/api/v1/what-if", CONFIGURATION.replace("max_nodes: 4", "max_nodes: 3")),
     ("get", "/api/v1/nodes/{name}/what-if"): ("/api/v1/nodes/n1/what-if", None),
     ("delete", "/api/v1/budget"): (RESET, None),
 }
@@ -138,7 +138,7 @@ REFUSALS = [
 
 def a_bench(**more: Any) -> Bench:
     store = a_full_store()
-    add_overrides(store, kept())
+    add_overrides(store, a_stored_override())
     asked = {"pool": L40S, "asked_at": NOW, "due_at": NOW, "wait_ends": NOW + timedelta(minutes=10)}
     ends = {"open": NOW + timedelta(hours=1), "over": NOW}
     add_questions(store, *(a_question("i-1", id=q, expires_at=at, **asked) for q, at in ends.items()))

@@ -11,7 +11,7 @@ from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget, Policy
 from receiver.ports import StoredOverride, TryLater
 from simulator.store import MemoryStore
-from tests.metrics.test_metrics import text_of
+from tests.metrics.scrapes import scrape
 from tests.web.builders import A100, L40S, NOW, OPERATOR, TOKEN, Bench, a_full_store, a_picture, a_policy, a_pool
 from tests.web.stores import a_store_with, add_overrides, outbox
 
@@ -417,6 +417,6 @@ def test_the_pools_page_says_which_node_is_kept_and_for_whom() -> None:
 def test_metrics_say_which_kinds_are_in_force() -> None:
     store = a_full_store()
     store.keep_snapshot(a_picture(pools=[a_pool(overrides=[SHOWN])]), NOW)
-    text = text_of(store)
+    text = scrape(store)
     assert f'gpu_autoscaler_override_active{{kind="pin",pool="{L40S}"}} 1.0' in text
     assert f'gpu_autoscaler_override_active{{kind="pause",pool="{L40S}"}} 0.0' in text

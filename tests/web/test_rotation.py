@@ -10,9 +10,8 @@ from receiver.config.web import ReadAccess
 from receiver.core.notices.grouping import Seal
 from receiver.web.auth.tokens import MOST_FAILURES
 from tests.web.builders import OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
-from tests.web.people import Person
+from tests.web.people import Person, bearer
 from tests.web.stores import KEY, stored_overrides
-from tests.web.test_access import bearer
 
 NEW = "another-long-random-word"
 PAUSE = {"kind": "pause", "pool": "l40s", "for": "1h", "who": "ada", "why": "x"}

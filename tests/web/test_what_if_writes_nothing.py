@@ -12,7 +12,7 @@ from receiver.adapters.store.schema import metadata
 from receiver.config.settings import load_text
 from receiver.ports import TryLater
 from receiver.web import LastStep
-from tests.metrics.test_metrics import a_registry
+from tests.metrics.scrapes import a_registry
 from tests.step.harness import HOUR, Life, a_job, a_policy, a_world
 from tests.web.builders import Bench
 from tests.web.fakes import FakeClock
