@@ -20,12 +20,12 @@ from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import Delivery, Store
 from receiver.replay.world.objects import WorldPool
 from simulator.store import MemoryStore
+from tests.clocks import FixedClock
 from tests.core.report.builders import AFTER
 from tests.core.report.simulated import a_month
 from tests.step.harness import GPU, PRICE, START, Life, a_job, a_policy, a_world
 from tests.stores import a_store
 from tests.web.builders import Bench, a_full_store
-from tests.web.fakes import FakeClock
 from tests.web.stores import a_store_with
 
 MINUTE, HOUR, DAYS = timedelta(minutes=1), timedelta(hours=1), timedelta(days=9)
@@ -82,11 +82,11 @@ def worlds() -> Iterator[dict[str, Bench]]:
     with a_store() as store, a_store() as observed:
         act, observe = lived(store), lived(observed, "observe")
         yield {
-            "act": bench(store, act.policy, FakeClock(act.now)),
-            "observe": bench(observed, observe.policy, FakeClock(observe.now), "observe"),
-            "made": bench(made, Bench().policy, FakeClock(Bench().clock.at)),
-            "month": bench(ledger, month.policy, FakeClock(AFTER)),
-            "new": bench(MemoryStore(), Bench().policy, FakeClock(Bench().clock.at)),
+            "act": bench(store, act.policy, FixedClock(act.now)),
+            "observe": bench(observed, observe.policy, FixedClock(observe.now), "observe"),
+            "made": bench(made, Bench().policy, FixedClock(Bench().clock.at)),
+            "month": bench(ledger, month.policy, FixedClock(AFTER)),
+            "new": bench(MemoryStore(), Bench().policy, FixedClock(Bench().clock.at)),
         }
 
 

@@ -10,7 +10,7 @@ from werkzeug.serving import make_server
 
 from receiver.cli.main import main
 from receiver.web import WebParts, create_app
-from tests.web.fakes import FakeClock
+from tests.clocks import FixedClock
 
 
 @contextmanager
@@ -30,4 +30,4 @@ def serving(parts: WebParts) -> Iterator[str]:
 def ask(url: str, *arguments: str, at: datetime) -> Result:
     """Run ``gpu-autoscaler ARGUMENTS`` against *url* with the clock at *at*."""
     runner = CliRunner(env={"GPU_AUTOSCALER_URL": url, "NO_COLOR": None})
-    return runner.invoke(main, list(arguments), obj=FakeClock(at))
+    return runner.invoke(main, list(arguments), obj=FixedClock(at))

@@ -10,8 +10,8 @@ from receiver.cli.main import main
 from receiver.core.model.policy import Scope
 from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
+from tests.clocks import FixedClock
 from tests.web.builders import NOW, OPERATOR, a_picture
-from tests.web.fakes import FakeClock
 
 
 def budget(
@@ -19,7 +19,7 @@ def budget(
 ) -> Result:
     """Run the command as a person would, with the clock at NOW."""
     runner = CliRunner(env={"GPU_AUTOSCALER_URL": url, "GPU_AUTOSCALER_OPERATOR_TOKEN": token})
-    return runner.invoke(main, ["budget", *arguments], obj=FakeClock(NOW + later), input=typed)
+    return runner.invoke(main, ["budget", *arguments], obj=FixedClock(NOW + later), input=typed)
 
 
 def test_every_budget_is_shown_with_its_forecast_and_who_set_it(url: str) -> None:

@@ -13,9 +13,9 @@ from receiver.ports import TryLater
 from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
 from tests.cli.asked import serving
+from tests.clocks import FixedClock
 from tests.web.builders import A100, L40S, NOW, Bench, a_decision, a_picture, a_pool, a_wait, a_waiting_pod, an_action
 from tests.web.evidence import EVIDENCE
-from tests.web.fakes import FakeClock
 from tests.web.stores import add_actions, add_decisions
 
 RAISE = "gpu-autoscaler budget set USD --why REASON --who YOU"
@@ -24,7 +24,7 @@ RAISE = "gpu-autoscaler budget set USD --why REASON --who YOU"
 def explain(url: str | None, *arguments: str, later: timedelta = timedelta(0)) -> Result:
     """Run the command as a person would, with the clock at NOW."""
     runner = CliRunner(env={"GPU_AUTOSCALER_URL": url})
-    return runner.invoke(main, ["explain", *arguments], obj=FakeClock(NOW + later))
+    return runner.invoke(main, ["explain", *arguments], obj=FixedClock(NOW + later))
 
 
 def keep(store: MemoryStore, **more: Any) -> None:

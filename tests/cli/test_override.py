@@ -12,8 +12,8 @@ from receiver.core.model.overrides import Override, OverrideKind
 from receiver.ports import StoredOverride, TryLater
 from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
+from tests.clocks import FixedClock
 from tests.web.builders import L40S, NOW, OPERATOR, TOKEN, Bench, a_picture, a_pool
-from tests.web.fakes import FakeClock
 from tests.web.stores import add_overrides, stored_overrides
 
 SAID = ("--for", "2h", "--why", "load test", "--who", "alice")
@@ -22,7 +22,7 @@ SAID = ("--for", "2h", "--why", "load test", "--who", "alice")
 def override(url: str, *arguments: str, token: str | None = OPERATOR, **environment: str) -> Result:
     """Run the command as a person would, with the clock at NOW."""
     env = {"GPU_AUTOSCALER_URL": url, "GPU_AUTOSCALER_OPERATOR_TOKEN": token, **environment}
-    return CliRunner(env=env).invoke(main, ["override", *arguments], obj=FakeClock(NOW))
+    return CliRunner(env=env).invoke(main, ["override", *arguments], obj=FixedClock(NOW))
 
 
 def only(store: MemoryStore) -> Override:
@@ -224,7 +224,7 @@ def test_explain_pool_names_every_override_in_force_and_what_is_kept(url: str, s
     kept = {**node, "kept_until": "2026-03-10T15:00:00+00:00", "kept_for": "ml/train-0"}
     store.keep_snapshot(a_picture(pools=[a_pool(overrides=more, nodes=[kept])]), NOW)
     runner = CliRunner(env={"GPU_AUTOSCALER_URL": url})
-    lines = runner.invoke(main, ["explain", "pool", "l40s"], obj=FakeClock(NOW)).stdout.splitlines()
+    lines = runner.invoke(main, ["explain", "pool", "l40s"], obj=FixedClock(NOW)).stdout.splitlines()
     assert "override: pin of 4 nodes by alice until 2026-03-10 15:30:00 UTC: load test (pin-l40s-1)" in lines
     assert "override: pause of every pool by alice until 2026-03-10 15:30:00 UTC: load test (p)" in lines
     assert any(line.endswith("kept until 15:00:00 UTC for ml/train-0") for line in lines)

@@ -7,14 +7,14 @@ from receiver.cli.main import main
 from receiver.core.model.overrides import Answer
 from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
+from tests.clocks import FixedClock
 from tests.web.builders import NOW, OPERATOR, TOKEN, a_question
-from tests.web.fakes import FakeClock
 from tests.web.stores import add_questions, the_question
 
 
 def run(url: str, *arguments: str, token: str | None = OPERATOR) -> Result:
     env = {"GPU_AUTOSCALER_URL": url, "GPU_AUTOSCALER_OPERATOR_TOKEN": token}
-    return CliRunner(env=env).invoke(main, arguments, obj=FakeClock(NOW))
+    return CliRunner(env=env).invoke(main, arguments, obj=FixedClock(NOW))
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from receiver.cli.main import main
+from tests.clocks import FixedClock
 from tests.web.builders import NOW, OPERATOR, READER, TOKEN
-from tests.web.fakes import FakeClock
 
 COMMANDS = [
     ("override", "list"),
@@ -18,7 +18,7 @@ COMMANDS = [
 def asked(url: str, *arguments: str, **tokens: str) -> Result:
     none = {"GPU_AUTOSCALER_READER_TOKEN": None, "GPU_AUTOSCALER_OPERATOR_TOKEN": None}
     env = {"GPU_AUTOSCALER_URL": url, **none, **{f"GPU_AUTOSCALER_{k}_TOKEN": v for k, v in tokens.items()}}
-    return CliRunner(env=env).invoke(main, arguments, obj=FakeClock(NOW))
+    return CliRunner(env=env).invoke(main, arguments, obj=FixedClock(NOW))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

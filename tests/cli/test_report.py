@@ -14,10 +14,10 @@ from werkzeug.serving import make_server
 from receiver.cli.main import main
 from receiver.web import create_app
 from tests.adapters.wire import unused_url
+from tests.clocks import FixedClock
 from tests.core.report.builders import AFTER
 from tests.core.report.simulated import a_month
 from tests.web.builders import Bench
-from tests.web.fakes import FakeClock
 from tests.web.stores import a_store_with
 
 
@@ -32,7 +32,7 @@ def url() -> Iterator[str]:
         workloads=month.workloads,
         counts=month.counted(),
     )
-    bench = Bench(store=store, policy=month.policy, clock=FakeClock(AFTER))
+    bench = Bench(store=store, policy=month.policy, clock=FixedClock(AFTER))
     server = make_server("127.0.0.1", 0, create_app(bench.parts()), threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

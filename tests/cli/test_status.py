@@ -16,8 +16,8 @@ from receiver.core.notices.notice import Cause, Notice
 from receiver.reports.picture import ConcernDocument
 from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
+from tests.clocks import FixedClock
 from tests.web.builders import A100, NOW, a_picture, a_pool, a_right_to_remove, an_observed
-from tests.web.fakes import FakeClock
 
 ESCAPE = "\x1b["
 QUESTION = {
@@ -31,7 +31,7 @@ QUESTION = {
 def status(url: str | None, *arguments: str, later: timedelta = timedelta(0), **env: str) -> Result:
     """Run the command as a person would, with the clock at NOW."""
     runner = CliRunner(env={"GPU_AUTOSCALER_URL": url, "NO_COLOR": None, **env})
-    return runner.invoke(main, ["status", *arguments], obj=FakeClock(NOW + later))
+    return runner.invoke(main, ["status", *arguments], obj=FixedClock(NOW + later))
 
 
 def keep(store: MemoryStore, **more: Any) -> None:
@@ -176,13 +176,13 @@ def test_colours_are_for_terminals_alone_unless_they_are_asked_for(url: str) -> 
 @pytest.mark.parametrize("switch", [("--no-color",), ()])
 def test_colours_can_be_refused_by_option_and_by_no_color(url: str, switch: tuple[str, ...]) -> None:
     runner = CliRunner(env={"GPU_AUTOSCALER_URL": url, "NO_COLOR": None if switch else "1"})
-    done = runner.invoke(main, ["status", *switch], obj=FakeClock(NOW), color=True)  # as a terminal takes it
+    done = runner.invoke(main, ["status", *switch], obj=FixedClock(NOW), color=True)  # as a terminal takes it
     assert ESCAPE not in done.stdout
 
 
 def test_a_terminal_gets_colours(url: str) -> None:
     runner = CliRunner(env={"GPU_AUTOSCALER_URL": url, "NO_COLOR": None})
-    assert ESCAPE in runner.invoke(main, ["status"], obj=FakeClock(NOW), color=True).stdout
+    assert ESCAPE in runner.invoke(main, ["status"], obj=FixedClock(NOW), color=True).stdout
 
 
 @pytest.mark.parametrize("width", [80, 100, 132])
@@ -214,7 +214,7 @@ def test_the_first_line_begins_with_the_clusters_name() -> None:
     assert first.startswith("prod-lon1: gpu-autoscaler 1, mode act")
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, rounds: int) -> list[int]:
+def watched(monkeypatch: pytest.MonkeyPatch, clock: FixedClock, rounds: int) -> list[int]:
     """Let each sleep move *clock* instead, and the last of *rounds* be ended by Ctrl-C; the sleeps."""
     slept: list[int] = []
 
@@ -228,7 +228,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, rounds: int) -> l
     return slept
 
 
-def watch(url: str, clock: FakeClock, *arguments: str) -> Result:
+def watch(url: str, clock: FixedClock, *arguments: str) -> Result:
     return CliRunner(env={"GPU_AUTOSCALER_URL": url, "NO_COLOR": None}).invoke(
         main, ["status", "--watch", *arguments], obj=clock
     )
@@ -238,7 +238,7 @@ def watch(url: str, clock: FakeClock, *arguments: str) -> Result:
 def test_watching_prints_the_screen_again_and_again_and_ends_well_on_ctrl_c(
     url: str, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], seconds: int
 ) -> None:
-    clock = FakeClock(NOW)
+    clock = FixedClock(NOW)
     slept = watched(monkeypatch, clock, 3)
     done = watch(url, clock, *arguments)
     assert (done.exit_code, done.stderr, slept) == (0, "", [seconds] * 3)
@@ -250,14 +250,14 @@ def test_watching_prints_the_screen_again_and_again_and_ends_well_on_ctrl_c(
 def test_watching_clears_a_terminal_before_each_screen(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cleared: list[bool] = []
     monkeypatch.setattr("click.clear", lambda: cleared.append(True))
-    clock = FakeClock(NOW)
+    clock = FixedClock(NOW)
     watched(monkeypatch, clock, 2)
     watch(url, clock)
     assert cleared == [True, True]
 
 
 def test_watching_outlasts_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = FakeClock(NOW)
+    clock = FixedClock(NOW)
     watched(monkeypatch, clock, 2)
     done = watch(unused_url(), clock)
     assert done.exit_code == 0

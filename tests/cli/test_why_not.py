@@ -15,9 +15,9 @@ from receiver.core.model.policy import Budget, Policy
 from receiver.core.model.signals import COMPONENT, Matcher, Silence
 from simulator.store import MemoryStore
 from tests.cli.asked import ask, serving
+from tests.clocks import FixedClock
 from tests.step.harness import SIZE, Life, a_job, a_policy, a_world
 from tests.web.builders import Bench
-from tests.web.fakes import FakeClock
 
 MINUTE = timedelta(minutes=1)
 FIRST = 5  # lines that a person reads before looking elsewhere
@@ -104,7 +104,7 @@ def told(request: pytest.FixtureRequest) -> tuple[Case, list[str], list[str]]:
     case = CASES[request.param]
     store = MemoryStore()
     life = case.live(store)
-    bench = Bench(store=store, policy=life.policy, clock=FakeClock(life.now))
+    bench = Bench(store=store, policy=life.policy, clock=FixedClock(life.now))
     with serving(bench.parts()) as url:
         pod = ask(url, "explain", "pod", "ml/train-0", at=life.now)
         pool = ask(url, "explain", "l40s", at=life.now)

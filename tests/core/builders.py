@@ -11,7 +11,7 @@ from receiver.core.model.actions import Action, ActionKind, Because, Decision, V
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import Facts, Node, Offer, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.model.overrides import Asks, Override, OverrideKind, Question
-from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.pods import Buffer, Pod, PodPhase
 from receiver.core.model.policy import Billing, Policy, Pool, Unanswered
 from receiver.core.model.signals import PoolSilence, Signal, SignalAction
 from receiver.core.scaling.assign import Assignment, assign
@@ -247,3 +247,9 @@ def remedies(decision: Decision, rule: str) -> dict[str, datetime | None]:
 def rules(decision: Decision, *verdicts: str) -> list[str]:
     """Names of the rules that spoke with one of *verdicts*."""
     return [r.rule for r in decision.reasons if r.verdict.value in verdicts]
+
+
+def a_buffer(replicas: int = 2, gpus: int = 1, name: str = "warm", **pod: Any) -> Buffer:
+    """A CapacityBuffer of namespace ml, each chunk of which has room for *gpus*."""
+    chunk = a_pod(f"capacity-buffer-{name}", gpus, uid="", **pod)
+    return Buffer(key=f"ml/{name}", replicas=replicas, pod=chunk)

@@ -35,8 +35,8 @@ from tests.core.builders import (
     facts,
     run,
 )
-from tests.core.scaling.guardrails.test_sources_answer import SILENT as SOURCES
-from tests.core.scaling.test_utilization import HOURS, LEVELS, SECONDS, Cell
+from tests.core.scaling.tables import HOURLY_CELLS, LEVELS, SECOND_CELLS, Cell
+from tests.core.scaling.tables import SILENT_SOURCES as SOURCES
 from tests.core.worlds import NIGHT, World, decided, worlds
 from tests.docs.pages import headings, section, table, text_of
 from tests.lint import none_of
@@ -144,7 +144,7 @@ def test_the_table_of_sources_is_the_one_that_is_tested() -> None:
     assert told == [(source.value, grows, shrinks) for source, grows, shrinks in SOURCES]
 
 
-@pytest.mark.parametrize(("billing", "cells"), [("hours", HOURS), ("seconds", SECONDS)])
+@pytest.mark.parametrize(("billing", "cells"), [("hours", HOURLY_CELLS), ("seconds", SECOND_CELLS)])
 def test_the_table_of_utilization_is_the_one_that_is_tested(billing: str, cells: list[Cell]) -> None:
     flags = {"any": (False, True), "yes": (True,), "no": (False,)}
     told = []

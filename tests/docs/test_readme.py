@@ -17,12 +17,12 @@ from receiver.core.model.policy import Taint
 from receiver.core.model.pool_facts import PoolAtCivo, PoolFacts
 from receiver.replay.world.objects import WorldPool
 from receiver.web import create_app
+from tests.clocks import FixedClock
 from tests.docs.commands import fenced, words_of
 from tests.docs.pages import ROOT, text_of
 from tests.manifests.built import read, the
 from tests.step.harness import Life, a_job, a_world
 from tests.web.builders import OPERATOR, Bench
-from tests.web.fakes import FakeClock
 from tools.install_manifests import helm
 
 PAGE = text_of("README.md")
@@ -66,7 +66,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     life = Life(world=a_world(there), policy=settings.policy, store=store, mode=mode)
     life.submit(a_job())
     life.step()
-    bench = Bench(store=cast("Any", store), clock=FakeClock(life.now), policy=life.policy, mode=mode, wake=lambda: None)
+    bench = Bench(
+        store=cast("Any", store), clock=FixedClock(life.now), policy=life.policy, mode=mode, wake=lambda: None
+    )
     server = make_server("127.0.0.1", 0, create_app(bench.parts()), threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -19,9 +19,9 @@ from receiver.ports import TryLater
 from receiver.replay.world.objects import WorldPool
 from receiver.web.pages.overview import ShownConcern, concerns, headline, scene_of
 from simulator.store import MemoryStore
+from tests.clocks import FixedClock
 from tests.step.harness import FAST, GPU, SIZE, Life, a_job, a_policy, a_world
 from tests.web.builders import Bench
-from tests.web.fakes import FakeClock
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 CLUSTER = "prod-lon1"
@@ -203,7 +203,7 @@ INCIDENTS: Mapping[str, Incident] = {
 
 def seen(life: Life) -> Seen:
     """Return what *life* shows now."""
-    bench = Bench(store=life.store, clock=FakeClock(life.now), policy=life.policy)
+    bench = Bench(store=life.store, clock=FixedClock(life.now), policy=life.policy)
     scene = scene_of(bench.parts())
     found = concerns(scene)
     due = life.store.notices_due(life.now + DAY, limit=1000)

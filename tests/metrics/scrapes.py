@@ -11,15 +11,15 @@ from receiver.core.model.policy import Policy
 from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import Store
 from simulator.store import MemoryStore
+from tests.clocks import FixedClock
 from tests.metrics.counted import a_counted_store
 from tests.web.builders import NOW, a_picture, a_policy
-from tests.web.fakes import FakeClock
 
 
 def a_registry(store: Store, policy: Policy | None = None, mode: str = "act") -> CollectorRegistry:
     """Return a registry as bootstrap fills it."""
     registry = CollectorRegistry()
-    registry.register(StoreCollector(store, policy or a_policy(), FakeClock(NOW), mode=mode, version="0.1.0"))
+    registry.register(StoreCollector(store, policy or a_policy(), FixedClock(NOW), mode=mode, version="0.1.0"))
     registry.register(Instruments())
     return registry
 

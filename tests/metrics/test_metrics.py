@@ -16,10 +16,10 @@ from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import TryLater, WontWork
 from receiver.step.parts import PARTS
 from simulator.store import MemoryStore
+from tests.clocks import FixedClock
 from tests.metrics.counted import a_counted_store, hear
 from tests.metrics.scrapes import a_registry, samples_named, samples_of, scrape, scraped_samples
 from tests.web.builders import A100, L40S, NOW, a_decision, a_full_store, a_picture, a_policy, an_action
-from tests.web.fakes import FakeClock
 from tests.web.stores import a_store_with, add_actions, failing, logged
 
 
@@ -283,6 +283,6 @@ def test_the_charges_are_shown_with_their_difference_age_and_what_has_no_price()
 
 def test_the_clusters_name_is_a_label_of_the_version() -> None:
     registry = CollectorRegistry()
-    collector = StoreCollector(MemoryStore(), a_policy(), FakeClock(NOW), mode="act", version="1", cluster_name="prod")
+    collector = StoreCollector(MemoryStore(), a_policy(), FixedClock(NOW), mode="act", version="1", cluster_name="prod")
     registry.register(collector)
     assert registry.get_sample_value("gpu_autoscaler_build_info", {"version": "1", "cluster_name": "prod"}) == 1

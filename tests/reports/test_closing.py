@@ -14,10 +14,10 @@ from receiver.core.model.usage import Accounting
 from receiver.core.report.lines import Counted
 from receiver.reports.formats import as_text
 from receiver.reports.monthly import MonthEnd
+from tests.clocks import FixedClock
 from tests.core.report.builders import HOUR, MONTH, a_life, a_policy, a_usage, at
 from tests.reports.test_month_end import DUE, EPOCH, Counter, month_end
 from tests.web.builders import Bench
-from tests.web.fakes import FakeClock
 
 LATER = DUE + timedelta(days=3)
 
@@ -37,7 +37,7 @@ def close(store: SqlStore, policy: Policy, now: datetime = DUE, looks: int = 4) 
 
 def client(store: SqlStore, policy: Policy, now: datetime = LATER) -> FlaskClient:
     known: Any = store
-    return Bench(store=known, policy=policy, clock=FakeClock(now)).client()
+    return Bench(store=known, policy=policy, clock=FixedClock(now)).client()
 
 
 def report(store: SqlStore, policy: Policy, query: str = "") -> Any:
@@ -58,7 +58,7 @@ def another() -> Policy:
 
 def test_a_report_names_its_cluster_before_and_after_it_is_closed(store: SqlStore) -> None:
     known: Any = store
-    served = Bench(store=known, policy=a_policy(), clock=FakeClock(LATER), cluster_name="prod-lon1").client()
+    served = Bench(store=known, policy=a_policy(), clock=FixedClock(LATER), cluster_name="prod-lon1").client()
 
     def answered() -> Any:
         return served.get("/api/v1/report?month=2026-10").json

@@ -25,11 +25,11 @@ from receiver.core.notices.digest import Week, WeekFound, digest
 from receiver.metrics.collector import StoreCollector
 from receiver.replay.world.objects import WorldPool
 from receiver.reports.formats import as_csv, as_text
+from tests.clocks import FixedClock
 from tests.step.harness import GPU, HOUR, MINUTE, PRICE, START, Life, a_policy, a_world
 from tests.step.stories.bench import BIG_SIZE, bound, waiting
 from tests.stores import a_store
 from tests.web.builders import Bench
-from tests.web.fakes import FakeClock
 from tests.web.seen import words
 
 CENT, ZERO = Decimal("0.01"), Decimal(0)
@@ -42,7 +42,7 @@ class Seen:
     def __init__(self, life: Life, policy: Policy) -> None:
         self.life, self.policy, self.store = life, policy, life.store
         registry = CollectorRegistry()
-        clock = FakeClock(life.now)
+        clock = FixedClock(life.now)
         registry.register(StoreCollector(life.store, policy, clock, mode="act", version="0.1.0"))
         store: Any = life.store
         client = Bench(store=store, policy=policy, clock=clock, registry=registry).client()

@@ -14,8 +14,8 @@ from receiver.core.report.would_have import WouldHave
 from receiver.ports import TryLater
 from receiver.runtime.observing import NotReplayed, Observer, ReplayAsked, ReplayProcess
 from receiver.runtime.replaying import setting_of
+from tests.clocks import FixedClock
 from tests.core.builders import NOW
-from tests.web.fakes import FakeClock
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 YAML = """\
@@ -54,7 +54,7 @@ class Bench:
     """An observer over a ledger that began at NOW."""
 
     def __init__(self, *, leads: bool = True, observed: dict[str, Any] | None = None) -> None:
-        self.replay, self.clock = Replay(), FakeClock(NOW)
+        self.replay, self.clock = Replay(), FixedClock(NOW)
         self.settings, self.observed = load_text(YAML), observed
         store: Any = SimpleNamespace(
             watched=lambda: {"l40s-id": NOW},

@@ -35,9 +35,10 @@ from receiver.ports import Grounds, Store, StoredAction, StoredDecision, WebStor
 from receiver.reports.picture import RightsDocument
 from receiver.web import LastStep, WebParts, create_app
 from simulator.store import MemoryStore
+from tests.clocks import FixedClock
 from tests.core import builders as core
 from tests.core.builders import facts
-from tests.web.fakes import FakeClock, FakeHealth, FakeInstruments
+from tests.web.fakes import FakeHealth, FakeInstruments
 from tests.web.stores import KEY, LoggedStore, a_store_with
 
 NOW = datetime(2026, 3, 10, 14, 30, tzinfo=UTC)
@@ -484,7 +485,7 @@ class Bench:
     store: Store = field(default_factory=a_store_with)
     log: list[str] = field(default_factory=list)
     error: Exception | None = None
-    clock: FakeClock = field(default_factory=lambda: FakeClock(NOW))
+    clock: FixedClock = field(default_factory=lambda: FixedClock(NOW))
     health: FakeHealth = field(default_factory=FakeHealth)
     instruments: FakeInstruments = field(default_factory=FakeInstruments)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)

@@ -1,31 +1,16 @@
-"""A clock that stands still, a loop whose health a test writes down, and what the webhook counted."""
+"""A loop whose health a test writes down, and what the webhook counted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from receiver.core.money.attribution import Watch
 from receiver.ports import (
     Leader,
     LoopHealth,
 )
 
-ALL_THE_TIME = Watch(since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2030, 1, 1, tzinfo=UTC))
-
-
-KEY = "the-random-key-that-the-store-keeps"
 LEADER = Leader(name="gpu-autoscaler-0-1-c0ffee", term=4)
-
-
-@dataclass
-class FakeClock:
-    """A clock that shows *at* until it is moved."""
-
-    at: datetime
-
-    def now(self) -> datetime:
-        return self.at
 
 
 @dataclass(frozen=True, kw_only=True)

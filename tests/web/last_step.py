@@ -6,9 +6,9 @@ from typing import Any
 from receiver.config.settings import load_text
 from receiver.core.model.model import Facts, Spend
 from receiver.web import LastStep
+from tests.clocks import FixedClock
 from tests.core.builders import NOW, a_busy_node, a_pod, a_state, facts
 from tests.web.builders import Bench
-from tests.web.fakes import FakeClock
 
 CONFIGURATION = """\
 mode: act
@@ -45,4 +45,4 @@ def a_last_step(found: Facts | None = None, text: str = CONFIGURATION, mode: str
 
 def a_bench_after_a_step(found: Facts | None = None, text: str = CONFIGURATION, **changes: Any) -> Bench:
     """A server whose last step was that one."""
-    return Bench(clock=FakeClock(NOW), **{"last_step": a_last_step(found, text), **changes})
+    return Bench(clock=FixedClock(NOW), **{"last_step": a_last_step(found, text), **changes})

@@ -20,11 +20,11 @@ from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.ports import Delivery
 from receiver.web.api import documents
 from tests.cli.asked import ask, serving
+from tests.clocks import FixedClock
 from tests.core.builders import EVERY_SECOND
 from tests.step.harness import PRICE, Life, a_job, a_policy, a_world
 from tests.stores import a_store
 from tests.web.builders import Bench
-from tests.web.fakes import FakeClock
 
 MINUTE, HOUR, WEEK = timedelta(minutes=1), timedelta(hours=1), timedelta(days=7)
 BUDGET = Budget(monthly_usd=Decimal("3.00"), hold_at=Decimal("0.8"))
@@ -51,7 +51,7 @@ def without_ages(html: str) -> str:
 
 def shown(store: SqlStore, policy: Policy, at: datetime, mode: str = "act") -> dict[int, Shown]:
     """Every decision of NUMBERS at *at* under *policy*."""
-    bench = Bench(store=store, policy=policy, clock=FakeClock(at), mode=mode)
+    bench = Bench(store=store, policy=policy, clock=FixedClock(at), mode=mode)
     client, found = bench.client(), {}
     with serving(bench.parts()) as url:
         for number in NUMBERS:

@@ -15,10 +15,10 @@ from receiver.core.model.usage import Owner
 from receiver.core.money.attribution import Watch
 from receiver.web.api.reports import ONE_AT_A_TIME, standalone
 from simulator.store import MemoryStore
+from tests.clocks import FixedClock
 from tests.core.report.builders import AFTER, a_life, a_policy, a_usage, at
 from tests.core.report.simulated import COUNTS, SimulatedMonth, a_month
 from tests.web.builders import Bench
-from tests.web.fakes import FakeClock
 from tests.web.seen import Page, words
 from tests.web.stores import a_store_with
 
@@ -35,7 +35,7 @@ def client_of(month: SimulatedMonth, now: Any = AFTER) -> FlaskClient:
         workloads=month.workloads,
         counts=month.counted(),
     )
-    return Bench(store=store, policy=month.policy, clock=FakeClock(now)).client()
+    return Bench(store=store, policy=month.policy, clock=FixedClock(now)).client()
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_a_month_that_was_seen_in_part_says_from_when_on() -> None:
         (None, "GPU usage of this month was not observed"),
     ):
         store = a_store_with(lives=month.lives, watch=Watch(since=since, until=AFTER))
-        client = Bench(store=store, policy=month.policy, clock=FakeClock(AFTER)).client()
+        client = Bench(store=store, policy=month.policy, clock=FixedClock(AFTER)).client()
         assert said in words(page(client))
         assert "ended, not complete" in words(page(client))
         assert document(client)["complete"] is False

@@ -20,13 +20,14 @@ from receiver.ports import TryLater
 from receiver.web import create_app
 from receiver.web.auth.tokens import MOST_FAILURES
 from receiver.web.openapi import document
+from tests.clocks import FixedClock
 from tests.core.builders import a_question
 from tests.reports.test_formats import document as everything_happened
 from tests.step.harness import Life, a_job, a_policy, a_world
 from tests.stores import a_store
 from tests.web.builders import L40S, NOW, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
 from tests.web.builders import a_policy as a_web_policy
-from tests.web.fakes import FakeClock, FakeHealth
+from tests.web.fakes import FakeHealth
 from tests.web.last_step import CONFIGURATION, a_last_step
 from tests.web.override_form import a_stored_override
 from tests.web.stores import add_overrides, add_questions
@@ -297,7 +298,7 @@ def test_what_a_working_pool_leaves_is_as_told() -> None:
         empty = {path for method, path in ALL if method == "get"}
         for seconds in (65, 240, 120, 2980, 180):  # asked, bought, in use, asked again, gone
             life.run(timedelta(seconds=seconds), tick=timedelta(minutes=1))
-            bench = a_bench(store=store, policy=policy, clock=FakeClock(life.now), wake=lambda: None)
+            bench = a_bench(store=store, policy=policy, clock=FixedClock(life.now), wake=lambda: None)
             floor = {**PAUSE, "kind": "floor", "nodes": 0, "pool": "l40s"}
             assert ask(bench, "post", "/api/v1/overrides", "/api/v1/overrides", floor).status_code == 201
             number = store.decisions(limit=1)[0].id

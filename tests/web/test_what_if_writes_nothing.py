@@ -12,10 +12,10 @@ from receiver.adapters.store.schema import metadata
 from receiver.config.settings import load_text
 from receiver.ports import TryLater
 from receiver.web import LastStep
+from tests.clocks import FixedClock
 from tests.metrics.scrapes import a_registry
 from tests.step.harness import HOUR, Life, a_job, a_policy, a_world
 from tests.web.builders import Bench
-from tests.web.fakes import FakeClock
 
 YAML = """\
 mode: act
@@ -64,7 +64,7 @@ def test_nothing_is_written(life: Life, method: str, path: str, body: str | None
     store, stepped, said = cast("SqlStore", life.store), life.steps[-1], []
     registry = a_registry(store, life.policy)
     last = LastStep(facts=stepped.facts, settings=load_text(YAML), mode="act")
-    bench = Bench(store=store, policy=life.policy, clock=FakeClock(life.now), last_step=last, wake=never)
+    bench = Bench(store=store, policy=life.policy, clock=FixedClock(life.now), last_step=last, wake=never)
     client, before, scraped, done = bench.client(), rows(store), generate_latest(registry), life.writes()
     for port in (life.cloud, life.cluster, life.telemetry, life.alarms, life.accounts):
         port.fail_always(TryLater("a port was called", code="test"))

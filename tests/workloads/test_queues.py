@@ -20,7 +20,7 @@ from tests.adapters.kubernetes.custom_objects import (
     a_workload,
     owned_by_vcjob,
 )
-from tests.adapters.kubernetes.test_gangs import looking_at
+from tests.adapters.kubernetes.served_cluster import served_cluster
 from tests.workloads.files import CONFIGURATION, CREATED, Object, of_kind
 
 JSON = dict[str, Any]
@@ -105,7 +105,7 @@ def test_a_job_that_waits_for_quota_is_counted_as_demand_of_its_pool_where_queue
 ) -> None:
     job = named("Job", "embed").body
     pod_set = {"name": "main", "count": job["spec"]["parallelism"], "template": job["spec"]["template"]}
-    with looking_at(httpserver, served={KUEUE: [a_workload("embed", pod_set)]}, kueue_queued=True) as cluster:
+    with served_cluster(httpserver, served={KUEUE: [a_workload("embed", pod_set)]}, kueue_queued=True) as cluster:
         waiting = [p for p in cluster.look().pods if not p.uid]
     assert [p.gpus for p in waiting] == [1, 1]
     assert [misfit(p, pool("l40s")) for p in waiting] == [None, None]
@@ -122,7 +122,7 @@ def test_volcanos_queue_holds_what_the_pool_may_grow_to() -> None:
 def _seen(httpserver: HTTPServer, group: JSON, jobs: list[JSON]) -> list[Pod]:
     classes = [o.body for o in of_kind("PriorityClass")]
     served = {VOLCANO_GROUPS: [group], VOLCANO_QUEUES: [VOLCANO_QUEUE], VOLCANO_JOBS: jobs, PRIORITY_CLASSES: classes}
-    with looking_at(httpserver, served=served, volcano_podgroups=True) as cluster:
+    with served_cluster(httpserver, served=served, volcano_podgroups=True) as cluster:
         return list(cluster.look().pods)
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from receiver.ports import BUDGET_CHECK
+
 CREATED = "2026-11-20T10:00:00Z"
 GPU = "nvidia.com/gpu"
 
@@ -12,6 +14,8 @@ VOLCANO_QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 VOLCANO_JOBS = "/apis/batch.volcano.sh/v1alpha1/jobs"
 COSCHEDULING_GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+IN_COSCHEDULING_GROUP: dict[str, Any] = {"labels": {"scheduling.x-k8s.io/pod-group": "big"}}
+QUOTA_RESERVED = {"type": "QuotaReserved", "status": "True"}
 
 
 def a_template(gpus: int = 1, **spec: Any) -> dict[str, Any]:
@@ -72,3 +76,33 @@ def a_vcjob(name: str, *tasks: dict[str, Any]) -> dict[str, Any]:
 def owned_by_vcjob(name: str) -> list[dict[str, Any]]:
     """Return ownerReferences that name a Volcano Job."""
     return [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": name, "controller": True, "uid": "u"}]
+
+
+def an_admission_check(name: str = "budget", controller: str = BUDGET_CHECK, **said: Any) -> dict[str, Any]:
+    """An AdmissionCheck; *said* are annotations or conditions."""
+    metadata: dict[str, Any] = {
+        "name": name,
+        "uid": f"uid-of-{name}",
+        "resourceVersion": "3",
+        "annotations": said.get("annotations", {}),
+    }
+    return {
+        "metadata": metadata,
+        "spec": {"controllerName": controller},
+        "status": {"conditions": said.get("conditions", [])},
+    }
+
+
+def a_check_state(name: str = "budget", state: str = "Pending", **more: Any) -> dict[str, Any]:
+    """The state of an AdmissionCheck in a Workload's status."""
+    return {"name": name, "state": state, "message": "", "lastTransitionTime": CREATED, **more}
+
+
+def a_checked_workload(
+    *states: dict[str, Any], conditions: Any = (QUOTA_RESERVED,), admission: Any = None, **changes: Any
+) -> Any:
+    """A Workload ml/train with quota, whose checks are in *states*."""
+    found = a_workload("train", *changes.pop("pod_sets", ()), conditions=list(conditions), **changes)
+    found["metadata"]["resourceVersion"] = "9"
+    found["status"] |= {"admissionChecks": list(states or (a_check_state(),)), "admission": admission or {}}
+    return found

@@ -8,6 +8,7 @@ from receiver.adapters.kubernetes.cluster import KubernetesCluster
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
+PODS_OF_ML = "/api/v1/namespaces/ml/pods"
 
 
 def denied(verb: str, resource: str) -> dict[str, Any]:
@@ -80,3 +81,8 @@ def a_pod(name: str = "train-0", *, gpus: int = 1, node: str | None = None, **ch
 def owned_by(kind: str, name: str = "owner", *, controller: bool = True) -> list[dict[str, Any]]:
     """Return ownerReferences with one owner."""
     return [{"apiVersion": "v1", "kind": kind, "name": name, "uid": f"uid-of-{kind}-{name}", "controller": controller}]
+
+
+def scheduling_refusal(reason: str) -> dict[str, Any]:
+    """The status of a pod that the scheduler has refused for *reason*."""
+    return {"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason}]}

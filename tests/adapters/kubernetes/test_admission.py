@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,44 +12,25 @@ from pytest_httpserver import HTTPServer
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import Candidate
 from receiver.core.scaling.admission import CheckAnswer, CheckState
-from receiver.ports import BUDGET_CHECK, REJECT_TOO_LARGE, Did, TryLater
-from tests.adapters.kubernetes.custom_objects import CREATED, GPU, a_pod_set, a_template, a_workload
+from receiver.ports import REJECT_TOO_LARGE, Did, TryLater
+from tests.adapters.kubernetes.custom_objects import (
+    CREATED,
+    GPU,
+    QUOTA_RESERVED,
+    a_check_state,
+    a_checked_workload,
+    a_pod_set,
+    a_template,
+    an_admission_check,
+)
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
-from tests.adapters.messages.destinations import FixedClock
+from tests.clocks import FixedClock
+from tests.core.builders import NOW
 
 API = "/apis/kueue.x-k8s.io/v1beta2"
-NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-RESERVED = {"type": "QuotaReserved", "status": "True"}
 
 
-def a_check(name: str = "budget", controller: str = BUDGET_CHECK, **said: Any) -> dict[str, Any]:
-    """An AdmissionCheck; *said* are annotations or conditions."""
-    metadata: dict[str, Any] = {
-        "name": name,
-        "uid": f"uid-of-{name}",
-        "resourceVersion": "3",
-        "annotations": said.get("annotations", {}),
-    }
-    return {
-        "metadata": metadata,
-        "spec": {"controllerName": controller},
-        "status": {"conditions": said.get("conditions", [])},
-    }
-
-
-def a_state(name: str = "budget", state: str = "Pending", **more: Any) -> dict[str, Any]:
-    return {"name": name, "state": state, "message": "", "lastTransitionTime": CREATED, **more}
-
-
-def a_checked(*states: dict[str, Any], conditions: Any = (RESERVED,), admission: Any = None, **changes: Any) -> Any:
-    """A Workload ml/train with quota, whose checks are in *states*."""
-    found = a_workload("train", *changes.pop("pod_sets", ()), conditions=list(conditions), **changes)
-    found["metadata"]["resourceVersion"] = "9"
-    found["status"] |= {"admissionChecks": list(states or (a_state(),)), "admission": admission or {}}
-    return found
-
-
-OURS = (a_check(),)
+OURS = (an_admission_check(),)
 
 
 @contextmanager
@@ -104,7 +84,7 @@ def answered(httpserver: HTTPServer, workload: dict[str, Any], state: CheckState
 
 
 def test_a_workload_with_quota_and_our_check_pending_is_judged(httpserver: HTTPServer) -> None:
-    (found,) = seen(httpserver, a_checked())
+    (found,) = seen(httpserver, a_checked_workload())
     assert (found.key, found.ready, found.rejects) == ("ml/train", False, False)
     assert [(p.key, p.gpus, p.gang) for p in found.pods] == [
         ("ml/train/main-0", 1, "ml/train"),
@@ -116,25 +96,25 @@ def test_a_workload_with_quota_and_our_check_pending_is_judged(httpserver: HTTPS
     "changes",
     [
         {"conditions": ()},
-        {"conditions": [RESERVED, {"type": "Evicted", "status": "True"}]},
-        {"conditions": [RESERVED, {"type": "Finished", "status": "True"}]},
+        {"conditions": [QUOTA_RESERVED, {"type": "Evicted", "status": "True"}]},
+        {"conditions": [QUOTA_RESERVED, {"type": "Finished", "status": "True"}]},
         {"active": False},
         {"deletionTimestamp": CREATED},
     ],
     ids=str,
 )
 def test_a_workload_that_cannot_start_is_not_judged(changes: dict[str, Any], httpserver: HTTPServer) -> None:
-    assert seen(httpserver, a_checked(**changes)) == ()
+    assert seen(httpserver, a_checked_workload(**changes)) == ()
 
 
 @pytest.mark.parametrize("state", ["Retry", "Rejected"])
 def test_what_was_answered_with_no_waits_for_kueue(state: str, httpserver: HTTPServer) -> None:
-    assert seen(httpserver, a_checked(a_state(state=state))) == ()
+    assert seen(httpserver, a_checked_workload(a_check_state(state=state))) == ()
 
 
 def test_a_check_of_another_controller_is_not_ours(httpserver: HTTPServer) -> None:
-    theirs = a_check("theirs", "example.com/theirs")
-    assert seen(httpserver, a_checked(a_state("theirs")), checks=(theirs,)) == ()
+    theirs = an_admission_check("theirs", "example.com/theirs")
+    assert seen(httpserver, a_checked_workload(a_check_state("theirs")), checks=(theirs,)) == ()
     assert not any("workloads" in request.path for request, _ in httpserver.log)
 
 
@@ -147,25 +127,27 @@ def test_the_pods_are_those_that_got_quota_on_the_nodes_of_their_flavor(httpserv
     assigned = {"podSetAssignments": [{"name": "main", "count": 1, "flavors": {"cpu": "l40s", GPU: "l40s"}}]}
     tolerations = [{"key": "gpu", "operator": "Exists"}]
     flavor = {"metadata": {"name": "l40s"}, "spec": {"nodeLabels": {"gpu": "l40s"}, "tolerations": tolerations}}
-    workload = a_checked(admission=assigned, pod_sets=(a_pod_set(4, minCount=1, template=template),))
+    workload = a_checked_workload(admission=assigned, pod_sets=(a_pod_set(4, minCount=1, template=template),))
     (found,) = seen(httpserver, workload, flavors=(flavor,))
     (pod,) = found.pods
     assert (pod.node_selector, [t.key for t in pod.tolerations]) == ({"zone": "a", "gpu": "l40s"}, ["x", "gpu"])
 
 
 def test_a_check_may_reject_what_is_too_large(httpserver: HTTPServer) -> None:
-    (found,) = seen(httpserver, a_checked(), checks=(a_check(annotations={REJECT_TOO_LARGE: "true"}),))
+    (found,) = seen(
+        httpserver, a_checked_workload(), checks=(an_admission_check(annotations={REJECT_TOO_LARGE: "true"}),)
+    )
     assert found.rejects
 
 
 def test_one_that_is_ready_counts_until_its_pods_are_there(httpserver: HTTPServer) -> None:
-    (found,) = seen(httpserver, a_checked(a_state(state="Ready")))
+    (found,) = seen(httpserver, a_checked_workload(a_check_state(state="Ready")))
     assert (found.ready, len(found.pods)) == (True, 2)
 
 
 def test_one_that_is_ready_and_has_pods_is_their_demand(httpserver: HTTPServer) -> None:
     pod = a_pod(annotations={"kueue.x-k8s.io/workload": "train"})
-    assert seen(httpserver, a_checked(a_state(state="Ready")), pods=(pod,)) == ()
+    assert seen(httpserver, a_checked_workload(a_check_state(state="Ready")), pods=(pod,)) == ()
 
 
 @pytest.mark.parametrize(("since", "counts"), [("2026-11-20T11:56:00Z", True), ("2026-11-20T11:54:00Z", False)])
@@ -173,29 +155,32 @@ def test_an_admitted_workload_without_pods_counts_for_five_minutes(
     since: str, counts: bool, httpserver: HTTPServer
 ) -> None:
     admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": since}
-    assert bool(seen(httpserver, a_checked(a_state(state="Ready"), conditions=(RESERVED, admitted)))) is counts
+    assert (
+        bool(seen(httpserver, a_checked_workload(a_check_state(state="Ready"), conditions=(QUOTA_RESERVED, admitted))))
+        is counts
+    )
 
 
 def test_a_check_that_is_added_later_stops_no_running_work(httpserver: HTTPServer) -> None:
     admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": CREATED}
-    assert seen(httpserver, a_checked(conditions=(RESERVED, admitted))) == (Candidate(key="ml/train"),)
+    assert seen(httpserver, a_checked_workload(conditions=(QUOTA_RESERVED, admitted))) == (Candidate(key="ml/train"),)
 
 
 def test_what_waits_for_our_answer_is_no_queued_demand(httpserver: HTTPServer) -> None:
-    with serving(httpserver, a_checked(), kueue_queued=True) as cluster:
+    with serving(httpserver, a_checked_workload(), kueue_queued=True) as cluster:
         assert cluster.look().pods == ()
 
 
 def test_a_workload_with_a_quantity_that_cannot_be_read_stays_pending(httpserver: HTTPServer) -> None:
     broken = {"spec": {"containers": [{"resources": {"requests": {GPU: "many"}}}]}}
-    assert seen(httpserver, a_checked(pod_sets=(a_pod_set(1, template=broken),))) == ()
+    assert seen(httpserver, a_checked_workload(pod_sets=(a_pod_set(1, template=broken),))) == ()
 
 
 # --- what is written --------------------------------------------------------------------------------------
 
 
 def test_an_answer_is_applied_to_our_check_alone(httpserver: HTTPServer) -> None:
-    workload = a_checked(a_state("theirs"), a_state(retryCount=2))
+    workload = a_checked_workload(a_check_state("theirs"), a_check_state(retryCount=2))
     assert answered(httpserver, workload, CheckState.READY) == [
         {"name": "budget", "state": "Ready", "message": "because", "lastTransitionTime": "2026-11-20T12:00:00Z"}
     ]
@@ -206,20 +191,22 @@ def test_an_answer_is_applied_to_our_check_alone(httpserver: HTTPServer) -> None
 
 
 def test_a_retry_says_after_which_time(httpserver: HTTPServer) -> None:
-    [found] = answered(httpserver, a_checked(), CheckState.RETRY)
+    [found] = answered(httpserver, a_checked_workload(), CheckState.RETRY)
     assert (found["state"], found["requeueAfterSeconds"]) == ("Retry", 300)
 
 
 def test_a_check_that_stays_pending_keeps_its_time_and_is_written_once(httpserver: HTTPServer) -> None:
-    [found] = answered(httpserver, a_checked(), CheckState.PENDING)
-    assert found == a_state(message="because")
+    [found] = answered(httpserver, a_checked_workload(), CheckState.PENDING)
+    assert found == a_check_state(message="because")
     httpserver.clear()
-    assert answered(httpserver, a_checked(a_state(message="because")), CheckState.PENDING) == []
+    assert answered(httpserver, a_checked_workload(a_check_state(message="because")), CheckState.PENDING) == []
 
 
 def test_of_two_checks_of_ours_the_one_that_is_ready_stays(httpserver: HTTPServer) -> None:
-    workload = a_checked(a_state(state="Ready", message="before"), a_state("second"))
-    found = answered(httpserver, workload, CheckState.RETRY, checks=(a_check(), a_check("second")))
+    workload = a_checked_workload(a_check_state(state="Ready", message="before"), a_check_state("second"))
+    found = answered(
+        httpserver, workload, CheckState.RETRY, checks=(an_admission_check(), an_admission_check("second"))
+    )
     assert [(c["name"], c["state"], c["message"]) for c in found] == [
         ("budget", "Ready", "before"),
         ("second", "Retry", "because"),
@@ -235,7 +222,11 @@ def test_a_workload_that_is_gone_is_not_answered(httpserver: HTTPServer) -> None
 
 def test_our_check_is_set_active_once(httpserver: HTTPServer) -> None:
     active = {"type": "Active", "status": "True"}
-    checks = (a_check(), a_check("done", conditions=[active]), a_check("theirs", "example.com/theirs"))
+    checks = (
+        an_admission_check(),
+        an_admission_check("done", conditions=[active]),
+        an_admission_check("theirs", "example.com/theirs"),
+    )
     with serving(httpserver, checks=checks) as cluster:
         cluster.look()
         assert cluster.keep_checks_active().did is Did.DONE
@@ -246,7 +237,7 @@ def test_our_check_is_set_active_once(httpserver: HTTPServer) -> None:
 
 
 def test_a_workload_that_changed_meanwhile_is_answered_by_the_next_step(httpserver: HTTPServer) -> None:
-    with serving(httpserver, a_checked(), patched=409) as cluster:
+    with serving(httpserver, a_checked_workload(), patched=409) as cluster:
         cluster.look()
         with pytest.raises(TryLater) as conflict:
             cluster.answer_check(CheckAnswer(key="ml/train", state=CheckState.READY, message=""))
@@ -257,16 +248,16 @@ NAMES = "gpu-autoscaler.io/pools"
 
 
 def named_by(annotation: str) -> dict[str, Any]:
-    return a_check(annotations={NAMES: annotation})
+    return an_admission_check(annotations={NAMES: annotation})
 
 
 def test_a_check_that_names_a_pool_of_another_is_left_alone(httpserver: HTTPServer) -> None:
-    with serving(httpserver, a_checked(), checks=(named_by("a100"),), pools=lambda: ("l40s",)) as cluster:
+    with serving(httpserver, a_checked_workload(), checks=(named_by("a100"),), pools=lambda: ("l40s",)) as cluster:
         assert cluster.look().candidates == ()
         assert cluster.keep_checks_active().did is Did.ALREADY
         assert cluster.answer_check(CheckAnswer(key="ml/train", state=CheckState.READY, message="")).did is Did.DIFFERS
 
 
 def test_a_check_that_names_a_pool_of_ours_is_for_us_alone(httpserver: HTTPServer) -> None:
-    with serving(httpserver, a_checked(), checks=(named_by("l40s"),), pools=lambda: ("l40s",)) as cluster:
+    with serving(httpserver, a_checked_workload(), checks=(named_by("l40s"),), pools=lambda: ("l40s",)) as cluster:
         assert [c.named for c in cluster.look().candidates] == [True]

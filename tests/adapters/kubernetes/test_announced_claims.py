@@ -11,22 +11,38 @@ from pytest_httpserver import HTTPServer
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import Pod
 from receiver.ports import PROVISIONING_CLASS, ClusterFacts
-from tests.adapters.kubernetes import test_admission, test_buffers, test_provisioning
-from tests.adapters.kubernetes.custom_objects import a_pod_set, a_template, a_workload
+from tests.adapters.kubernetes.capacity_objects import (
+    CAPACITY_BUFFERS,
+    CONSUMES_REQUEST,
+    POD_TEMPLATES,
+    PROVISIONING_REQUESTS,
+    RESOURCE_QUOTAS,
+    a_capacity_buffer,
+    a_chunk_template,
+    a_named_template,
+    a_provisioning_request,
+)
+from tests.adapters.kubernetes.custom_objects import (
+    a_checked_workload,
+    a_pod_set,
+    a_template,
+    a_workload,
+    an_admission_check,
+)
+from tests.adapters.kubernetes.device_objects import a_claim_spec, a_device_class, a_device_request
+from tests.adapters.kubernetes.device_objects import a_claim_template as a_claim_template
+from tests.adapters.kubernetes.device_objects import a_resource_claim as a_resource_claim
 from tests.adapters.kubernetes.group_objects import WORKER_SETS, a_worker_set, in_worker_set
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
-from tests.adapters.kubernetes.test_claims import a_claim as a_resource_claim
-from tests.adapters.kubernetes.test_claims import a_class, a_request, asks
-from tests.adapters.kubernetes.test_claims import a_template as a_claim_template
 
 KUEUE, DRA = "/apis/kueue.x-k8s.io/v1beta2", "/apis/resource.k8s.io/v1"
 CLAIMS = [{"name": "gpu", "resourceClaimTemplateName": "two"}]
 CLAIMING = a_template(0, resourceClaims=CLAIMS)
 SERVED = {
     f"{DRA}/resourceslices": [],
-    f"{DRA}/deviceclasses": [a_class()],
+    f"{DRA}/deviceclasses": [a_device_class()],
     f"{DRA}/resourceclaims": [],
-    f"{DRA}/resourceclaimtemplates": [a_claim_template("two", asks(a_request(2)))],
+    f"{DRA}/resourceclaimtemplates": [a_claim_template("two", a_claim_spec(a_device_request(2)))],
 }
 Lists = Mapping[str, Sequence[dict[str, Any]] | None]  # by path; None: not served
 
@@ -66,14 +82,14 @@ def counts(pods: Sequence[Pod]) -> list[list[int]]:
 def booked(*requests: dict[str, Any]) -> Lists:
     return {
         f"{KUEUE}/workloads": [],
-        test_provisioning.REQUESTS: requests,
-        test_provisioning.TEMPLATES: [test_provisioning.named("ppt", CLAIMING)],
+        PROVISIONING_REQUESTS: requests,
+        POD_TEMPLATES: [a_named_template("ppt", CLAIMING)],
     }
 
 
 def test_a_workload_that_our_check_holds_back_claims_what_its_templates_say(httpserver: HTTPServer) -> None:
-    workload = test_admission.a_checked(pod_sets=[a_pod_set(2, template=CLAIMING)])
-    checks = {f"{KUEUE}/admissionchecks": [test_admission.a_check()], f"{KUEUE}/resourceflavors": []}
+    workload = a_checked_workload(pod_sets=[a_pod_set(2, template=CLAIMING)])
+    checks = {f"{KUEUE}/admissionchecks": [an_admission_check()], f"{KUEUE}/resourceflavors": []}
     (candidate,) = look(httpserver, {**checks, f"{KUEUE}/workloads": [workload]}).candidates
     assert counts(candidate.pods) == [[2], [2]]
 
@@ -84,24 +100,24 @@ def test_a_queued_workload_claims_what_its_templates_say(httpserver: HTTPServer)
 
 
 def test_a_provisioning_request_books_what_its_templates_claim(httpserver: HTTPServer) -> None:
-    (booking,) = look(httpserver, booked(test_provisioning.a_request())).bookings
+    (booking,) = look(httpserver, booked(a_provisioning_request())).bookings
     assert counts(booking.pods) == [[2], [2]]
 
 
 @pytest.mark.parametrize("node", [None, "gpu-1"], ids=["waiting", "bound"])
 def test_a_pod_that_claims_uses_the_booking_and_is_not_counted_twice(httpserver: HTTPServer, node: str | None) -> None:
     made = [{"name": "gpu", "resourceClaimName": "made"}]
-    pod = a_pod("p", gpus=0, node=node, resourceClaims=CLAIMS, annotations=test_provisioning.CONSUMES)
+    pod = a_pod("p", gpus=0, node=node, resourceClaims=CLAIMS, annotations=CONSUMES_REQUEST)
     pod["status"]["resourceClaimStatuses"] = made
     given = {f"{DRA}/resourceclaims": [a_resource_claim("made", None, *(["gpu-0", "gpu-1"] if node else []))]}
-    (booking,) = look(httpserver, {**booked(test_provisioning.a_request()), **given}, [pod]).bookings
+    (booking,) = look(httpserver, {**booked(a_provisioning_request()), **given}, [pod]).bookings
     assert len(booking.pods) == 1
 
 
 def test_a_chunk_of_a_capacity_buffer_claims_what_its_template_says(httpserver: HTTPServer) -> None:
-    chunk = test_buffers.a_template(gpus=0, resourceClaims=CLAIMS)
-    lists = {test_buffers.BUFFERS: [test_buffers.a_buffer(replicas=1)], test_buffers.TEMPLATES: [chunk]}
-    (buffer,) = look(httpserver, {**lists, test_buffers.QUOTAS: [], f"{KUEUE}/workloads": []}).buffers
+    chunk = a_chunk_template(gpus=0, resourceClaims=CLAIMS)
+    lists = {CAPACITY_BUFFERS: [a_capacity_buffer(replicas=1)], POD_TEMPLATES: [chunk]}
+    (buffer,) = look(httpserver, {**lists, RESOURCE_QUOTAS: [], f"{KUEUE}/workloads": []}).buffers
     assert buffer.pod is not None
     assert counts([buffer.pod]) == [[2]]
 

@@ -19,13 +19,19 @@ from receiver.adapters.kubernetes import buffers as module
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import Buffer, PodPhase, Toleration
 from receiver.ports import Did
+from tests.adapters.kubernetes.capacity_objects import (
+    ACTIVE_CAPACITY,
+    CAPACITY_BUFFERS,
+    POD_TEMPLATES,
+    RESOURCE_QUOTAS,
+    a_capacity_buffer,
+    a_chunk_spec,
+    a_chunk_template,
+)
+from tests.adapters.kubernetes.custom_objects import CREATED, GPU
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, denied
 
-GPU = "nvidia.com/gpu"
-BUFFERS = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers"
-TEMPLATES, REPLICA_SETS, QUOTAS = "/api/v1/podtemplates", "/apis/apps/v1/replicasets", "/api/v1/resourcequotas"
-CREATED = "2026-11-20T10:00:00Z"
-ACTIVE = "buffer.x-k8s.io/active-capacity"
+REPLICA_SETS = "/apis/apps/v1/replicasets"
 READY = ("ReadyForProvisioning", "True", "AttributesSetSuccessfully", "ready")
 UNLIMITED = ("LimitedByQuotas", "False", "ResourceQuotasAllocated", "")
 INJECTED = ("Provisioning", "True", "FakePodsInjected", "2 of 2 chunks have room")
@@ -43,29 +49,8 @@ def not_ready(message: str) -> tuple[str, str, str, str]:
     return ("ReadyForProvisioning", "False", "error", message)
 
 
-def a_buffer(name: str = "warm", template: str | None = "chunk", **changes: Any) -> dict[str, Any]:
-    """A CapacityBuffer; *changes* go to metadata (generation, creationTimestamp), status or spec."""
-    metadata = {"namespace": "ml", "name": name, "uid": f"uid-of-{name}", "creationTimestamp": CREATED}
-    metadata |= {"resourceVersion": "5"}
-    spec: dict[str, Any] = {"provisioningStrategy": ACTIVE}
-    spec |= {"podTemplateRef": {"name": template}} if template else {}
-    for field in ("generation", "creationTimestamp", "deletionTimestamp"):
-        metadata |= {field: changes.pop(field)} if field in changes else {}
-    return {"metadata": metadata, "status": changes.pop("status", {}), "spec": {**spec, **changes}}
-
-
-def a_spec(gpus: int = 1, cpu: str = "100m", memory: str = "4Gi", **spec: Any) -> dict[str, Any]:
-    requests = {"cpu": cpu, "memory": memory, **({GPU: str(gpus)} if gpus else {})}
-    return {"containers": [{"name": "main", "resources": {"requests": requests}}], **spec}
-
-
-def a_template(name: str = "chunk", generation: int = 1, **spec: Any) -> dict[str, Any]:
-    metadata = {"namespace": "ml", "name": name, "generation": generation}
-    return {"metadata": metadata, "template": {"metadata": {"labels": {"team": "vision"}}, "spec": a_spec(**spec)}}
-
-
 def a_replica_set(name: str = "serve", replicas: int = 10) -> dict[str, Any]:
-    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {"spec": a_spec()}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {"spec": a_chunk_spec()}}
     return {"metadata": {"namespace": "ml", "name": name}, "spec": spec, "status": {"replicas": replicas}}
 
 
@@ -81,7 +66,7 @@ def a_quota(
 
 def of_replica_set(**changes: Any) -> dict[str, Any]:
     reference = {"apiGroup": "apps", "kind": "ReplicaSet", "name": "serve"}
-    return a_buffer(template=None, scalableRef=reference, **changes)
+    return a_capacity_buffer(template=None, scalableRef=reference, **changes)
 
 
 @contextmanager
@@ -89,11 +74,11 @@ def serving(
     httpserver: HTTPServer, *buffers: dict[str, Any], pods: tuple[dict[str, Any], ...] = (), **served: Any
 ) -> Iterator[KubernetesCluster]:
     """The adapter over a cluster with *buffers* and what they refer to; *served* replaces these lists."""
-    lists = {"templates": [a_template()], "replica_sets": [a_replica_set()], "quotas": [], **served}
-    paths = {TEMPLATES: "templates", REPLICA_SETS: "replica_sets", QUOTAS: "quotas"}
+    lists = {"templates": [a_chunk_template()], "replica_sets": [a_replica_set()], "quotas": [], **served}
+    paths = {POD_TEMPLATES: "templates", REPLICA_SETS: "replica_sets", RESOURCE_QUOTAS: "quotas"}
     httpserver.expect_request(NODES).respond_with_json(a_list(a_node()))
     httpserver.expect_request(PODS).respond_with_json(a_list(*pods))
-    httpserver.expect_request(BUFFERS).respond_with_json(a_list(*buffers))
+    httpserver.expect_request(CAPACITY_BUFFERS).respond_with_json(a_list(*buffers))
     for path, name in paths.items():
         if lists[name] is not None:
             httpserver.expect_request(path).respond_with_json(a_list(*lists[name]))
@@ -139,7 +124,7 @@ def test_a_buffer_is_room_for_pods_of_its_template(httpserver: HTTPServer) -> No
         "nodeSelector": {"gpu": "on-demand"},
         "tolerations": [{"key": "gpu", "operator": "Exists"}],
     }
-    (buffer,) = seen(httpserver, a_buffer(replicas=2), templates=[a_template(gpus=4, **selector)])
+    (buffer,) = seen(httpserver, a_capacity_buffer(replicas=2), templates=[a_chunk_template(gpus=4, **selector)])
     assert (buffer.key, buffer.replicas, buffer.problem) == ("ml/warm", 2, "")
     pod = buffer.pod
     assert pod is not None
@@ -159,50 +144,50 @@ def test_the_newest_pod_of_a_scalable_shows_what_a_chunk_is(httpserver: HTTPServ
 
 
 def test_buffers_come_in_the_order_of_their_age(httpserver: HTTPServer) -> None:
-    young = a_buffer("a", replicas=1, creationTimestamp="2026-11-20T11:00:00Z")
-    assert [b.key for b in seen(httpserver, young, a_buffer("b", replicas=1))] == ["ml/b", "ml/a"]
+    young = a_capacity_buffer("a", replicas=1, creationTimestamp="2026-11-20T11:00:00Z")
+    assert [b.key for b in seen(httpserver, young, a_capacity_buffer("b", replicas=1))] == ["ml/b", "ml/a"]
 
 
 @pytest.mark.parametrize(
     "buffer",
     [
-        a_buffer(replicas=1, provisioningStrategy="example.com/other"),
-        a_buffer(replicas=1, deletionTimestamp=CREATED),
-        a_buffer(template=None, replicas=1),
-        a_buffer(template="cpu-only", replicas=1),
+        a_capacity_buffer(replicas=1, provisioningStrategy="example.com/other"),
+        a_capacity_buffer(replicas=1, deletionTimestamp=CREATED),
+        a_capacity_buffer(template=None, replicas=1),
+        a_capacity_buffer(template="cpu-only", replicas=1),
     ],
     ids=["another strategy", "being deleted", "no reference", "no GPUs"],
 )
 def test_a_buffer_that_is_not_ours_is_left_alone(httpserver: HTTPServer, buffer: dict[str, Any]) -> None:
-    assert seen(httpserver, buffer, templates=[a_template("cpu-only", gpus=0), a_template()]) == ()
+    assert seen(httpserver, buffer, templates=[a_chunk_template("cpu-only", gpus=0), a_chunk_template()]) == ()
 
 
 def test_a_strategy_that_is_not_set_is_the_default_one(httpserver: HTTPServer) -> None:
-    assert [b.replicas for b in seen(httpserver, a_buffer(replicas=1, provisioningStrategy=None))] == [1]
+    assert [b.replicas for b in seen(httpserver, a_capacity_buffer(replicas=1, provisioningStrategy=None))] == [1]
 
 
 def test_the_older_api_is_read_where_the_newer_one_is_not_served(httpserver: HTTPServer) -> None:
-    httpserver.expect_request(BUFFERS).respond_with_json({}, status=404)
-    older = BUFFERS.replace("v1beta1", "v1alpha1")
-    httpserver.expect_request(older).respond_with_json(a_list(a_buffer(replicas=1)))
+    httpserver.expect_request(CAPACITY_BUFFERS).respond_with_json({}, status=404)
+    older = CAPACITY_BUFFERS.replace("v1beta1", "v1alpha1")
+    httpserver.expect_request(older).respond_with_json(a_list(a_capacity_buffer(replicas=1)))
     assert [b.replicas for b in seen(httpserver)] == [1]
 
 
 def test_without_the_crd_nothing_else_is_asked_for(httpserver: HTTPServer) -> None:
-    httpserver.expect_request(BUFFERS).respond_with_json({}, status=404)
+    httpserver.expect_request(CAPACITY_BUFFERS).respond_with_json({}, status=404)
     assert seen(httpserver) == ()
-    assert not {TEMPLATES, REPLICA_SETS, QUOTAS} & {request.path for request, _ in httpserver.log}
+    assert not {POD_TEMPLATES, REPLICA_SETS, RESOURCE_QUOTAS} & {request.path for request, _ in httpserver.log}
 
 
 def test_what_was_read_last_counts_while_the_api_server_cannot_tell(httpserver: HTTPServer) -> None:
-    httpserver.expect_oneshot_request(BUFFERS).respond_with_json(a_list(a_buffer(replicas=1)))
-    httpserver.expect_request(BUFFERS).respond_with_json({}, status=500)
+    httpserver.expect_oneshot_request(CAPACITY_BUFFERS).respond_with_json(a_list(a_capacity_buffer(replicas=1)))
+    httpserver.expect_request(CAPACITY_BUFFERS).respond_with_json({}, status=500)
     with serving(httpserver) as cluster:
         assert cluster.look().buffers == cluster.look().buffers != ()
 
 
 def test_without_the_right_to_list_them_there_are_none(httpserver: HTTPServer) -> None:
-    httpserver.expect_request(BUFFERS).respond_with_json({}, status=403)
+    httpserver.expect_request(CAPACITY_BUFFERS).respond_with_json({}, status=403)
     assert seen(httpserver) == ()
 
 
@@ -215,14 +200,14 @@ SMALL_LIMITS = {"memory": "9Gi", "cpu": "200m"}
 @pytest.mark.parametrize(
     ("buffer", "replicas"),
     [
-        (a_buffer(replicas=5), 5),
-        (a_buffer(limits={"memory": "5Gi", "cpu": "200m"}), 1),
-        (a_buffer(limits=SMALL_LIMITS, replicas=3), 2),
-        (a_buffer(limits=SMALL_LIMITS, replicas=1), 1),
-        (a_buffer(limits={"cpu": "20m"}, replicas=3), 0),
-        (a_buffer(template="large", limits={"memory": "100Gi", "cpu": "5000m", GPU: "10"}, replicas=5), 2),
-        (a_buffer(template="large", limits={"memory": "100Gi", "cpu": "5000m", GPU: "2"}, replicas=5), 0),
-        (a_buffer(replicas=-1), 0),
+        (a_capacity_buffer(replicas=5), 5),
+        (a_capacity_buffer(limits={"memory": "5Gi", "cpu": "200m"}), 1),
+        (a_capacity_buffer(limits=SMALL_LIMITS, replicas=3), 2),
+        (a_capacity_buffer(limits=SMALL_LIMITS, replicas=1), 1),
+        (a_capacity_buffer(limits={"cpu": "20m"}, replicas=3), 0),
+        (a_capacity_buffer(template="large", limits={"memory": "100Gi", "cpu": "5000m", GPU: "10"}, replicas=5), 2),
+        (a_capacity_buffer(template="large", limits={"memory": "100Gi", "cpu": "5000m", GPU: "2"}, replicas=5), 0),
+        (a_capacity_buffer(replicas=-1), 0),
         (of_replica_set(replicas=2), 2),
         (of_replica_set(**HALF), 5),
         (of_replica_set(percentage=200), 20),
@@ -240,9 +225,9 @@ SMALL_LIMITS = {"memory": "9Gi", "cpu": "200m"}
 def test_replicas_are_those_of_cluster_autoscaler(
     httpserver: HTTPServer, buffer: dict[str, Any], replicas: int
 ) -> None:
-    templates = [a_template(), a_template("large", gpus=4, cpu="1", memory="16Gi")]
+    templates = [a_chunk_template(), a_chunk_template("large", gpus=4, cpu="1", memory="16Gi")]
     (status,) = reported(httpserver, buffer, templates=templates)
-    assert (status["replicas"], status["provisioningStrategy"]) == (replicas, ACTIVE)
+    assert (status["replicas"], status["provisioningStrategy"]) == (replicas, ACTIVE_CAPACITY)
     assert conditions(status) == [READY, UNLIMITED, INJECTED if replicas else EMPTY]
 
 
@@ -250,13 +235,13 @@ def test_replicas_are_those_of_cluster_autoscaler(
     ("buffer", "message", "named"),
     [
         (
-            a_buffer(template="randomRef", replicas=1),
+            a_capacity_buffer(template="randomRef", replicas=1),
             GONE,
             None,
         ),
-        (a_buffer(), NOTHING_SAID, "chunk"),
+        (a_capacity_buffer(), NOTHING_SAID, "chunk"),
         (
-            a_buffer(replicas=3, limits={"nvidia.com/other": "100m"}),
+            a_capacity_buffer(replicas=3, limits={"nvidia.com/other": "100m"}),
             f"{UNCOUNTED}resources in configured limits not found in the pod template",
             "chunk",
         ),
@@ -285,22 +270,25 @@ def test_a_scalable_that_cannot_be_resolved_makes_the_buffer_unready(
     httpserver: HTTPServer, reference: dict[str, str], said: str
 ) -> None:
     httpserver.expect_request("/apis/apps/v1/deployments").respond_with_json(a_list())
-    (status,) = reported(httpserver, a_buffer(template=None, scalableRef=reference, replicas=1))
+    (status,) = reported(httpserver, a_capacity_buffer(template=None, scalableRef=reference, replicas=1))
     assert [c[:3] for c in conditions(status)] == [not_ready("")[:3], UNREADY[:3]]
     assert f"Buffer not ready for provisioning: failed to resolve scalable object: {said}" in conditions(status)[0][3]
 
 
 def test_the_parallelism_of_a_job_is_its_number_of_pods(httpserver: HTTPServer) -> None:
-    job = {"metadata": {"namespace": "ml", "name": "train"}, "spec": {"parallelism": 4, "template": {"spec": a_spec()}}}
+    job = {
+        "metadata": {"namespace": "ml", "name": "train"},
+        "spec": {"parallelism": 4, "template": {"spec": a_chunk_spec()}},
+    }
     httpserver.expect_request("/apis/batch/v1/jobs").respond_with_json(a_list(job))
     reference = {"apiGroup": "batch", "kind": "Job", "name": "train"}
-    (buffer,) = seen(httpserver, a_buffer(template=None, scalableRef=reference, percentage=50))
+    (buffer,) = seen(httpserver, a_capacity_buffer(template=None, scalableRef=reference, percentage=50))
     assert buffer.replicas == 2
 
 
 def test_two_buffers_share_a_quota_the_older_first(httpserver: HTTPServer) -> None:
-    first, second = a_buffer("b1", replicas=2, generation=3), a_buffer("b2", replicas=4, generation=1)
-    templates = [a_template(cpu="1")]
+    first, second = a_capacity_buffer("b1", replicas=2, generation=3), a_capacity_buffer("b2", replicas=4, generation=1)
+    templates = [a_chunk_template(cpu="1")]
     one, two = reported(httpserver, first, second, templates=templates, quotas=[a_quota({"cpu": "5"})])
     assert (one["replicas"], conditions(one)[1]) == (2, UNLIMITED)
     limited = "Buffer replicas limited from 4 to 3 due to quotas: quota"
@@ -325,19 +313,19 @@ def test_two_buffers_share_a_quota_the_older_first(httpserver: HTTPServer) -> No
     ids=["used", "our own hold", "overused", "pods", "terminating", "best effort", "other scopes", "class", "no class"],
 )  # fmt: skip
 def test_a_quota_counts_as_for_cluster_autoscaler(httpserver: HTTPServer, quota: dict[str, Any], replicas: int) -> None:
-    (status,) = reported(httpserver, a_buffer(replicas=2), quotas=[quota])
+    (status,) = reported(httpserver, a_capacity_buffer(replicas=2), quotas=[quota])
     assert (status["replicas"], conditions(status)[1][1]) == (replicas, "False" if replicas == 2 else "True")
 
 
 def test_without_the_right_to_list_quotas_they_do_not_limit(httpserver: HTTPServer) -> None:
-    httpserver.expect_request(QUOTAS).respond_with_json({}, status=403)
-    (status,) = reported(httpserver, a_buffer(replicas=2))
+    httpserver.expect_request(RESOURCE_QUOTAS).respond_with_json({}, status=403)
+    (status,) = reported(httpserver, a_capacity_buffer(replicas=2))
     assert conditions(status) == [READY, INJECTED]
 
 
 def test_without_the_right_to_list_templates_the_buffer_says_so(httpserver: HTTPServer) -> None:
-    httpserver.expect_request(TEMPLATES).respond_with_json(denied("list", "podtemplates"), status=403)
-    (status,) = reported(httpserver, a_buffer(replicas=2))
+    httpserver.expect_request(POD_TEMPLATES).respond_with_json(denied("list", "podtemplates"), status=403)
+    (status,) = reported(httpserver, a_capacity_buffer(replicas=2))
     assert 'grant the verb "list" on "podtemplates"' in conditions(status)[0][3]
 
 
@@ -346,16 +334,16 @@ def test_without_the_right_to_list_templates_the_buffer_says_so(httpserver: HTTP
 
 def after(status: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """The buffer as it is once *status* was written."""
-    return a_buffer(replicas=2, status={k: v for k, v in {**status, **changes}.items() if v is not None})
+    return a_capacity_buffer(replicas=2, status={k: v for k, v in {**status, **changes}.items() if v is not None})
 
 
 def test_the_status_names_the_template_that_was_used(httpserver: HTTPServer) -> None:
-    (status,) = reported(httpserver, a_buffer(replicas=2), templates=[a_template(generation=7)])
+    (status,) = reported(httpserver, a_capacity_buffer(replicas=2), templates=[a_chunk_template(generation=7)])
     assert (status["podTemplateRef"], status["podTemplateGeneration"]) == ({"name": "chunk"}, 7)
 
 
 def test_a_status_that_says_so_already_is_not_written(httpserver: HTTPServer) -> None:
-    (status,) = reported(httpserver, a_buffer(replicas=2))
+    (status,) = reported(httpserver, a_capacity_buffer(replicas=2))
     httpserver.clear()
     with serving(httpserver, after(status)) as cluster:
         (buffer,) = cluster.look().buffers
@@ -369,7 +357,7 @@ def test_a_condition_keeps_its_time_until_its_status_changes_and_others_stay(htt
     ready = {"type": "ReadyForProvisioning", "status": "True", "reason": "Old", "lastTransitionTime": past}
     unprovisioned = {"type": "Provisioning", "status": "False", "reason": "Old", "lastTransitionTime": past}
     before = {"conditions": [theirs, ready, unprovisioned]}
-    (status,) = reported(httpserver, a_buffer(replicas=2, status=before))
+    (status,) = reported(httpserver, a_capacity_buffer(replicas=2, status=before))
     found = {c["type"]: c for c in status["conditions"]}
     assert found["Theirs"] == theirs
     assert (found["ReadyForProvisioning"]["lastTransitionTime"], found["ReadyForProvisioning"]["reason"]) == (
@@ -380,7 +368,7 @@ def test_a_condition_keeps_its_time_until_its_status_changes_and_others_stay(htt
 
 
 def test_the_write_goes_to_the_status_of_the_version_that_was_read(httpserver: HTTPServer) -> None:
-    reported(httpserver, a_buffer(replicas=2))
+    reported(httpserver, a_capacity_buffer(replicas=2))
     [request] = [request for request, _ in httpserver.log if request.method == "PATCH"]
     path = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/ml/capacitybuffers/warm/status"
     assert (request.path, request.content_type) == (path, "application/merge-patch+json")
@@ -388,7 +376,7 @@ def test_the_write_goes_to_the_status_of_the_version_that_was_read(httpserver: H
 
 
 def test_a_buffer_whose_claims_cannot_be_served_is_not_provisioned(httpserver: HTTPServer) -> None:
-    with serving(httpserver, a_buffer(replicas=2)) as cluster:
+    with serving(httpserver, a_capacity_buffer(replicas=2)) as cluster:
         (buffer,) = cluster.look().buffers
         cluster.report_buffer(Buffer(key=buffer.key, problem="there is no DeviceClass gold"), "")
     (status,) = written(httpserver)
@@ -413,17 +401,17 @@ def test_a_selector_is_read_once_for_all_pods(httpserver: HTTPServer, monkeypatc
     assert len(reads) <= 5 * 2
 
 
-@pytest.mark.parametrize("templates", [[a_template()], None], ids=["readable", "refused"])
+@pytest.mark.parametrize("templates", [[a_chunk_template()], None], ids=["readable", "refused"])
 def test_what_buffers_refer_to_is_listed_once_for_all_of_them(httpserver: HTTPServer, templates: Any) -> None:
-    assert len(seen(httpserver, *(a_buffer(f"b{n}", replicas=1) for n in range(5)), templates=templates)) == 5
-    assert [request.path for request, _ in httpserver.log].count(TEMPLATES) == 1
+    assert len(seen(httpserver, *(a_capacity_buffer(f"b{n}", replicas=1) for n in range(5)), templates=templates)) == 5
+    assert [request.path for request, _ in httpserver.log].count(POD_TEMPLATES) == 1
 
 
 @pytest.mark.parametrize(("pools", "named"), [("l40s", [True]), ("a100", [])])
 def test_a_buffer_that_names_pools_is_for_the_installation_that_has_them(
     pools: str, named: list[bool], httpserver: HTTPServer
 ) -> None:
-    buffer = a_buffer()
+    buffer = a_capacity_buffer()
     buffer["metadata"]["annotations"] = {"gpu-autoscaler.io/pools": pools}
     with serving(httpserver, buffer, pools=lambda: ("l40s",)) as cluster:
         assert [b.named for b in cluster.look().buffers] == named
@@ -435,5 +423,5 @@ def test_a_status_field_that_the_served_version_lacks_is_not_written(httpserver:
     schema = {"properties": {"status": fields}, "x-kubernetes-group-version-kind": kind}
     document = {"components": {"schemas": {"CapacityBuffer": schema}}}
     httpserver.expect_request("/openapi/v3/apis/autoscaling.x-k8s.io/v1beta1").respond_with_json(document)
-    (status,) = reported(httpserver, a_buffer(replicas=2))
+    (status,) = reported(httpserver, a_capacity_buffer(replicas=2))
     assert status.keys() == {"conditions", "replicas"}

@@ -1,6 +1,6 @@
 """Slices, classes and claims of resource.k8s.io, and what pods hold and ask for by them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,46 +15,25 @@ from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Taint
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, TryLater
 from simulator.clocks import ManualClock
+from tests.adapters.kubernetes.custom_objects import GPU
+from tests.adapters.kubernetes.device_objects import (
+    DRIVER,
+    JSON,
+    OF_DRIVER,
+    a_claim_spec,
+    a_claim_template,
+    a_device_class,
+    a_device_request,
+    a_resource_claim,
+)
 
-JSON = dict[str, Any]
-GPU, DRIVER = "nvidia.com/gpu", "gpu.nvidia.com"
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-OF_DRIVER = f"device.driver == '{DRIVER}'"
 
 
 def a_slice(*devices: str | JSON, node: str = "n1", driver: str = DRIVER, **given: Any) -> JSON:
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1, **given.pop("pool", {})}
     named = [{"name": d} if isinstance(d, str) else d for d in devices]
     return {"spec": {"driver": driver, "nodeName": node, "pool": pool, "devices": named, **given}}
-
-
-def a_class(name: str = DRIVER, resource: str = "", at: str = "2026-11-01T00:00:00Z", *, of: str = OF_DRIVER) -> JSON:
-    spec = {"selectors": [{"cel": {"expression": of}}], **({"extendedResourceName": resource} if resource else {})}
-    return {"metadata": {"name": name, "creationTimestamp": at}, "spec": spec}
-
-
-def a_request(count: int = 1, name: str = "gpu", **exactly: Any) -> JSON:
-    return {"name": name, "exactly": {"deviceClassName": DRIVER, "count": count, **exactly}}
-
-
-def asks(*requests: JSON, **devices: Any) -> JSON:
-    return {"devices": {"requests": list(requests), **devices}}
-
-
-def a_claim(name: str, spec: JSON | None = None, *given: str, pods: Sequence[str] = (), admin: bool = False) -> JSON:
-    """The claim ml/*name*, which has the devices *given* of node n1 for *pods* (uids)."""
-    results = [
-        {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": d, **({"adminAccess": True} if admin else {})}
-        for d in given
-    ]
-    status = {"allocation": {"devices": {"results": results}}} if given else {}
-    users = [{"resource": "pods", "name": uid, "uid": uid} for uid in pods]
-    meta = {"name": name, "namespace": "ml"}
-    return {"metadata": meta, "spec": spec or asks(a_request()), "status": {**status, "reservedFor": users}}
-
-
-def a_template(name: str, spec: JSON) -> JSON:
-    return {"metadata": {"name": name, "namespace": "ml"}, "spec": {"spec": spec}}
 
 
 def a_pod(name: str = "p", node: str = "", limits: JSON | None = None, **claims: Any) -> SeenPod:
@@ -88,7 +67,7 @@ class Served:
     """Lists of what is served; a kind that is None is refused, one that is an exception fails."""
 
     def __init__(self, **lists: Any) -> None:
-        self.lists = {"resourceslices": [a_slice("gpu-0", "gpu-1")], "deviceclasses": [a_class()], **lists}
+        self.lists = {"resourceslices": [a_slice("gpu-0", "gpu-1")], "deviceclasses": [a_device_class()], **lists}
         self.said: list[str] = []
         self.remarks = self
         self.dra = Dra(self, ManualClock(START))  # type: ignore[arg-type]  # the part of `Lists` that is asked
@@ -180,28 +159,28 @@ def test_the_older_version_of_the_api_is_read_too() -> None:
     basic = a_slice({"name": "gpu-0", "basic": {"attributes": {"type": {"string": "gpu"}}, "capacity": {"m": "1Gi"}}})
     [read] = slice_from(basic).devices
     assert (read.attributes, read.capacity) == ({f"{DRIVER}/type": ("string", "gpu")}, {f"{DRIVER}/m": "1Gi"})
-    flat = asks({"name": "gpu", "deviceClassName": DRIVER, "count": 2})
-    [[way]] = claim_of("ml/c", flat, classes_from([a_class()]), shared=True).requests
+    flat = a_claim_spec({"name": "gpu", "deviceClassName": DRIVER, "count": 2})
+    [[way]] = claim_of("ml/c", flat, classes_from([a_device_class()]), shared=True).requests
     assert (way.count, way.selectors) == (2, (OF_DRIVER,))
 
 
 def test_of_two_classes_for_one_resource_the_later_one_serves_it() -> None:
-    early, late = a_class("b", GPU, of="early"), a_class("a", GPU, "2026-11-02T00:00:00Z", of="late")
+    early, late = a_device_class("b", GPU, of="early"), a_device_class("a", GPU, "2026-11-02T00:00:00Z", of="late")
     assert classes_from([late, early]).serving == {GPU: ("late",)}
-    first, second = a_class("a", GPU, of="first"), a_class("b", GPU, of="second")
+    first, second = a_device_class("a", GPU, of="first"), a_device_class("b", GPU, of="second")
     assert classes_from([second, first]).serving == {GPU: ("first",)}
 
 
 def test_a_claim_is_read_with_alternatives_tolerations_and_constraints() -> None:
     way = {"name": "small", "deviceClassName": DRIVER, "selectors": [{"cel": {"expression": "x"}}]}
     tolerates = [{"key": "xid", "operator": "Exists"}]
-    spec = asks(
-        a_request(2, tolerations=tolerates),
+    spec = a_claim_spec(
+        a_device_request(2, tolerations=tolerates),
         {"name": "any", "firstAvailable": [{**way, "allocationMode": "Strange"}, way]},
         {"name": "watch", "exactly": {"deviceClassName": DRIVER, "adminAccess": True}},
         constraints=[{"requests": ["gpu"], "matchAttribute": "a/b"}, {"distinctAttribute": "c/d"}],
     )
-    read = claim_of("ml/c", spec, classes_from([a_class()]), shared=False)
+    read = claim_of("ml/c", spec, classes_from([a_device_class()]), shared=False)
     assert read.requests == (
         (
             DeviceRequest(
@@ -224,20 +203,26 @@ def test_a_claim_is_read_with_alternatives_tolerations_and_constraints() -> None
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        (asks({"name": "gpu"}), "request gpu: it has neither a device class nor alternatives that are understood"),
-        (asks(a_request(), constraints=[{"matchSomething": "a/b"}]), "it has a constraint that is not known"),
+        (
+            a_claim_spec({"name": "gpu"}),
+            "request gpu: it has neither a device class nor alternatives that are understood",
+        ),
+        (
+            a_claim_spec(a_device_request(), constraints=[{"matchSomething": "a/b"}]),
+            "it has a constraint that is not known",
+        ),
     ],
 )
 def test_a_form_that_is_not_known_is_a_problem(spec: JSON, problem: str) -> None:
-    assert claim_of("ml/c", spec, classes_from([a_class()]), shared=True) == Claim(
+    assert claim_of("ml/c", spec, classes_from([a_device_class()]), shared=True) == Claim(
         key="ml/c", shared=True, problem=problem
     )
 
 
 def test_a_waiting_pod_asks_for_its_claims_and_templates() -> None:
-    two, one = asks(a_request(2)), asks(a_request())
-    lists = Served(resourceclaims=[a_claim("shared", two), a_claim("p-own-x", one)])
-    lists.lists["resourceclaimtemplates"] = [a_template("later", asks(a_request(3)))]
+    two, one = a_claim_spec(a_device_request(2)), a_claim_spec(a_device_request())
+    lists = Served(resourceclaims=[a_resource_claim("shared", two), a_resource_claim("p-own-x", one)])
+    lists.lists["resourceclaimtemplates"] = [a_claim_template("later", a_claim_spec(a_device_request(3)))]
     pod = lists.see(a_pod(a="shared", b=["own", "p-own-x"], c=["later"], d=["never", ""]))["p"]
     assert [(c.key, c.shared, c.requests[0][0].count) for c in pod.claimed] == [
         ("ml/shared", True, 2),
@@ -253,7 +238,7 @@ def test_a_waiting_pod_asks_for_its_claims_and_templates() -> None:
 
 
 def test_a_resource_that_only_a_class_serves_is_claimed() -> None:
-    lists = Served(deviceclasses=[a_class(), a_class("nic", "example.com/nic", of="nic")])
+    lists = Served(deviceclasses=[a_device_class(), a_device_class("nic", "example.com/nic", of="nic")])
     implicit = f"deviceclass.resource.kubernetes.io/{DRIVER}"
     pod = lists.see(a_pod(limits={implicit: "2", "example.com/nic": "1", "example.com/fpga": "1"}))["p"]
     assert [(c.requests[0][0].selectors, c.requests[0][0].count) for c in pod.claimed] == [
@@ -267,13 +252,13 @@ def test_a_resource_that_only_a_class_serves_is_claimed() -> None:
 
 
 def test_a_pod_whose_claim_has_devices_waits_for_their_node() -> None:
-    pod = Served(resourceclaims=[a_claim("c", None, "gpu-0", pods=["other"])]).see(a_pod(a="c"))["p"]
+    pod = Served(resourceclaims=[a_resource_claim("c", None, "gpu-0", pods=["other"])]).see(a_pod(a="c"))["p"]
     assert (pod.claimed, dict(pod.requests)) == ((), {})
     assert pod.not_bought == "claim c has its devices on node n1: it can only start there"
 
 
 def test_a_pod_without_its_claim_or_with_admin_access_alone_is_no_demand() -> None:
-    lists = Served(resourceclaims=[a_claim("admin", asks(a_request(adminAccess=True)))])
+    lists = Served(resourceclaims=[a_resource_claim("admin", a_claim_spec(a_device_request(adminAccess=True)))])
     seen = lists.see(a_pod("a", x="none"), a_pod("b", x="admin"))
     assert seen["a"].claimed[0].problem == "there is no claim or template ml/none"
     assert (seen["b"].claimed, seen["b"].not_bought) == (
@@ -292,14 +277,14 @@ def test_without_one_of_the_lists_no_node_is_bought_and_the_pod_says_which(kind:
 
 
 def test_a_claim_that_was_made_for_a_pod_group_is_shared_by_its_pods() -> None:
-    made = a_claim("made")
+    made = a_resource_claim("made")
     made["metadata"]["ownerReferences"] = [{"kind": "PodGroup", "name": "big", "uid": "g"}]
     pod = Served(resourceclaims=[made]).see(a_pod(a=["own", "made"]))["p"]
     assert [claim.shared for claim in pod.claimed] == [True]
 
 
 def test_what_was_read_last_counts_while_a_list_fails_or_is_refused() -> None:
-    lists = Served(resourceclaims=[a_claim("c", None, "gpu-0")])
+    lists = Served(resourceclaims=[a_resource_claim("c", None, "gpu-0")])
     before = lists.taken()
     assert before == {"n1": {(DRIVER, "n1", "gpu-0"): None}}
     lists.lists["resourceclaims"] = TryLater("500")
@@ -318,7 +303,7 @@ def leaving(pod: SeenPod, at: str = DELETED) -> SeenPod:
 
 
 def test_devices_come_back_when_the_last_pod_of_their_claim_has_left() -> None:
-    lists = Served(resourceclaims=[a_claim("c", None, "gpu-0", pods=("p", "q"))])
+    lists = Served(resourceclaims=[a_resource_claim("c", None, "gpu-0", pods=("p", "q"))])
     device = (DRIVER, "n1", "gpu-0")
     first, last = (leaving(a_pod(n, node="n1", a="c"), at) for n, at in (("p", DELETED), ("q", "2026-11-20T12:06:00Z")))
     assert lists.taken(first, last) == {"n1": {device: START.replace(minute=6)}}
@@ -326,14 +311,14 @@ def test_devices_come_back_when_the_last_pod_of_their_claim_has_left() -> None:
 
 
 def test_a_claim_that_outlives_its_pod_gives_its_devices_back_when_it_is_deleted() -> None:
-    claim = a_claim("c", None, "gpu-0", pods=("gone",))
+    claim = a_resource_claim("c", None, "gpu-0", pods=("gone",))
     assert Served(resourceclaims=[claim]).taken(a_pod()) == {"n1": {(DRIVER, "n1", "gpu-0"): None}}
     claim["metadata"]["deletionTimestamp"] = DELETED
     assert Served(resourceclaims=[claim]).taken(a_pod()) == {"n1": {(DRIVER, "n1", "gpu-0"): START.replace(minute=5)}}
 
 
 def test_a_nominated_pod_holds_the_devices_that_its_claims_were_given() -> None:
-    lists = Served(resourceclaims=[a_claim("c", None, "gpu-0", pods=("p",))])
+    lists = Served(resourceclaims=[a_resource_claim("c", None, "gpu-0", pods=("p",))])
     pod = a_pod(a="c")
     pod.status = {**pod.status, "nominatedNodeName": "n1"}
     found = lists.see(pod)["p"]
@@ -343,7 +328,7 @@ def test_a_nominated_pod_holds_the_devices_that_its_claims_were_given() -> None:
 def test_a_nominated_pod_asks_for_the_devices_that_its_claims_were_not_given_yet() -> None:
     pod = a_pod(a="c")
     pod.status = {**pod.status, "nominatedNodeName": "n1"}
-    found = Served(resourceclaims=[a_claim("c")]).see(pod)["p"]
+    found = Served(resourceclaims=[a_resource_claim("c")]).see(pod)["p"]
     assert (found.phase, found.node, len(found.claimed)) == (PodPhase.RESERVED, "n1", 1)
 
 
@@ -375,17 +360,17 @@ def test_a_bound_pod_holds_the_devices_of_its_claims_as_gpus() -> None:
     mig = {"name": "mig-0", "attributes": {"type": {"string": "mig"}, "profile": {"string": "1g.12gb"}}}
     lists = Served(
         resourceslices=[a_slice("gpu-0", "gpu-1", mig), a_slice("nic-0", driver="dra.net")],
-        resourceclaims=[a_claim("c", None, "gpu-0", "gpu-1", "mig-0")],
+        resourceclaims=[a_resource_claim("c", None, "gpu-0", "gpu-1", "mig-0")],
     )
     assert dict(lists.see(a_pod(node="n1", a="c"))["p"].requests) == {GPU: 2, "nvidia.com/mig-1g.12gb": 1}
 
 
 def test_network_cards_beside_gpus_are_no_gpus() -> None:
-    cards = a_claim("cards", None, "gpu-0")
+    cards = a_resource_claim("cards", None, "gpu-0")
     cards["status"]["allocation"]["devices"]["results"] += [
         {"request": "nic", "driver": "dra.net", "pool": "n1", "device": f"nic-{n}"} for n in range(8)
     ]
-    only = a_claim("only", None)
+    only = a_resource_claim("only", None)
     only["status"]["allocation"] = {"devices": {"results": [{"driver": "dra.net", "pool": "n1", "device": "nic-9"}]}}
     pods = Served(resourceclaims=[cards, only]).see(
         a_pod("a", node="n1", x="cards"),
@@ -396,7 +381,7 @@ def test_network_cards_beside_gpus_are_no_gpus() -> None:
 
 
 def test_pods_that_share_a_claim_hold_it_once_and_all_hold_the_node() -> None:
-    lists = Served(resourceclaims=[a_claim("c", None, "gpu-0", pods=["a", "b"])])
+    lists = Served(resourceclaims=[a_resource_claim("c", None, "gpu-0", pods=["a", "b"])])
     seen = lists.see(a_pod("b", node="n1", x="c"), a_pod("a", node="n1", x="c"))
     assert {name: dict(pod.requests) for name, pod in seen.items()} == {"a": {GPU: 1}, "b": {GPU: 0}}
 
@@ -409,7 +394,7 @@ def test_a_pod_with_a_claim_is_not_moved_to_empty_its_node() -> None:
 
 
 def test_a_claim_that_is_not_known_holds_a_device_and_admin_access_holds_none() -> None:
-    lists = Served(resourceclaims=[a_claim("admin", None, "gpu-0", admin=True)])
+    lists = Served(resourceclaims=[a_resource_claim("admin", None, "gpu-0", admin=True)])
     seen = lists.see(a_pod("a", node="n1", x="unknown"), a_pod("b", node="n1", x="admin"))
     assert {name: dict(pod.requests) for name, pod in seen.items()} == {"a": {CLAIMS: 1}}
     assert lists.taken() == {}
@@ -422,7 +407,9 @@ def test_a_claim_that_is_not_known_holds_a_device_and_admin_access_holds_none() 
 
 def test_a_pod_with_admin_access_alone_keeps_no_node() -> None:
     """A monitor of devices on each node would keep all of them."""
-    lists = Served(resourceclaims=[a_claim("admin", None, "gpu-0", admin=True), a_claim("c", None, "gpu-1")])
+    lists = Served(
+        resourceclaims=[a_resource_claim("admin", None, "gpu-0", admin=True), a_resource_claim("c", None, "gpu-1")]
+    )
     watches, works = a_pod("a", node="n1", x="admin"), a_pod("b", node="n1", x="admin", y="c")
     assert [pod.fate() for pod in (watches, works)] == [DrainFate.HOLDS_GPU] * 2
     lists.see(watches, works)
@@ -435,7 +422,7 @@ def test_a_pod_with_admin_access_alone_keeps_no_node() -> None:
 @pytest.mark.parametrize(("driver", "keeps"), [("compute-domain.nvidia.com", False), (DRIVER, True)])
 def test_a_daemon_keeps_its_node_only_by_a_gpu_that_it_claims(driver: str, keeps: bool) -> None:
     """A driver's pod on each node that claims a device would keep all of them."""
-    claim = a_claim("c", None, "daemon")
+    claim = a_resource_claim("c", None, "daemon")
     claim["status"]["allocation"]["devices"]["results"][0]["driver"] = driver
     pod = a_pod("a", node="n1", x="c")
     pod.metadata["ownerReferences"] = [{"kind": "DaemonSet", "name": "domain", "controller": True}]
@@ -449,8 +436,8 @@ def test_a_waiting_pod_wakes_the_loop_by_its_claim() -> None:
 
 
 def test_a_pod_that_was_given_devices_a_moment_ago_is_no_demand_and_holds_their_node() -> None:
-    given = a_claim("p-extended-resources-x", None, "gpu-0", pods=["p"])
-    lists = Served(resourceclaims=[given], deviceclasses=[a_class(resource=GPU)])
+    given = a_resource_claim("p-extended-resources-x", None, "gpu-0", pods=["p"])
+    lists = Served(resourceclaims=[given], deviceclasses=[a_device_class(resource=GPU)])
     waits = a_pod(limits={GPU: "1"})
     assert lists.see(waits)["p"].phase is PodPhase.OTHER
     claims = lists.dra.claims(lists.dra.served(), [waits])

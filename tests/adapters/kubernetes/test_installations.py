@@ -16,7 +16,7 @@ from receiver.adapters.kubernetes.installations import LABEL, POOLS, Own, lastin
 from receiver.core.model.policy import Taint
 from receiver.ports import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Did, HeldPlaces, WontWork
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list
-from tests.adapters.kubernetes.test_gangs import MovedClock
+from tests.clocks import FixedClock
 from tests.core.builders import a_pool
 
 LEASES = "/apis/coordination.k8s.io/v1/leases"
@@ -56,23 +56,23 @@ def leases(httpserver: HTTPServer) -> Leases:
 
 
 @pytest.fixture
-def clock() -> MovedClock:
-    return MovedClock()
+def clock() -> FixedClock:
+    return FixedClock(NOW)
 
 
-def opened(httpserver: HTTPServer, clock: MovedClock, own: Own | None) -> Iterator[KubernetesCluster]:
+def opened(httpserver: HTTPServer, clock: FixedClock, own: Own | None) -> Iterator[KubernetesCluster]:
     cluster = a_cluster_at(httpserver.url_for(""), clock=clock, installation=own)
     yield cluster
     cluster.close()
 
 
 @pytest.fixture
-def cluster(httpserver: HTTPServer, clock: MovedClock) -> Iterator[KubernetesCluster]:
+def cluster(httpserver: HTTPServer, clock: FixedClock) -> Iterator[KubernetesCluster]:
     yield from opened(httpserver, clock, MINE)
 
 
 @pytest.fixture
-def other(httpserver: HTTPServer, clock: MovedClock) -> Iterator[KubernetesCluster]:
+def other(httpserver: HTTPServer, clock: FixedClock) -> Iterator[KubernetesCluster]:
     yield from opened(httpserver, clock, Own(key="research/theirs"))
 
 
@@ -94,7 +94,7 @@ def test_one_reads_what_the_other_wrote(leases: Leases, cluster: KubernetesClust
 
 
 def test_a_lease_is_renewed_every_half_minute_and_when_the_pools_change(
-    leases: Leases, cluster: KubernetesCluster, clock: MovedClock
+    leases: Leases, cluster: KubernetesCluster, clock: FixedClock
 ) -> None:
     cluster.make_known([POOL])
     clock.at = NOW + timedelta(seconds=29)
@@ -106,7 +106,7 @@ def test_a_lease_is_renewed_every_half_minute_and_when_the_pools_change(
 
 
 def test_leases_are_listed_every_ten_seconds_at_most(
-    leases: Leases, cluster: KubernetesCluster, clock: MovedClock
+    leases: Leases, cluster: KubernetesCluster, clock: FixedClock
 ) -> None:
     for seconds in (0, 5, 9, 10, 15):
         clock.at = NOW + timedelta(seconds=seconds)
@@ -115,7 +115,7 @@ def test_leases_are_listed_every_ten_seconds_at_most(
 
 
 def test_an_installation_whose_lease_is_gone_is_remembered_for_a_minute(
-    leases: Leases, cluster: KubernetesCluster, clock: MovedClock
+    leases: Leases, cluster: KubernetesCluster, clock: FixedClock
 ) -> None:
     leases.found = [a_lease()]
     cluster.look()
@@ -148,7 +148,7 @@ def test_a_refused_list_leaves_everything_else_and_says_so(leases: Leases, clust
 
 
 def test_while_the_list_fails_those_read_last_count(
-    leases: Leases, cluster: KubernetesCluster, clock: MovedClock
+    leases: Leases, cluster: KubernetesCluster, clock: FixedClock
 ) -> None:
     leases.found = [a_lease()]
     cluster.look()
@@ -157,7 +157,7 @@ def test_while_the_list_fails_those_read_last_count(
 
 
 def test_before_the_first_answer_some_installation_may_hold_anything(
-    leases: Leases, cluster: KubernetesCluster, clock: MovedClock
+    leases: Leases, cluster: KubernetesCluster, clock: FixedClock
 ) -> None:
     leases.status = 503
     (unknown,) = cluster.look().others.installations

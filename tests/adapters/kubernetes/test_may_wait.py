@@ -8,16 +8,22 @@ from pytest_httpserver import HTTPServer
 
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import MAY_WAIT
-from tests.adapters.kubernetes.custom_objects import COSCHEDULING_GROUPS, KUEUE, a_group, a_workload
+from tests.adapters.kubernetes.custom_objects import (
+    COSCHEDULING_GROUPS,
+    IN_COSCHEDULING_GROUP,
+    KUEUE,
+    a_group,
+    a_workload,
+)
 from tests.adapters.kubernetes.kubernetes_objects import a_pod, owned_by
-from tests.adapters.kubernetes.test_gangs import COSCHEDULING, looking_at, paths
+from tests.adapters.kubernetes.served_cluster import requested_paths, served_cluster
 
 JOBS = "/apis/batch/v1/jobs"
 HOURS = {MAY_WAIT: "4h"}
 
 
 def seen(httpserver: HTTPServer, *pods: dict[str, Any], **lists: Any) -> list[Pod]:
-    with looking_at(httpserver, *pods, **lists) as cluster:
+    with served_cluster(httpserver, *pods, **lists) as cluster:
         return list(cluster.look().pods)
 
 
@@ -59,9 +65,9 @@ def test_jobs_are_not_read_while_no_pod_of_a_job_waits(httpserver: HTTPServer) -
         a_pod("runs", node="gpu-1", ownerReferences=owned_by("Job")),
         a_pod("other", ownerReferences=owned_by("Set")),
     ]
-    with looking_at(httpserver, *pods) as cluster:
+    with served_cluster(httpserver, *pods) as cluster:
         cluster.look()
-    assert JOBS not in paths(httpserver)
+    assert JOBS not in requested_paths(httpserver)
 
 
 def test_without_the_right_to_read_jobs_their_pods_count_as_urgent(httpserver: HTTPServer) -> None:
@@ -73,7 +79,7 @@ def test_without_the_right_to_read_jobs_their_pods_count_as_urgent(httpserver: H
 def test_the_annotation_of_a_pod_group_counts_for_its_pods(httpserver: HTTPServer) -> None:
     group = a_group("big", 1)
     group["metadata"]["annotations"] = HOURS
-    (pod,) = seen(httpserver, a_pod(**COSCHEDULING), served={COSCHEDULING_GROUPS: [group]})
+    (pod,) = seen(httpserver, a_pod(**IN_COSCHEDULING_GROUP), served={COSCHEDULING_GROUPS: [group]})
     assert pod.may_wait == timedelta(hours=4)
 
 
@@ -94,9 +100,9 @@ def test_a_queued_workload_whose_template_has_our_gate_is_demand_all_the_same(ht
 def test_while_jobs_and_groups_cannot_be_read_what_they_said_last_counts(httpserver: HTTPServer) -> None:
     group = a_group("big", 1)
     group["metadata"]["annotations"] = HOURS
-    pods = [a_pod("of-job", ownerReferences=owned_by("Job", "j")), a_pod("of-group", **COSCHEDULING)]
+    pods = [a_pod("of-job", ownerReferences=owned_by("Job", "j")), a_pod("of-group", **IN_COSCHEDULING_GROUP)]
     lists = {JOBS: [a_job("j", "uid-of-Job-j", HOURS)], COSCHEDULING_GROUPS: [group]}
-    with looking_at(httpserver, *pods) as cluster:
+    with served_cluster(httpserver, *pods) as cluster:
         for path, found in lists.items():
             httpserver.expect_oneshot_request(path).respond_with_json({"metadata": {}, "items": found})
             httpserver.expect_request(path).respond_with_json({"kind": "Status"}, status=500)

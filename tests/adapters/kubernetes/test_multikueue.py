@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from receiver.core.model.pods import Candidate
 from tests.adapters.kubernetes.custom_objects import KUEUE, KUEUE_BEFORE, a_workload
-from tests.adapters.kubernetes.test_gangs import looking_at
+from tests.adapters.kubernetes.served_cluster import served_cluster
 
 Raw = dict[str, Any]
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
@@ -32,7 +32,7 @@ def lists(version: str = "v1beta2", **queue: Any) -> dict[str, list[Raw]]:
 def gangs(httpserver: HTTPServer, *workloads: Raw, **served: list[Raw]) -> set[str | None]:
     httpserver.expect_request(JOBS).respond_with_json({"metadata": {}, "items": served.pop("jobs", [])})
     every = {KUEUE: list(workloads), **served}
-    with looking_at(httpserver, served=every, kueue_queued=True) as cluster:
+    with served_cluster(httpserver, served=every, kueue_queued=True) as cluster:
         return {pod.gang for pod in cluster.look().pods}
 
 
@@ -45,7 +45,7 @@ def test_a_queue_with_the_check_of_multikueue_asks_for_nothing(httpserver: HTTPS
 def test_the_older_version_is_read_too(httpserver: HTTPServer) -> None:
     httpserver.expect_request(re.compile("/v1beta2/")).respond_with_data("no such version", 404)
     served: dict[str, Any] = {KUEUE_BEFORE: [a_workload("w")], JOBS: [], **lists("v1beta1", **BY_NAME)}
-    with looking_at(httpserver, served=served, kueue_queued=True) as cluster:
+    with served_cluster(httpserver, served=served, kueue_queued=True) as cluster:
         assert cluster.look().pods == ()
 
 
@@ -88,5 +88,5 @@ def test_our_check_covers_nothing_for_a_workload_that_runs_elsewhere(httpserver:
     served[path].append({"metadata": {"name": "money"}, "spec": {"controllerName": "gpu-autoscaler.io/budget"}})
     workload = a_workload("w", conditions=[{"type": "QuotaReserved", "status": "True"}])
     workload["status"]["admissionChecks"] = [{"name": name, "state": "Pending"} for name in ("mk", "money")]
-    with looking_at(httpserver, served={KUEUE: [workload], **served}, admission_checks=True) as cluster:
+    with served_cluster(httpserver, served={KUEUE: [workload], **served}, admission_checks=True) as cluster:
         assert cluster.look().candidates == (Candidate(key="ml/w"),)

@@ -35,7 +35,8 @@ from tests.adapters.kubernetes.kubernetes_objects import (
     denied,
     owned_by,
 )
-from tests.adapters.kubernetes.test_gangs import MovedClock
+from tests.clocks import FixedClock
+from tests.core.builders import NOW
 
 Raw = dict[str, Any]
 LWS = "leaderworkerset.sigs.k8s.io"
@@ -125,7 +126,7 @@ class Server:
 
 
 @contextmanager
-def a_cluster(httpserver: HTTPServer, server: Server, clock: MovedClock) -> Iterator[KubernetesCluster]:
+def a_cluster(httpserver: HTTPServer, server: Server, clock: FixedClock) -> Iterator[KubernetesCluster]:
     httpserver.clear_all_handlers()
     httpserver.expect_request(re.compile("")).respond_with_handler(server.answer)
     cluster = a_cluster_at(
@@ -155,7 +156,7 @@ def test_a_list_that_one_feature_needs_silences_that_feature_alone(
     httpserver: HTTPServer, name: str, status: int
 ) -> None:
     """It is refused from the second look on, so that what was read before may count."""
-    server, clock = Server(), MovedClock()
+    server, clock = Server(), FixedClock(NOW)
     with a_cluster(httpserver, server, clock) as cluster:
         assert works(cluster.look())
         server.refused = {name: status}
@@ -182,7 +183,7 @@ AT_FIRST = [
 def test_a_list_that_was_never_there_silences_its_feature_alone(httpserver: HTTPServer, name: str, status: int) -> None:
     server = Server()
     server.refused = {name: status}
-    with a_cluster(httpserver, server, MovedClock()) as cluster:
+    with a_cluster(httpserver, server, FixedClock(NOW)) as cluster:
         assert works(cluster.look())
 
 
@@ -191,7 +192,7 @@ def test_a_list_that_was_never_there_silences_its_feature_alone(httpserver: HTTP
     sorted({name.partition("/")[0] for name in OPTIONAL} - {"batch", "policy"}),
 )
 def test_a_whole_group_that_is_taken_away_silences_its_features_alone(httpserver: HTTPServer, group: str) -> None:
-    server, clock = Server(), MovedClock()
+    server, clock = Server(), FixedClock(NOW)
     with a_cluster(httpserver, server, clock) as cluster:
         assert works(cluster.look())
         server.refused = {f"/apis/{group}/": 404}
@@ -215,7 +216,7 @@ def test_a_queue_that_is_configured_and_cannot_be_read_is_empty_and_told_with_it
 ) -> None:
     server = Server()
     server.refused = {name: status, name.replace("v1beta2", "v1beta1"): status}
-    with a_cluster(httpserver, server, MovedClock()) as cluster:
+    with a_cluster(httpserver, server, FixedClock(NOW)) as cluster:
         facts = cluster.look()
     assert gang not in {pod.gang for pod in facts.pods}
     assert setting in facts.unread
@@ -227,7 +228,7 @@ def test_a_queue_that_is_configured_and_cannot_be_read_is_empty_and_told_with_it
 def test_while_the_api_fails_a_queue_counts_as_it_was_read_last_for_ten_minutes(
     httpserver: HTTPServer, name: str, gang: str, setting: str
 ) -> None:
-    server, clock = Server(), MovedClock()
+    server, clock = Server(), FixedClock(NOW)
     with a_cluster(httpserver, server, clock) as cluster:
         assert gang in {pod.gang for pod in cluster.look().pods}
         server.refused = {name: 500}

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,31 +14,23 @@ from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import Booking
 from receiver.core.scaling.bookings import BookingProgress, BookingStage
 from receiver.ports import PROVISIONING_CLASS, UPSTREAM_CLASS, Did
+from tests.adapters.kubernetes.capacity_objects import (
+    CONSUMES_REQUEST,
+    POD_TEMPLATES,
+    PROVISIONING_REQUESTS,
+    a_named_template,
+    a_provisioning_request,
+)
 from tests.adapters.kubernetes.custom_objects import CREATED, GPU, a_template
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
-from tests.adapters.messages.destinations import FixedClock
+from tests.clocks import FixedClock
+from tests.core.builders import NOW
 
-REQUESTS, TEMPLATES = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests", "/api/v1/podtemplates"
-NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-CONSUMES = {"autoscaling.x-k8s.io/consume-provisioning-request": "r"}
 BEFORE = {"cluster-autoscaler.kubernetes.io/consume-provisioning-request": "r"}
 
 
 def a_condition(kind: str, status: str = "True", message: str = "", since: str = CREATED) -> dict[str, Any]:
     return {"type": kind, "status": status, "reason": "Because", "message": message, "lastTransitionTime": since}
-
-
-def a_request(*pod_sets: tuple[str, int], conditions: Any = (), owner: str = "", **spec: Any) -> dict[str, Any]:
-    """A request ml/r for so many pods of each template."""
-    metadata: dict[str, Any] = {"namespace": "ml", "name": "r", "uid": "uid-of-r", "creationTimestamp": CREATED}
-    metadata |= {"resourceVersion": "4", "ownerReferences": [{"kind": "Workload", "name": "w", "uid": owner}]}
-    sets = [{"podTemplateRef": {"name": name}, "count": count} for name, count in pod_sets or (("ppt", 2),)]
-    said = {"provisioningClassName": PROVISIONING_CLASS, "podSets": sets, **spec}
-    return {"metadata": metadata, "spec": said, "status": {"conditions": list(conditions)}}
-
-
-def named(name: str, template: dict[str, Any]) -> dict[str, Any]:
-    return {"metadata": {"namespace": "ml", "name": name}, "template": template}
 
 
 @contextmanager
@@ -47,9 +39,9 @@ def serving(
 ) -> Iterator[KubernetesCluster]:
     httpserver.expect_request(NODES).respond_with_json(a_list(a_node()))
     httpserver.expect_request(PODS).respond_with_json(a_list(*pods))
-    httpserver.expect_request(REQUESTS).respond_with_json(a_list(*requests))
-    found = [named("ppt", a_template())] if templates is None else templates
-    httpserver.expect_request(TEMPLATES).respond_with_json(a_list(*found))
+    httpserver.expect_request(PROVISIONING_REQUESTS).respond_with_json(a_list(*requests))
+    found = [a_named_template("ppt", a_template())] if templates is None else templates
+    httpserver.expect_request(POD_TEMPLATES).respond_with_json(a_list(*found))
     httpserver.expect_request(re.compile("^/apis/.*/status$"), method="PATCH").respond_with_json({})
     httpserver.expect_request(re.compile("^/apis/")).respond_with_json({"message": "no"}, status=404)
     given = {"provisioning_classes": (PROVISIONING_CLASS,), "clock": FixedClock(NOW), **options}
@@ -71,7 +63,7 @@ def reported(httpserver: HTTPServer, request: dict[str, Any], stage: BookingStag
         cluster.look()
         cluster.report_booking(BookingProgress(key="ml/r", stage=stage, reason="Why", message="so"))
     sent = [request for request, _ in httpserver.log if request.method == "PATCH"]
-    assert all(r.path == f"{REQUESTS.replace('/v1/', '/v1/namespaces/ml/')}/r/status" for r in sent)
+    assert all(r.path == f"{PROVISIONING_REQUESTS.replace('/v1/', '/v1/namespaces/ml/')}/r/status" for r in sent)
     found: list[dict[str, Any]] = [c for r in sent for c in json.loads(r.get_data())["status"]["conditions"]]
     return found
 
@@ -84,7 +76,7 @@ def brief(conditions: list[dict[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def test_a_request_is_a_gang_of_pods_that_wait_and_do_not_exist(httpserver: HTTPServer) -> None:
-    with serving(httpserver, a_request()) as cluster:
+    with serving(httpserver, a_provisioning_request()) as cluster:
         facts = cluster.look()
     (booking,) = facts.bookings
     assert (booking.key, booking.provisioned_at, booking.consumed, booking.problem) == ("ml/r", None, False, "")
@@ -96,43 +88,46 @@ def test_a_request_is_a_gang_of_pods_that_wait_and_do_not_exist(httpserver: HTTP
 
 
 def test_one_pod_is_a_gang_too_so_that_its_refusal_is_found(httpserver: HTTPServer) -> None:
-    (booking,) = seen(httpserver, a_request(("ppt", 1)))
+    (booking,) = seen(httpserver, a_provisioning_request(("ppt", 1)))
     assert [p.gang for p in booking.pods] == ["ml/r"]
 
 
 def test_pods_without_gpus_are_not_booked(httpserver: HTTPServer) -> None:
-    templates = [named("ppt", a_template()), named("launcher", a_template(0))]
-    (booking,) = seen(httpserver, a_request(("launcher", 1), ("ppt", 2)), templates=templates)
+    templates = [a_named_template("ppt", a_template()), a_named_template("launcher", a_template(0))]
+    (booking,) = seen(httpserver, a_provisioning_request(("launcher", 1), ("ppt", 2)), templates=templates)
     assert [p.key for p in booking.pods] == ["ml/r/1-0", "ml/r/1-1"]
 
 
 @pytest.mark.parametrize("kind", ["Failed", "BookingExpired"])
 def test_a_request_that_has_ended_books_nothing(kind: str, httpserver: HTTPServer) -> None:
-    assert seen(httpserver, a_request(conditions=[a_condition(kind)])) == ()
+    assert seen(httpserver, a_provisioning_request(conditions=[a_condition(kind)])) == ()
 
 
 def test_other_classes_are_left_to_others(httpserver: HTTPServer) -> None:
-    assert seen(httpserver, a_request(provisioningClassName=UPSTREAM_CLASS)) == ()
+    assert seen(httpserver, a_provisioning_request(provisioningClassName=UPSTREAM_CLASS)) == ()
 
 
 def test_the_class_of_upstream_is_served_where_it_is_asked_for(httpserver: HTTPServer) -> None:
     classes = (PROVISIONING_CLASS, UPSTREAM_CLASS)
-    request = a_request(provisioningClassName=UPSTREAM_CLASS, parameters={"ValidUntilSeconds": "3600"})
+    request = a_provisioning_request(provisioningClassName=UPSTREAM_CLASS, parameters={"ValidUntilSeconds": "3600"})
     (booking,) = seen(httpserver, request, provisioning_classes=classes)
     assert booking.valid_for == timedelta(hours=1)
 
 
 def test_a_request_of_upstream_without_gpus_is_left_to_others(httpserver: HTTPServer) -> None:
-    request, templates = a_request(provisioningClassName=UPSTREAM_CLASS), [named("ppt", a_template(0))]
+    request, templates = (
+        a_provisioning_request(provisioningClassName=UPSTREAM_CLASS),
+        [a_named_template("ppt", a_template(0))],
+    )
     assert seen(httpserver, request, templates=templates, provisioning_classes=(UPSTREAM_CLASS,)) == ()
 
 
 @pytest.mark.parametrize(
     ("request_", "templates", "problem"),
     [
-        (a_request(), [], "PodTemplate ppt is not there"),
-        (a_request(), [named("ppt", a_template(0))], "none of its pods asks for a GPU"),
-        (a_request(("ppt", 1001)), None, "it asks for 1001 GPU pods; at most 1000 are booked at once"),
+        (a_provisioning_request(), [], "PodTemplate ppt is not there"),
+        (a_provisioning_request(), [a_named_template("ppt", a_template(0))], "none of its pods asks for a GPU"),
+        (a_provisioning_request(("ppt", 1001)), None, "it asks for 1001 GPU pods; at most 1000 are booked at once"),
     ],
     ids=str,
 )
@@ -145,43 +140,51 @@ def test_what_cannot_be_booked_says_why(
 
 def test_a_new_request_waits_for_its_templates_which_kueue_makes_after_it(httpserver: HTTPServer) -> None:
     made = datetime.fromisoformat(CREATED)
-    assert seen(httpserver, a_request(), templates=[], clock=FixedClock(made + timedelta(minutes=4))) == ()
+    assert seen(httpserver, a_provisioning_request(), templates=[], clock=FixedClock(made + timedelta(minutes=4))) == ()
 
 
-@pytest.mark.parametrize("annotations", [CONSUMES, BEFORE], ids=["now", "before"])
+@pytest.mark.parametrize("annotations", [CONSUMES_REQUEST, BEFORE], ids=["now", "before"])
 def test_pods_that_use_it_take_the_place_of_its_own(annotations: dict[str, str], httpserver: HTTPServer) -> None:
     pod = a_pod("train-0", annotations=annotations)
-    (booking,) = seen(httpserver, a_request(), pods=(pod,))
+    (booking,) = seen(httpserver, a_provisioning_request(), pods=(pod,))
     assert (len(booking.pods), booking.consumed) == (1, False)
 
 
 def test_pods_that_use_it_take_the_place_of_their_like(httpserver: HTTPServer) -> None:
-    templates = [named("small", a_template(1)), named("large", a_template(4))]
-    request, pod = a_request(("small", 1), ("large", 1)), a_pod("train-0", gpus=4, annotations=CONSUMES)
+    templates = [a_named_template("small", a_template(1)), a_named_template("large", a_template(4))]
+    request, pod = (
+        a_provisioning_request(("small", 1), ("large", 1)),
+        a_pod("train-0", gpus=4, annotations=CONSUMES_REQUEST),
+    )
     (booking,) = seen(httpserver, request, templates=templates, pods=(pod,))
     assert [p.requests for p in booking.pods] == [{GPU: 1}]
 
 
 def test_a_pod_behind_a_gate_does_not_use_it_yet(httpserver: HTTPServer) -> None:
-    gated = a_pod("train-0", annotations=CONSUMES, schedulingGates=[{"name": "theirs"}])
-    assert len(seen(httpserver, a_request(), pods=(gated,))[0].pods) == 2
+    gated = a_pod("train-0", annotations=CONSUMES_REQUEST, schedulingGates=[{"name": "theirs"}])
+    assert len(seen(httpserver, a_provisioning_request(), pods=(gated,))[0].pods) == 2
 
 
 @pytest.mark.parametrize(("node", "consumed"), [("gpu-1", True), (None, False)])
 def test_it_is_consumed_once_all_its_pods_have_nodes(node: str | None, consumed: bool, httpserver: HTTPServer) -> None:
-    pods = [a_pod(f"train-{n}", node=node, annotations=CONSUMES) for n in range(2)]
-    assert seen(httpserver, a_request(), pods=pods)[0].consumed is consumed
+    pods = [a_pod(f"train-{n}", node=node, annotations=CONSUMES_REQUEST) for n in range(2)]
+    assert seen(httpserver, a_provisioning_request(), pods=pods)[0].consumed is consumed
 
 
 def test_the_condition_remembers_since_when_it_is_booked(httpserver: HTTPServer) -> None:
     provisioned = a_condition("Provisioned", since="2026-11-20T11:55:00Z")
-    assert seen(httpserver, a_request(conditions=[provisioned]))[0].provisioned_at == NOW - timedelta(minutes=5)
+    assert seen(httpserver, a_provisioning_request(conditions=[provisioned]))[0].provisioned_at == NOW - timedelta(
+        minutes=5
+    )
     httpserver.clear()
-    assert seen(httpserver, a_request(conditions=[a_condition("Provisioned", "False")]))[0].provisioned_at is None
+    assert (
+        seen(httpserver, a_provisioning_request(conditions=[a_condition("Provisioned", "False")]))[0].provisioned_at
+        is None
+    )
 
 
 def test_what_was_read_last_counts_while_the_api_server_does_not_answer(httpserver: HTTPServer) -> None:
-    with serving(httpserver, a_request()) as cluster:
+    with serving(httpserver, a_provisioning_request()) as cluster:
         before = cluster.look()
         httpserver.clear()
         httpserver.expect_request(NODES).respond_with_json(a_list(a_node()))
@@ -194,7 +197,7 @@ def test_what_was_read_last_counts_while_the_api_server_does_not_answer(httpserv
 
 
 def test_a_new_request_is_accepted_and_says_what_it_waits_for(httpserver: HTTPServer) -> None:
-    found = reported(httpserver, a_request(), BookingStage.ACCEPTED)
+    found = reported(httpserver, a_provisioning_request(), BookingStage.ACCEPTED)
     assert brief(found) == [
         ("Accepted", "True", "gpu-autoscaler buys nodes for all pods or for none"),
         ("Provisioned", "False", "so"),
@@ -203,7 +206,7 @@ def test_a_new_request_is_accepted_and_says_what_it_waits_for(httpserver: HTTPSe
 
 def test_one_that_has_its_nodes_is_provisioned(httpserver: HTTPServer) -> None:
     waits = [a_condition("Accepted"), a_condition("Provisioned", "False", "nodes for 2 pods")]
-    found = reported(httpserver, a_request(conditions=waits), BookingStage.PROVISIONED)
+    found = reported(httpserver, a_provisioning_request(conditions=waits), BookingStage.PROVISIONED)
     assert [(c["type"], c["lastTransitionTime"]) for c in found] == [
         ("Accepted", CREATED),
         ("Provisioned", "2026-11-20T12:00:00Z"),
@@ -213,13 +216,13 @@ def test_one_that_has_its_nodes_is_provisioned(httpserver: HTTPServer) -> None:
 @pytest.mark.parametrize("stage", [BookingStage.FAILED, BookingStage.EXPIRED])
 def test_an_end_keeps_the_conditions_before_it(stage: BookingStage, httpserver: HTTPServer) -> None:
     before = [a_condition("Accepted", message="yes"), a_condition("Provisioned", "True", "booked")]
-    found = reported(httpserver, a_request(conditions=before), stage)
+    found = reported(httpserver, a_provisioning_request(conditions=before), stage)
     assert brief(found) == [("Accepted", "True", "yes"), ("Provisioned", "True", "booked"), (stage.value, "True", "so")]
 
 
 def test_a_booking_that_goes_on_is_not_written(httpserver: HTTPServer) -> None:
     booked = [a_condition("Accepted"), a_condition("Provisioned")]
-    assert reported(httpserver, a_request(conditions=booked), BookingStage.PROVISIONED) == []
+    assert reported(httpserver, a_provisioning_request(conditions=booked), BookingStage.PROVISIONED) == []
 
 
 def test_a_request_that_is_gone_is_not_written(httpserver: HTTPServer) -> None:
@@ -233,5 +236,5 @@ def test_a_request_that_is_gone_is_not_written(httpserver: HTTPServer) -> None:
 def test_a_request_that_names_pools_is_for_the_installation_that_has_them(
     pools: str, named: list[bool], httpserver: HTTPServer
 ) -> None:
-    request = a_request(parameters={"gpu-autoscaler.io/pools": pools})
+    request = a_provisioning_request(parameters={"gpu-autoscaler.io/pools": pools})
     assert [b.named for b in seen(httpserver, request, pools=lambda: ("l40s",))] == named

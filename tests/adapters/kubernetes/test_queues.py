@@ -10,7 +10,7 @@ from receiver.core.model.pods import Pod, PodPhase, Toleration
 from receiver.ports import GANG_ANNOTATION
 from tests.adapters.kubernetes.custom_objects import GPU, KUEUE, KUEUE_BEFORE, a_pod_set, a_template, a_workload
 from tests.adapters.kubernetes.kubernetes_objects import a_list, a_pod, owned_by
-from tests.adapters.kubernetes.test_gangs import looking_at, paths
+from tests.adapters.kubernetes.served_cluster import requested_paths, served_cluster
 
 GATED: dict[str, Any] = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}], "conditions": []}
 
@@ -21,7 +21,7 @@ def condition(kind: str, status: str, reason: str = "Because") -> dict[str, Any]
 
 def queued(httpserver: HTTPServer, *workloads: dict[str, Any], pods: tuple[dict[str, Any], ...] = ()) -> list[Pod]:
     """Return the pods that a look finds and that do not exist."""
-    with looking_at(httpserver, *pods, served={KUEUE: workloads}, kueue_queued=True) as cluster:
+    with served_cluster(httpserver, *pods, served={KUEUE: workloads}, kueue_queued=True) as cluster:
         return [p for p in cluster.look().pods if not p.uid]
 
 
@@ -96,7 +96,7 @@ def test_what_waits_for_quota_is_demand(httpserver: HTTPServer, conditions: list
 def test_pods_that_kueue_gates_are_counted_once(httpserver: HTTPServer) -> None:
     label = {"kueue.x-k8s.io/pod-group-name": "w"}
     gated = tuple(a_pod(f"p-{n}", labels=label, **GATED) for n in range(2))
-    with looking_at(httpserver, *gated, served={KUEUE: [a_workload("w")]}, kueue_queued=True) as cluster:
+    with served_cluster(httpserver, *gated, served={KUEUE: [a_workload("w")]}, kueue_queued=True) as cluster:
         found = cluster.look().pods
     assert [p.name for p in found if p.phase is PodPhase.WAITING] == ["w/main-0", "w/main-1"]
 
@@ -132,10 +132,10 @@ def test_a_gang_annotation_in_the_template_does_not_join_workloads(httpserver: H
 
 def test_an_older_kueue_is_read_in_its_own_version(httpserver: HTTPServer) -> None:
     httpserver.expect_request(KUEUE).respond_with_data("404 page not found", 404)
-    with looking_at(httpserver, served={KUEUE_BEFORE: [a_workload()]}, kueue_queued=True) as cluster:
+    with served_cluster(httpserver, served={KUEUE_BEFORE: [a_workload()]}, kueue_queued=True) as cluster:
         assert len(cluster.look().pods) == 2
         cluster.look()
-    assert [p for p in paths(httpserver) if p.endswith("workloads")] == [KUEUE, KUEUE_BEFORE, KUEUE_BEFORE]
+    assert [p for p in requested_paths(httpserver) if p.endswith("workloads")] == [KUEUE, KUEUE_BEFORE, KUEUE_BEFORE]
 
 
 def test_a_long_queue_is_read_to_its_end_and_after_the_pods(httpserver: HTTPServer) -> None:
@@ -143,15 +143,20 @@ def test_a_long_queue_is_read_to_its_end_and_after_the_pods(httpserver: HTTPServ
     answer = a_list(a_workload("w-1"), more="page2")
     httpserver.expect_request(KUEUE, query_string=first).respond_with_json(answer)
     httpserver.expect_request(KUEUE, query_string=second).respond_with_json(a_list(a_workload("w-2")))
-    with looking_at(httpserver, kueue_queued=True) as cluster:
+    with served_cluster(httpserver, kueue_queued=True) as cluster:
         assert {p.gang for p in cluster.look().pods} == {"ml/w-1", "ml/w-2"}
-    assert [p.rpartition("/")[2] for p in paths(httpserver)][:4] == ["nodes", "pods", "workloads", "workloads"]
+    assert [p.rpartition("/")[2] for p in requested_paths(httpserver)][:4] == [
+        "nodes",
+        "pods",
+        "workloads",
+        "workloads",
+    ]
 
 
 def test_without_the_setting_the_queue_is_not_read(httpserver: HTTPServer) -> None:
-    with looking_at(httpserver, served={KUEUE: [a_workload()]}) as cluster:
+    with served_cluster(httpserver, served={KUEUE: [a_workload()]}) as cluster:
         assert cluster.look().pods == ()
-    assert KUEUE not in paths(httpserver)
+    assert KUEUE not in requested_paths(httpserver)
 
 
 def test_one_line_does_not_make_more_pods_than_can_be_looked_at_and_their_gang_stays_unfinished(

@@ -27,7 +27,7 @@ from tests.adapters.kubernetes.group_objects import (
     in_worker_set,
     in_workload,
 )
-from tests.adapters.kubernetes.test_gangs import seen
+from tests.adapters.kubernetes.served_cluster import seen_pods
 from tests.core.builders import GPU, a_pod, a_policy, a_pool, a_state, facts, run
 
 EIGHT = range(8)
@@ -63,18 +63,18 @@ def bought(waiting: Iterable[Pod], most: int) -> list[int]:
 @pytest.mark.parametrize("form", FORMS)
 def test_a_gang_larger_than_any_pool_may_be_buys_nothing(httpserver: HTTPServer, form: str) -> None:
     pods, served = FORMS[form]
-    waiting = seen(httpserver, *pods, served=served).values()
+    waiting = seen_pods(httpserver, *pods, served=served).values()
     assert bought(waiting, most=7) == [0, 0, 0]
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_gang_as_large_as_a_pool_may_be_is_bought_whole(httpserver: HTTPServer, form: str) -> None:
     pods, served = FORMS[form]
-    waiting = seen(httpserver, *pods, served=served).values()
+    waiting = seen_pods(httpserver, *pods, served=served).values()
     assert bought(waiting, most=8)[0] == 8
 
 
 def test_pods_of_a_basic_group_are_bought_one_by_one(httpserver: HTTPServer) -> None:
     pods, _ = FORMS["PodGroup"]
-    waiting = seen(httpserver, *pods, served={POD_GROUPS.format("v1beta1"): [a_pod_group(BASIC)]}).values()
+    waiting = seen_pods(httpserver, *pods, served={POD_GROUPS.format("v1beta1"): [a_pod_group(BASIC)]}).values()
     assert sum(bought(waiting, most=3)) > 0

@@ -13,9 +13,10 @@ from werkzeug import Request, Response
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.scaling.admission import CheckAnswer, CheckState
 from receiver.ports import TryLater
+from tests.adapters.kubernetes.custom_objects import a_checked_workload, an_admission_check
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node
-from tests.adapters.kubernetes.test_admission import NOW, a_check, a_checked
-from tests.adapters.messages.destinations import FixedClock
+from tests.clocks import FixedClock
+from tests.core.builders import NOW
 
 GROUP, VERSION = "kueue.x-k8s.io", "v1beta1"
 API = f"/apis/{GROUP}/{VERSION}"
@@ -48,8 +49,8 @@ def cluster(httpserver: HTTPServer) -> Iterator[KubernetesCluster]:
     """A cluster with Kueue's older API, in which the Workload ml/train waits for our answer."""
     httpserver.expect_request(NODES).respond_with_json(a_list(a_node()))
     httpserver.expect_request(PODS).respond_with_json(a_list())
-    httpserver.expect_request(f"{API}/admissionchecks").respond_with_json(a_list(a_check()))
-    httpserver.expect_request(f"{API}/workloads").respond_with_json(a_list(a_checked()))
+    httpserver.expect_request(f"{API}/admissionchecks").respond_with_json(a_list(an_admission_check()))
+    httpserver.expect_request(f"{API}/workloads").respond_with_json(a_list(a_checked_workload()))
     httpserver.expect_request(f"{API}/resourceflavors").respond_with_json(a_list())
     adapter = a_cluster_at(httpserver.url_for(""), clock=FixedClock(NOW), admission_checks=True)
     yield adapter

@@ -21,8 +21,8 @@ from tests.adapters.kubernetes.custom_objects import (
     of_gpus,
     owned_by_vcjob,
 )
-from tests.adapters.kubernetes.kubernetes_objects import a_pod
-from tests.adapters.kubernetes.test_gangs import looking_at, paths, refused_as
+from tests.adapters.kubernetes.kubernetes_objects import a_pod, scheduling_refusal
+from tests.adapters.kubernetes.served_cluster import requested_paths, served_cluster
 
 MEMBER: dict[str, Any] = {"annotations": {"scheduling.volcano.sh/group-name": "pg"}}
 
@@ -33,7 +33,7 @@ def found(httpserver: HTTPServer, *groups: dict[str, Any], **more: Any) -> list[
     served: dict[str, Any] = {VOLCANO_GROUPS: groups, VOLCANO_QUEUES: queues}
     served |= {VOLCANO_JOBS: more["jobs"]} if "jobs" in more else {}
     served |= {PRIORITY_CLASSES: more["classes"]} if "classes" in more else {}
-    with looking_at(httpserver, *more.get("pods", ()), served=served, volcano_podgroups=True) as cluster:
+    with served_cluster(httpserver, *more.get("pods", ()), served=served, volcano_podgroups=True) as cluster:
         return list(cluster.look().pods)
 
 
@@ -111,13 +111,13 @@ def test_another_name_for_the_gang_does_not_hide_that_the_group_has_pods(httpser
 
 
 def test_pods_of_a_pending_group_that_volcano_never_tried_wait_as_far_as_its_minimum(httpserver: HTTPServer) -> None:
-    pods = [a_pod(f"w-{n}", **MEMBER, **refused_as("Undetermined")) for n in range(3)]
+    pods = [a_pod(f"w-{n}", **MEMBER, **scheduling_refusal("Undetermined")) for n in range(3)]
     seen = sorted((p.name, p.phase) for p in found(httpserver, a_group("pg", 2), pods=pods))
     assert seen == [("w-0", PodPhase.WAITING), ("w-1", PodPhase.WAITING), ("w-2", PodPhase.OTHER)]
 
 
 def test_pods_that_volcano_never_tried_are_no_demand_beyond_the_capability(httpserver: HTTPServer) -> None:
-    pods = [a_pod(f"w-{n}", **MEMBER, **refused_as("Undetermined")) for n in range(2)]
+    pods = [a_pod(f"w-{n}", **MEMBER, **scheduling_refusal("Undetermined")) for n in range(2)]
     phases = {p.phase for p in found(httpserver, a_group("pg", 2), pods=pods, queues=[a_queue(capability=1)])}
     assert phases == {PodPhase.OTHER}
 
@@ -157,9 +157,9 @@ def test_a_group_of_higher_priority_is_served_first(httpserver: HTTPServer) -> N
 
 
 def test_without_the_setting_pending_groups_are_not_read(httpserver: HTTPServer) -> None:
-    with looking_at(httpserver, served={VOLCANO_GROUPS: [a_group(minResources=of_gpus(2))]}) as cluster:
+    with served_cluster(httpserver, served={VOLCANO_GROUPS: [a_group(minResources=of_gpus(2))]}) as cluster:
         assert cluster.look().pods == ()
-    assert VOLCANO_GROUPS not in paths(httpserver)
+    assert VOLCANO_GROUPS not in requested_paths(httpserver)
 
 
 def test_one_line_does_not_make_more_pods_than_can_be_looked_at(httpserver: HTTPServer) -> None:

@@ -6,7 +6,8 @@ import pytest
 import responses
 
 from receiver.adapters.store import SqlStore, open_in_memory
-from tests.adapters.messages.destinations import NOW, FixedClock
+from tests.adapters.messages.destinations import NOW
+from tests.clocks import FixedClock
 
 
 @pytest.fixture

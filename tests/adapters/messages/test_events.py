@@ -14,7 +14,8 @@ from receiver.adapters.store import SqlStore
 from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.notices.routing import Format, Route
-from tests.adapters.messages.destinations import NOW, FixedClock
+from tests.adapters.messages.destinations import NOW
+from tests.clocks import FixedClock
 
 LINKS = PageLinks(
     cluster_name="prod",

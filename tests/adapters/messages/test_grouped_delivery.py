@@ -1,6 +1,5 @@
 """Grouped delivery: one message of a kind at a time to each destination, whatever the others, the clock or we do."""
 
-import json
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,17 +9,26 @@ import responses
 from receiver.adapters.messages import Outbox
 from receiver.adapters.store import SqlStore
 from receiver.core.notices.notice import Cause, Notice, Severity
-from tests.adapters.messages.destinations import LINKS, NOW, TELEGRAM, TELEGRAM_API, FixedClock
+from tests.adapters.messages.destinations import (
+    CHAT,
+    CHAT_API,
+    LINKS,
+    MINUTE,
+    NOW,
+    SECOND,
+    TELEGRAM,
+    TELEGRAM_API,
+    deliver_until,
+    delivered_messages,
+)
 from tests.adapters.wire import hanging_server
+from tests.clocks import FixedClock
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.filterwarnings(
     # Apprise's mail plugin imports a module that Python 3.13 dropped; it brings its own where there is none.
     "ignore:'imghdr' is deprecated:DeprecationWarning"
 )
-CHAT, CHAT_API = "json://chat.example.com", "http://chat.example.com/"
-MINUTE = timedelta(minutes=1)
-SECOND = timedelta(seconds=1)
 
 
 def say(store: SqlStore, title: str, at: datetime, cause: Cause = Cause.GREW, **changes: Any) -> None:
@@ -32,20 +40,8 @@ def an_outbox(store: SqlStore, clock: FixedClock, *destinations: str) -> Outbox:
     return Outbox(store, destinations or [CHAT], clock, links=LINKS, every=5 * MINUTE)
 
 
-def told(wire: responses.RequestsMock, api: str = CHAT_API) -> list[dict[str, Any]]:
-    """What the destination got, oldest first."""
-    return [json.loads(call.request.body or "{}") for call in wire.calls if call.request.url == api]
-
-
 def titles(wire: responses.RequestsMock) -> list[str]:
-    return [message["title"] for message in told(wire)]
-
-
-def deliver(outbox: Outbox, clock: FixedClock, until: datetime) -> None:
-    """Let the courier come by every ten seconds."""
-    while clock.at <= until:
-        outbox.deliver_due(clock.at)
-        clock.pass_time(10 * SECOND)
+    return [message["title"] for message in delivered_messages(wire)]
 
 
 def test_a_pool_that_flaps_is_told_at_once_and_then_once_in_five_minutes(
@@ -55,9 +51,9 @@ def test_a_pool_that_flaps_is_told_at_once_and_then_once_in_five_minutes(
     outbox = an_outbox(store, clock)
     for n in range(12):
         say(store, f"GPU pool l40s: {'3 -> 4' if n % 2 == 0 else '4 -> 3'} nodes", clock.at)
-        deliver(outbox, clock, NOW + (n + 1) * MINUTE)
-    deliver(outbox, clock, NOW + 20 * MINUTE)
-    first, second, third, fourth = told(wire)
+        deliver_until(outbox, clock, NOW + (n + 1) * MINUTE)
+    deliver_until(outbox, clock, NOW + 20 * MINUTE)
+    first, second, third, fourth = delivered_messages(wire)
     assert first["title"] == "GPU pool l40s: 3 -> 4 nodes"
     assert first["message"].startswith("body\nWhat to do: ")
     assert "And 3 more like it since 12:01 UTC: 4 -> 3 nodes (2 times), 3 -> 4 nodes." in second["message"]
@@ -101,11 +97,11 @@ def test_what_waits_survives_a_restart_and_another_replica(
     say(store, "b", clock.pass_time(MINUTE))
     an_outbox(store, clock).deliver_due(clock.at)
     say(store, "c", clock.pass_time(MINUTE))
-    deliver(an_outbox(store, clock), clock, NOW + 5 * MINUTE - SECOND)
+    deliver_until(an_outbox(store, clock), clock, NOW + 5 * MINUTE - SECOND)
     assert titles(wire) == ["a"]
-    deliver(an_outbox(store, clock), clock, NOW + 6 * MINUTE)
+    deliver_until(an_outbox(store, clock), clock, NOW + 6 * MINUTE)
     assert titles(wire) == ["a", "c"]
-    assert "And 1 more like it since 12:01 UTC: b." in told(wire)[1]["message"]
+    assert "And 1 more like it since 12:01 UTC: b." in delivered_messages(wire)[1]["message"]
 
 
 @pytest.mark.parametrize("back", [2 * SECOND, timedelta(days=30)])
@@ -133,8 +129,8 @@ def test_a_destination_that_fails_does_not_delay_what_waits_for_another(
     outbox = an_outbox(store, clock, TELEGRAM, CHAT)
     for n in range(3):
         say(store, f"{n}", clock.at)
-        deliver(outbox, clock, NOW + (n + 1) * MINUTE)
-    deliver(outbox, clock, NOW + 5 * MINUTE + 20 * SECOND)
+        deliver_until(outbox, clock, NOW + (n + 1) * MINUTE)
+    deliver_until(outbox, clock, NOW + 5 * MINUTE + 20 * SECOND)
     assert titles(wire) == ["0", "2"]
     assert store.counts()["messages"]["destination 2 (json)", "delivered"] == 2
 
@@ -146,11 +142,11 @@ def test_a_destination_that_answers_again_gets_what_waited_as_one(
     outbox = an_outbox(store, clock)
     for n in range(6):
         say(store, f"P: {n}", clock.at)
-        deliver(outbox, clock, NOW + (n + 1) * 10 * MINUTE)
+        deliver_until(outbox, clock, NOW + (n + 1) * 10 * MINUTE)
     wire.reset()
     wire.post(CHAT_API)
-    deliver(outbox, clock, NOW + 100 * MINUTE)
-    (message,) = told(wire)
+    deliver_until(outbox, clock, NOW + 100 * MINUTE)
+    (message,) = delivered_messages(wire)
     assert message["title"] == "P: 5"
     assert "And 5 more like it since 12:00 UTC: 0, 1, 2, 3, 4." in message["message"]
     assert store.counts()["notices"] == {"pending": 0, "sent": 6, "failed": 0}
@@ -163,8 +159,8 @@ def test_a_destination_that_failed_is_asked_once_in_half_a_minute_however_much_w
     outbox = an_outbox(store, clock)
     for n in range(40):
         say(store, f"{n}", clock.at, pool=f"pool {n}")
-    deliver(outbox, clock, NOW + 5 * MINUTE - SECOND)
-    assert len(told(wire)) == 10
+    deliver_until(outbox, clock, NOW + 5 * MINUTE - SECOND)
+    assert len(delivered_messages(wire)) == 10
     assert store.counts()["messages"] == {("destination 1 (json)", "failed"): 10}
 
 
@@ -179,7 +175,7 @@ def test_one_message_that_a_destination_refuses_does_not_keep_it_from_the_others
     say(store, "poison", clock.at, pool="a")
     for n in range(20):
         say(store, f"{n}", clock.at, pool=f"pool {n}")
-    deliver(outbox, clock, NOW + 90 * SECOND)
+    deliver_until(outbox, clock, NOW + 90 * SECOND)
     assert store.counts()["notices"] == {"pending": 1, "sent": 20, "failed": 0}
 
 

@@ -16,16 +16,8 @@ from receiver.adapters.store import SqlStore
 from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.core.notices.notice import Notice
 from receiver.ports import StoredNotice, TryLater
-from tests.adapters.messages.destinations import (
-    LINKS,
-    NOW,
-    SECRETS,
-    SLACK,
-    SLACK_API,
-    TELEGRAM,
-    TELEGRAM_API,
-    FixedClock,
-)
+from tests.adapters.messages.destinations import LINKS, NOW, SECRETS, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API
+from tests.clocks import FixedClock
 
 pytestmark = pytest.mark.filterwarnings(
     # Apprise's mail plugin imports a module that Python 3.13 dropped; it brings its own where there is none.

@@ -12,7 +12,8 @@ from receiver.adapters.messages import Outbox
 from receiver.adapters.store import SqlStore
 from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.notices.routing import Route
-from tests.adapters.messages.destinations import LINKS, NOW, FixedClock
+from tests.adapters.messages.destinations import LINKS, NOW
+from tests.clocks import FixedClock
 
 pytestmark = pytest.mark.filterwarnings(
     # Apprise's mail plugin imports a module that Python 3.13 dropped; it brings its own where there is none.

@@ -12,8 +12,17 @@ from receiver.adapters.messages import Outbox
 from receiver.adapters.store import SqlStore, open_in_memory
 from receiver.core.notices.notice import Cause, Notice
 from receiver.ports import Telling
-from tests.adapters.messages.destinations import LINKS, NOW, FixedClock
-from tests.adapters.messages.test_grouped_delivery import CHAT, CHAT_API, MINUTE, SECOND, deliver, told
+from tests.adapters.messages.destinations import (
+    CHAT,
+    CHAT_API,
+    LINKS,
+    MINUTE,
+    NOW,
+    SECOND,
+    deliver_until,
+    delivered_messages,
+)
+from tests.clocks import FixedClock
 
 pytestmark = pytest.mark.filterwarnings(
     # Apprise's mail plugin imports a module that Python 3.13 dropped; it brings its own where there is none.
@@ -37,7 +46,7 @@ def an_outbox(store: SqlStore, clock: FixedClock) -> Outbox:
 
 
 def titles(wire: responses.RequestsMock) -> list[str]:
-    return [message["title"] for message in told(wire)]
+    return [message["title"] for message in delivered_messages(wire)]
 
 
 def test_a_hold_that_waited_is_not_sent_after_the_budget_was_raised(
@@ -47,11 +56,11 @@ def test_a_hold_that_waited_is_not_sent_after_the_budget_was_raised(
     outbox = an_outbox(store, clock)
     for cause, key in ((Cause.BUDGET_HOLD, "first"), (Cause.BUDGET_CLEAR, "below")):
         store.say(a_notice(cause, key), clock.at)
-        deliver(outbox, clock, clock.at + MINUTE)
+        deliver_until(outbox, clock, clock.at + MINUTE)
     store.say(a_notice(Cause.BUDGET_HOLD, "again"), clock.at)
-    deliver(outbox, clock, clock.at + MINUTE)
+    deliver_until(outbox, clock, clock.at + MINUTE)
     store.say(a_notice(Cause.BUDGET_WARN, "raised"), clock.at)
-    deliver(outbox, clock, clock.at + 10 * MINUTE)
+    deliver_until(outbox, clock, clock.at + 10 * MINUTE)
     assert titles(wire) == ["budget_hold first", "budget_clear below", "budget_warn raised"]
     assert store.counts()["notices"] == {"pending": 0, "sent": 3, "failed": 0}
 
@@ -63,11 +72,11 @@ def test_a_budget_that_is_held_again_is_told_though_the_all_clear_still_waits(
     outbox = an_outbox(store, clock)
     for n in range(3):
         store.say(a_notice(Cause.BUDGET_HOLD, f"{n}"), clock.at)
-        deliver(outbox, clock, clock.at + 30 * SECOND)
+        deliver_until(outbox, clock, clock.at + 30 * SECOND)
         if n < 2:
             store.say(a_notice(Cause.BUDGET_CLEAR, f"below {n}"), clock.at)
-            deliver(outbox, clock, clock.at + 30 * SECOND)
-    deliver(outbox, clock, clock.at + 10 * MINUTE)
+            deliver_until(outbox, clock, clock.at + 30 * SECOND)
+    deliver_until(outbox, clock, clock.at + 10 * MINUTE)
     assert titles(wire) == ["budget_hold 0", "budget_clear below 0", "budget_hold 2"]
 
 
@@ -78,8 +87,8 @@ def test_what_happened_is_told_whatever_came_after_it(
     outbox = an_outbox(store, clock)
     for n, cause in enumerate([Cause.GREW, Cause.GREW, Cause.SHRANK]):
         store.say(a_notice(cause, f"{n}", topic="action:l40s", pool="l40s"), clock.at)
-        deliver(outbox, clock, clock.at + MINUTE)
-    deliver(outbox, clock, clock.at + 10 * MINUTE)
+        deliver_until(outbox, clock, clock.at + MINUTE)
+    deliver_until(outbox, clock, clock.at + 10 * MINUTE)
     assert titles(wire) == ["grew 0", "shrank 2", "grew 1"]
 
 
@@ -89,17 +98,17 @@ def test_a_hold_on_a_pool_that_ended_while_it_waited_is_not_sent_and_is_told_whe
     wire.post(CHAT_API)
     outbox = an_outbox(store, clock)
     store.say(held(topic="held:l40s:within_maximum"), clock.at)
-    deliver(outbox, clock, clock.at + MINUTE)
+    deliver_until(outbox, clock, clock.at + MINUTE)
     store.say(held(), clock.at)
     store.stand([held()], clock.at, complete=True)
-    deliver(outbox, clock, clock.at + MINUTE)
+    deliver_until(outbox, clock, clock.at + MINUTE)
     store.stand([], clock.at, complete=True)
-    deliver(outbox, clock, clock.at + 10 * MINUTE)
-    assert len(told(wire)) == 1
+    deliver_until(outbox, clock, clock.at + 10 * MINUTE)
+    assert len(delivered_messages(wire)) == 1
     assert store.say(held(), clock.at)
     store.stand([held()], clock.at, complete=True)
-    deliver(outbox, clock, clock.at + MINUTE)
-    assert len(told(wire)) == 2
+    deliver_until(outbox, clock, clock.at + MINUTE)
+    assert len(delivered_messages(wire)) == 2
 
 
 def test_what_goes_on_is_told_as_it_is_when_it_is_sent(
@@ -109,11 +118,11 @@ def test_what_goes_on_is_told_as_it_is_when_it_is_sent(
     outbox = an_outbox(store, clock)
     for topic in ("held:l40s:within_maximum", "held:l40s:within_budget"):
         store.say(held(topic=topic, body="$1.00 spent"), clock.at)
-        deliver(outbox, clock, clock.at + 10 * SECOND)
-    deliver(outbox, clock, clock.at + 4 * MINUTE)
+        deliver_until(outbox, clock, clock.at + 10 * SECOND)
+    deliver_until(outbox, clock, clock.at + 4 * MINUTE)
     store.stand([held(body="$9.00 spent"), held(topic="held:l40s:within_maximum")], clock.at, complete=True)
-    deliver(outbox, clock, clock.at + 10 * MINUTE)
-    assert told(wire)[1]["message"].startswith("$9.00 spent\n")
+    deliver_until(outbox, clock, clock.at + 10 * MINUTE)
+    assert delivered_messages(wire)[1]["message"].startswith("$9.00 spent\n")
 
 
 def test_what_a_destination_has_is_not_told_again_when_it_ends_before_another_got_it(store: SqlStore) -> None:
@@ -144,9 +153,9 @@ def test_nothing_is_ever_sent_that_is_not_true_any_more_and_what_lasts_is_told(
             nonlocal sent
             while clock.at < end:
                 outbox.deliver_due(clock.at)
-                for message in told(wire)[sent:]:
+                for message in delivered_messages(wire)[sent:]:
                     assert message["title"].startswith("budget_hold" if holds else "budget_clear")
-                sent = len(told(wire))
+                sent = len(delivered_messages(wire))
                 clock.pass_time(20 * SECOND)
 
         for n, (seconds, now_holds) in enumerate(course):
@@ -156,7 +165,7 @@ def test_nothing_is_ever_sent_that_is_not_true_any_more_and_what_lasts_is_told(
                 store.say(a_notice(cause, f"{n}", all_clear=not holds), clock.at)
             until(clock.at + seconds * SECOND)
         until(clock.at + timedelta(minutes=6))
-        last = [message["title"].split()[0] for message in told(wire)][-1:]
+        last = [message["title"].split()[0] for message in delivered_messages(wire)][-1:]
         assert last in ([["budget_hold"]] if holds else [["budget_clear"], []])
         store.close()
 
@@ -169,6 +178,6 @@ def test_what_a_destination_refuses_grows_old_though_its_figures_move(
     outbox = an_outbox(store, clock)
     store.say(held(body="$1.00 spent"), clock.at)
     if refused:
-        deliver(outbox, clock, clock.at + MINUTE)
+        deliver_until(outbox, clock, clock.at + MINUTE)
     store.stand([held(body="$9.00 spent")], NOW + 10 * MINUTE, complete=True)
     assert NOW + 10 * MINUTE - store.counts()["oldest_notice_at"] == age

@@ -18,8 +18,9 @@ from receiver.adapters.store import open_store
 from receiver.core.notices.grouping import Message
 from receiver.core.notices.notice import Notice, Severity
 from receiver.core.notices.routing import Format, Route
-from tests.adapters.messages.destinations import LINKS, NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
+from tests.adapters.messages.destinations import LINKS, NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API
 from tests.adapters.store.builders import migrated
+from tests.clocks import FixedClock
 
 pytestmark = pytest.mark.filterwarnings(
     # Apprise's mail plugin imports a module that Python 3.13 dropped; it brings its own where there is none.

@@ -15,15 +15,7 @@ from sqlalchemy import create_engine, func, select, text
 from receiver.adapters.store import SqlStore, open_store
 from receiver.adapters.store.database import Database, parse
 from receiver.ports import TryLater
-from tests.adapters.store.builders import NOW, PostgresServer, alert, decision, delivery, grow
-
-ROOT = Path(__file__).parents[3]
-
-
-def python(code: str, *arguments: str) -> "subprocess.Popen[str]":
-    """Start *code* in a process of its own, in the checkout."""
-    return subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT)
-
+from tests.adapters.store.builders import NOW, ROOT, PostgresServer, alert, decision, delivery, grow, start_python
 
 REMEMBER_AND_DIE = """
 import os, signal, sys
@@ -36,7 +28,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_delivery_survives_kill_9_right_after_it_was_remembered(url: str) -> None:
-    with python(REMEMBER_AND_DIE, url) as process:
+    with start_python(REMEMBER_AND_DIE, url) as process:
         printed, _ = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
     store = open_store(url)
@@ -166,7 +158,7 @@ print(store.memory(NOW, NOW).deliveries == (number,))
 
 
 def test_a_disk_that_takes_no_more_means_try_later_and_loses_nothing(tmp_path: Path) -> None:
-    with python(FULL_DISK, f"sqlite:///{tmp_path}/store.db") as process:
+    with start_python(FULL_DISK, f"sqlite:///{tmp_path}/store.db") as process:
         printed, _ = process.communicate(timeout=60)
     large, *_, intact = printed.splitlines()
     assert process.returncode == 0

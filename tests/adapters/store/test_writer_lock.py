@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.adapters.leader import WriterLock
-from tests.adapters.store.test_durability import python
+from tests.adapters.store.builders import start_python
 
 HOLD = """
 import sys, time
@@ -75,7 +75,7 @@ def test_another_name_of_the_same_file_is_the_same_lock(tmp_path: Path) -> None:
 
 
 def test_kill_9_of_its_process_frees_it(url: str) -> None:
-    with python(HOLD, url) as process:
+    with start_python(HOLD, url) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "True True\n"
         lock = WriterLock(url)
@@ -135,7 +135,7 @@ print(before, lock.held(), flush=True)
 
 
 def test_a_worker_whose_parent_died_no_longer_holds_it(url: str) -> None:
-    with python(ORPHAN, url) as process:
+    with start_python(ORPHAN, url) as process:
         printed, _ = process.communicate(timeout=60)
     assert printed == "(True, True) False\n"
 

@@ -21,6 +21,7 @@ from tests.core.builders import (
     HOUR,
     MINUTE,
     NOW,
+    a_buffer,
     a_due_node,
     a_node,
     a_pod,
@@ -33,7 +34,6 @@ from tests.core.builders import (
     an_override,
     facts,
 )
-from tests.core.scaling.test_buffers import a_buffer
 
 
 def a_job(name: str = "train", gpus: int = 1, **changes: Any) -> Any:

@@ -19,7 +19,7 @@ from receiver.core.notices.notice import Concern, Level, Severity
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts
-from tests.core.notices.test_concerns import found
+from tests.core.notices.scene import concerns_of
 
 SECOND = timedelta(seconds=1)
 
@@ -201,7 +201,7 @@ def test_in_its_first_half_minute_an_update_is_not_called_a_deadlock() -> None:
 
 
 def deadlocks(waiting: list[Pod], *nodes: Node, policy: Policy = FULL) -> list[Concern]:
-    shown = found(facts(a_state(*nodes), waiting=waiting), policy)
+    shown = concerns_of(facts(a_state(*nodes), waiting=waiting), policy)
     return [concern for concern in shown if concern.kind == "held"]
 
 

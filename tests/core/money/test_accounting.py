@@ -11,34 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.core.model.memory import NodeLife
-from receiver.core.model.model import Node
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Attribution, Billing
 from receiver.core.model.usage import Accounted, Accounting, EndedPod, GpuHolding, Owner, Sample, WorkloadLife
 from receiver.core.money.accounting import StepSight, account, ended_in, is_due
-from tests.core.builders import HOUR, MINUTE, NOW, SECOND, a_life, a_node, a_pod, a_policy, a_pool
-
-POLICY = a_policy(a_pool(resources={"nvidia.com/gpu": 8}))
-WORKS = Sample(engine=0.8, memory=0.5, peak_memory=0.6, least_memory=0.4)
-RESTS = Sample(engine=0.01, memory=0.3, peak_memory=0.3, least_memory=0.3)
-
-
-def a_big_life(**changes: Any) -> NodeLife:
-    """A node of eight GPUs that was watched from its creation two hours ago on."""
-    born = NOW - 2 * HOUR
-    said: dict[str, Any] = {"created_at": born, "seen_at": born, "usable_at": born + 5 * MINUTE, "gpus": 8}
-    return a_life(**{**said, **changes})
-
-
-def bound(name: str = "train", at: datetime = NOW - HOUR, **changes: Any) -> Pod:
-    said: dict[str, Any] = {"phase": PodPhase.RUNNING, "node": "n1", "bound_at": at, "created_at": at - MINUTE}
-    return a_pod(name, **{"owner": f"Job/{name}", **said, **changes})
-
-
-def seen(*pods: Pod, at: datetime = NOW, life: NodeLife | None = None, **changes: Any) -> StepSight:
-    node: Node = a_node(pods=tuple(p for p in pods if p.node == "n1"))
-    return StepSight(**{"at": at, "lives": (life or a_big_life(),), "nodes": (node,), "pods": pods, **changes})
+from tests.core.builders import HOUR, MINUTE, NOW, SECOND, a_node, a_pod, a_policy, a_pool
+from tests.core.money.builders import EIGHT_GPU_POLICY, RESTING, WORKING, a_big_life, a_bound_pod, a_step_sight
 
 
 def standing(*pods: Pod, at: datetime = NOW - MINUTE) -> Accounted:
@@ -65,50 +43,50 @@ def held(accounting: Accounting) -> dict[str, float]:
 
 
 def test_a_pod_that_stays_held_its_gpus_since_the_last_accounting() -> None:
-    pod = bound(gpus=2)
-    assert held(account(standing(pod), seen(pod), POLICY)) == {"train": 120.0}
+    pod = a_bound_pod(gpus=2)
+    assert held(account(standing(pod), a_step_sight(pod), EIGHT_GPU_POLICY)) == {"train": 120.0}
 
 
 def test_a_pod_holds_nothing_before_it_was_bound() -> None:
-    pod = bound(at=NOW - 20 * SECOND)
-    assert held(account(standing(), seen(pod), POLICY)) == {"train": 20.0}
+    pod = a_bound_pod(at=NOW - 20 * SECOND)
+    assert held(account(standing(), a_step_sight(pod), EIGHT_GPU_POLICY)) == {"train": 20.0}
 
 
 def test_a_pod_that_was_bound_before_the_last_accounting_is_not_counted_twice() -> None:
-    pod = bound(at=NOW - HOUR)
-    assert held(account(standing(), seen(pod), POLICY)) == {"train": 60.0}
+    pod = a_bound_pod(at=NOW - HOUR)
+    assert held(account(standing(), a_step_sight(pod), EIGHT_GPU_POLICY)) == {"train": 60.0}
 
 
 def test_without_a_time_of_binding_the_start_of_its_containers_counts() -> None:
-    runs = bound(bound_at=None, running_since=NOW - 5 * SECOND)
-    pulls = bound("pulls", bound_at=None, phase=PodPhase.STARTING)
-    assert held(account(standing(), seen(runs, pulls), POLICY)) == {"train": 5.0}
+    runs = a_bound_pod(bound_at=None, running_since=NOW - 5 * SECOND)
+    pulls = a_bound_pod("pulls", bound_at=None, phase=PodPhase.STARTING)
+    assert held(account(standing(), a_step_sight(runs, pulls), EIGHT_GPU_POLICY)) == {"train": 5.0}
 
 
 def test_a_pod_that_vanished_held_its_gpus_until_now() -> None:
-    assert held(account(standing(bound()), seen(), POLICY)) == {"train": 60.0}
+    assert held(account(standing(a_bound_pod()), a_step_sight(), EIGHT_GPU_POLICY)) == {"train": 60.0}
 
 
 def test_kubernetes_word_on_the_end_of_a_pod_is_taken() -> None:
     done = EndedPod(uid="uid-train", workload="ml/Job/train", succeeded=True, at=NOW - 50 * SECOND)
-    assert held(account(standing(bound()), seen(ended=(done,)), POLICY)) == {"train": 10.0}
+    assert held(account(standing(a_bound_pod()), a_step_sight(ended=(done,)), EIGHT_GPU_POLICY)) == {"train": 10.0}
 
 
 def test_a_pod_that_vanished_held_nothing_after_another_took_its_place() -> None:
-    heir = bound("heir", at=NOW - 15 * SECOND)
-    assert held(account(standing(bound()), seen(heir), POLICY)) == {"train": 45.0, "heir": 15.0}
+    heir = a_bound_pod("heir", at=NOW - 15 * SECOND)
+    assert held(account(standing(a_bound_pod()), a_step_sight(heir), EIGHT_GPU_POLICY)) == {"train": 45.0, "heir": 15.0}
 
 
 def test_another_pod_of_the_same_name_is_another_pod() -> None:
-    old, new = bound(), bound(uid="another", at=NOW - 10 * SECOND)
-    found = account(standing(old), seen(new), POLICY)
+    old, new = a_bound_pod(), a_bound_pod(uid="another", at=NOW - 10 * SECOND)
+    found = account(standing(old), a_step_sight(new), EIGHT_GPU_POLICY)
     assert held(found) == {"train": 60.0}
     assert [h.uid for h in found.holdings] == ["another"]
 
 
 def test_a_pod_that_waits_and_one_on_a_node_that_is_not_ours_hold_nothing() -> None:
-    elsewhere = bound("elsewhere", node="cpu-1")
-    found = account(standing(), seen(a_pod("waits"), elsewhere), POLICY)
+    elsewhere = a_bound_pod("elsewhere", node="cpu-1")
+    found = account(standing(), a_step_sight(a_pod("waits"), elsewhere), EIGHT_GPU_POLICY)
     assert (found.usage, found.holdings) == ((), ())
 
 
@@ -116,58 +94,61 @@ def test_a_pod_that_waits_and_one_on_a_node_that_is_not_ours_hold_nothing() -> N
 
 
 def test_over_a_pause_only_pods_that_are_still_there_are_counted() -> None:
-    stays, went = bound("stays"), bound("went")
-    found = account(standing(stays, went, at=NOW - HOUR), seen(stays), POLICY)
+    stays, went = a_bound_pod("stays"), a_bound_pod("went")
+    found = account(standing(stays, went, at=NOW - HOUR), a_step_sight(stays), EIGHT_GPU_POLICY)
     assert held(found) == {"stays": 3600.0}
 
 
 def test_a_pod_that_was_bound_in_a_pause_is_counted_from_then_on() -> None:
-    pod = bound(at=NOW - HOUR / 2)
-    assert held(account(standing(at=NOW - HOUR), seen(pod), POLICY)) == {"train": 1800.0}
+    pod = a_bound_pod(at=NOW - HOUR / 2)
+    assert held(account(standing(at=NOW - HOUR), a_step_sight(pod), EIGHT_GPU_POLICY)) == {"train": 1800.0}
 
 
 def test_what_could_have_been_held_in_a_pause_is_unwatched() -> None:
-    stays = bound(gpus=2)
-    found = account(standing(stays, at=NOW - HOUR), seen(stays), POLICY)
+    stays = a_bound_pod(gpus=2)
+    found = account(standing(stays, at=NOW - HOUR), a_step_sight(stays), EIGHT_GPU_POLICY)
     assert [round(u.seconds) for u in found.unwatched] == [6 * 3600]
 
 
 def test_a_node_that_went_in_a_pause_was_unwatched_until_it_went() -> None:
     gone = a_big_life(gone_at=NOW - HOUR / 2)
-    found = account(standing(bound(), at=NOW - HOUR), seen(life=gone, nodes=()), POLICY)
+    found = account(standing(a_bound_pod(), at=NOW - HOUR), a_step_sight(life=gone, nodes=()), EIGHT_GPU_POLICY)
     assert (found.usage, [u.seconds for u in found.unwatched]) == ((), [8 * 1800.0])
 
 
 def test_nothing_is_unwatched_while_we_look_every_minute() -> None:
-    assert account(standing(), seen(), POLICY).unwatched == ()
+    assert account(standing(), a_step_sight(), EIGHT_GPU_POLICY).unwatched == ()
 
 
 def test_a_node_without_usable_gpus_is_not_unwatched() -> None:
-    assert account(standing(at=NOW - HOUR), seen(life=a_big_life(usable_at=None)), POLICY).unwatched == ()
+    assert (
+        account(standing(at=NOW - HOUR), a_step_sight(life=a_big_life(usable_at=None)), EIGHT_GPU_POLICY).unwatched
+        == ()
+    )
 
 
 def test_a_node_that_was_there_before_us_was_unwatched_but_for_the_pods_that_are_still_there() -> None:
     old = a_big_life(seen_at=NOW, usable_at=NOW)
-    found = account(Accounted(), seen(bound(gpus=4), life=old), POLICY)
+    found = account(Accounted(), a_step_sight(a_bound_pod(gpus=4), life=old), EIGHT_GPU_POLICY)
     assert held(found) == {"train": 4 * 3600.0}
     assert [u.seconds for u in found.unwatched] == [8 * 7200.0 - 4 * 3600.0]
 
 
 def test_a_pool_that_is_configured_later_is_counted_from_the_binding_of_its_pods() -> None:
     old = a_big_life(seen_at=NOW - 10 * SECOND, usable_at=NOW - 10 * SECOND)
-    found = account(standing(), seen(bound(), life=old), POLICY)
+    found = account(standing(), a_step_sight(a_bound_pod(), life=old), EIGHT_GPU_POLICY)
     assert held(found) == {"train": 3600.0}
     assert [u.seconds for u in found.unwatched] == [8 * 7200.0 - 3600.0]
 
 
 def test_nobody_watches_the_nodes_of_a_pool_that_left_the_configuration() -> None:
-    found = account(standing(), seen(life=a_big_life(pool="left"), nodes=()), POLICY)
+    found = account(standing(), a_step_sight(life=a_big_life(pool="left"), nodes=()), EIGHT_GPU_POLICY)
     assert [u.seconds for u in found.unwatched] == [8 * 60.0]
 
 
 def test_nothing_from_before_this_month_is_counted_for_a_new_ledger() -> None:
     early = a_big_life(created_at=NOW - 60 * 24 * HOUR, seen_at=NOW, usable_at=NOW)
-    found = account(Accounted(), seen(bound(at=NOW - 50 * 24 * HOUR), life=early), POLICY)
+    found = account(Accounted(), a_step_sight(a_bound_pod(at=NOW - 50 * 24 * HOUR), life=early), EIGHT_GPU_POLICY)
     month = datetime(2026, 11, 1, tzinfo=UTC)
     assert held(found) == {"train": (NOW - month).total_seconds()}
 
@@ -182,18 +163,18 @@ def test_a_slice_over_the_months_border_is_split_where_a_paid_unit_begins(
     """Created at 23:15, the node pays its first hour until 00:15 of the next month."""
     midnight = datetime(2026, 12, 1, tzinfo=UTC)
     life = a_big_life(created_at=midnight - 45 * MINUTE)
-    pod = bound(at=midnight - 15 * MINUTE)
+    pod = a_bound_pod(at=midnight - 15 * MINUTE)
     policy = a_policy(a_pool(), billing=Billing(granularity=granularity))
     before = standing(pod, at=midnight - 15 * MINUTE)
-    found = account(before, seen(pod, at=midnight + 45 * MINUTE, life=life), policy)
+    found = account(before, a_step_sight(pod, at=midnight + 45 * MINUTE, life=life), policy)
     assert {row.month: row.held for row in found.usage} == {"2026-11": november, "2026-12": 3600.0 - november}
 
 
 def test_what_is_held_after_midnight_in_an_hour_of_the_old_month_is_the_old_months() -> None:
     midnight = datetime(2026, 12, 1, tzinfo=UTC)
-    life, pod = a_big_life(created_at=midnight - 45 * MINUTE), bound(at=midnight - 15 * MINUTE)
+    life, pod = a_big_life(created_at=midnight - 45 * MINUTE), a_bound_pod(at=midnight - 15 * MINUTE)
     before = standing(pod, at=midnight + 5 * MINUTE)
-    found = account(before, seen(pod, at=midnight + 6 * MINUTE, life=life), POLICY)
+    found = account(before, a_step_sight(pod, at=midnight + 6 * MINUTE, life=life), EIGHT_GPU_POLICY)
     assert {row.month: row.held for row in found.usage} == {"2026-11": 60.0}
 
 
@@ -201,21 +182,23 @@ def test_what_is_held_after_midnight_in_an_hour_of_the_old_month_is_the_old_mont
 
 
 def measured(*samples: Sample, gpus: int = 2, pause: timedelta = MINUTE) -> tuple[float, ...]:
-    pod = bound(gpus=gpus)
-    found = account(standing(pod, at=NOW - pause), seen(pod, samples={"ml/train": samples}), POLICY).usage[0]
+    pod = a_bound_pod(gpus=gpus)
+    found = account(
+        standing(pod, at=NOW - pause), a_step_sight(pod, samples={"ml/train": samples}), EIGHT_GPU_POLICY
+    ).usage[0]
     return tuple(round(v, 3) for v in (found.measured, found.idle, found.busy, found.memory))
 
 
 def test_what_gpus_did_is_weighed_by_the_time_that_they_were_held() -> None:
-    assert measured(WORKS, WORKS) == (120.0, 0.0, 96.0, 60.0)
+    assert measured(WORKING, WORKING) == (120.0, 0.0, 96.0, 60.0)
 
 
 def test_one_of_two_gpus_that_rests_is_half_of_the_time_idle() -> None:
-    assert measured(WORKS, RESTS) == (120.0, 60.0, 48.6, 48.0)
+    assert measured(WORKING, RESTING) == (120.0, 60.0, 48.6, 48.0)
 
 
 def test_a_gpu_without_samples_is_not_measured_and_never_idle() -> None:
-    assert measured(RESTS) == (60.0, 60.0, 0.6, 18.0)
+    assert measured(RESTING) == (60.0, 60.0, 0.6, 18.0)
     assert measured() == (0.0, 0.0, 0.0, 0.0)
     assert measured(Sample(engine=0.0)) == (0.0, 0.0, 0.0, 0.0)
 
@@ -225,17 +208,19 @@ def test_a_model_that_is_being_loaded_is_not_at_rest() -> None:
 
 
 def test_a_sample_does_not_speak_for_a_pause() -> None:
-    assert measured(RESTS, gpus=1, pause=HOUR)[:2] == (120.0, 120.0)
+    assert measured(RESTING, gpus=1, pause=HOUR)[:2] == (120.0, 120.0)
 
 
 def test_the_highest_peaks_are_kept() -> None:
-    pod = bound(gpus=2)
-    found = account(standing(pod), seen(pod, samples={"ml/train": (WORKS, RESTS)}), POLICY).usage[0]
+    pod = a_bound_pod(gpus=2)
+    found = account(standing(pod), a_step_sight(pod, samples={"ml/train": (WORKING, RESTING)}), EIGHT_GPU_POLICY).usage[
+        0
+    ]
     assert (found.peak_engine, found.peak_memory) == (0.8, 0.6)
 
 
 def test_a_pod_that_vanished_is_held_and_not_measured() -> None:
-    found = account(standing(bound()), seen(samples={"ml/train": (WORKS,)}), POLICY).usage[0]
+    found = account(standing(a_bound_pod()), a_step_sight(samples={"ml/train": (WORKING,)}), EIGHT_GPU_POLICY).usage[0]
     assert (found.held, found.measured, found.peak_engine) == (60.0, 0.0, None)
 
 
@@ -252,19 +237,19 @@ def test_a_workload_is_as_old_as_its_oldest_pod_and_is_whose_its_labels_say() ->
     pods = [
         a_pod(f"train-{n}", gpus=2, owner="Job/train", labels=labels, created_at=NOW - n * MINUTE) for n in (1, 3, 2)
     ]
-    found = lives(account(standing(), seen(*pods), policy))["ml/Job/train"]
+    found = lives(account(standing(), a_step_sight(*pods), policy))["ml/Job/train"]
     assert (found.created_at, found.gpus, found.bound_at) == (NOW - 3 * MINUTE, 6, None)
     assert found.owner == Owner(team="vision", cost_center="42")
 
 
 def test_a_workload_is_bound_when_its_first_pod_is() -> None:
-    waits = bound("b", owner="Job/train", node=None, bound_at=None, phase=PodPhase.WAITING)
-    found = lives(account(standing(), seen(bound(), waits), POLICY))["ml/Job/train"]
+    waits = a_bound_pod("b", owner="Job/train", node=None, bound_at=None, phase=PodPhase.WAITING)
+    found = lives(account(standing(), a_step_sight(a_bound_pod(), waits), EIGHT_GPU_POLICY))["ml/Job/train"]
     assert found.bound_at == NOW - HOUR
 
 
 def test_a_workload_that_goes_on_is_not_written_again() -> None:
-    assert account(standing(bound()), seen(bound()), POLICY).lives == ()
+    assert account(standing(a_bound_pod()), a_step_sight(a_bound_pod()), EIGHT_GPU_POLICY).lives == ()
 
 
 @pytest.mark.parametrize("succeeded", [True, False])
@@ -275,33 +260,33 @@ def test_a_workload_ends_as_its_last_pod_did(succeeded: bool) -> None:
         EndedPod(uid="3", workload="ml/Job/other", succeeded=not succeeded, at=NOW),
         EndedPod(uid="4", workload="ml/Job/train", succeeded=not succeeded, at=NOW - 30 * HOUR),
     )
-    found = lives(account(standing(bound()), seen(ended=ends), POLICY))["ml/Job/train"]
+    found = lives(account(standing(a_bound_pod()), a_step_sight(ended=ends), EIGHT_GPU_POLICY))["ml/Job/train"]
     assert (found.ended_at, found.completed) == (NOW - 20 * SECOND, succeeded)
 
 
 def test_how_a_workload_ended_is_unknown_when_nobody_saw_it() -> None:
-    found = lives(account(standing(bound()), seen(), POLICY))["ml/Job/train"]
+    found = lives(account(standing(a_bound_pod()), a_step_sight(), EIGHT_GPU_POLICY))["ml/Job/train"]
     assert (found.ended_at, found.completed) == (NOW, None)
 
 
 def test_a_workload_that_went_in_a_pause_ended_when_it_was_seen_last() -> None:
-    found = lives(account(standing(bound(), at=NOW - HOUR), seen(), POLICY))["ml/Job/train"]
+    found = lives(account(standing(a_bound_pod(), at=NOW - HOUR), a_step_sight(), EIGHT_GPU_POLICY))["ml/Job/train"]
     assert found.ended_at == NOW - HOUR
 
 
 def test_a_workload_that_comes_back_under_its_name_is_another_one() -> None:
-    again = bound(uid="new", at=NOW - SECOND)
-    found = lives(account(standing(), seen(again), POLICY))["ml/Job/train"]
+    again = a_bound_pod(uid="new", at=NOW - SECOND)
+    found = lives(account(standing(), a_step_sight(again), EIGHT_GPU_POLICY))["ml/Job/train"]
     assert (found.created_at, found.ended_at) == (NOW - SECOND - MINUTE, None)
 
 
 def test_a_pod_of_a_daemon_set_that_waits_and_one_that_is_only_announced_are_no_workloads() -> None:
-    found = account(standing(), seen(a_pod("agent", daemon=True), a_pod("announced", uid="")), POLICY)
+    found = account(standing(), a_step_sight(a_pod("agent", daemon=True), a_pod("announced", uid="")), EIGHT_GPU_POLICY)
     assert found.lives == ()
 
 
 def test_a_pod_without_a_controller_is_a_workload_of_its_own() -> None:
-    assert list(lives(account(standing(), seen(a_pod("lone")), POLICY))) == ["ml/Pod/lone"]
+    assert list(lives(account(standing(), a_step_sight(a_pod("lone")), EIGHT_GPU_POLICY))) == ["ml/Pod/lone"]
 
 
 # --- when
@@ -311,10 +296,10 @@ def test_a_pod_without_a_controller_is_a_workload_of_its_own() -> None:
     "before, due",
     [
         (Accounted(), True),
-        (standing(bound(), at=NOW - 59 * SECOND), False),
-        (standing(bound(), at=NOW - MINUTE), True),
+        (standing(a_bound_pod(), at=NOW - 59 * SECOND), False),
+        (standing(a_bound_pod(), at=NOW - MINUTE), True),
         (standing(at=NOW - SECOND), True),
-        (standing(bound(), bound("gone"), at=NOW - SECOND), True),
+        (standing(a_bound_pod(), a_bound_pod("gone"), at=NOW - SECOND), True),
         (standing(at=NOW), False),
         (standing(at=NOW + MINUTE), False),
         (standing(at=NOW + 4 * MINUTE), True),
@@ -322,14 +307,14 @@ def test_a_pod_without_a_controller_is_a_workload_of_its_own() -> None:
     ids=["never", "lately", "a minute ago", "a new pod", "a pod less", "just now", "clock set back", "wrong clock"],
 )
 def test_when_it_is_time_to_account(before: Accounted, due: bool) -> None:
-    assert is_due(before, seen(bound())) is due
+    assert is_due(before, a_step_sight(a_bound_pod())) is due
 
 
 def test_kubernetes_is_asked_only_where_something_ended() -> None:
-    assert ended_in(standing(bound()), seen(bound())) == frozenset()
-    assert ended_in(standing(bound(), bound("b", owner="Job/train")), seen(bound())) == {"ml"}
+    assert ended_in(standing(a_bound_pod()), a_step_sight(a_bound_pod())) == frozenset()
+    assert ended_in(standing(a_bound_pod(), a_bound_pod("b", owner="Job/train")), a_step_sight(a_bound_pod())) == {"ml"}
     waited = WorkloadLife(workload="nlp/Job/w", namespace="nlp", created_at=NOW)
-    assert ended_in(Accounted(at=NOW, running=(waited,)), seen()) == {"nlp"}
+    assert ended_in(Accounted(at=NOW, running=(waited,)), a_step_sight()) == {"nlp"}
 
 
 # --- laws
@@ -344,7 +329,7 @@ def days(draw: st.DrawFn) -> tuple[list[tuple[Pod, datetime]], list[timedelta]]:
         for n in range(draw(st.integers(0, 3))):
             at += draw(st.integers(0, 900)) * SECOND
             until = at + draw(st.integers(1, 900)) * SECOND
-            pods.append((bound(f"p{slot}-{n}", at=NOW + at), NOW + until))
+            pods.append((a_bound_pod(f"p{slot}-{n}", at=NOW + at), NOW + until))
             at = until
     steps = draw(st.lists(st.integers(10, 90), min_size=1, max_size=20))
     return pods, [s * SECOND for s in steps]
@@ -358,7 +343,7 @@ def counted(pods: list[tuple[Pod, datetime]], moments: list[datetime]) -> dict[s
     for at in moments:
         here = [p for p, until in pods if p.bound_at is not None and p.bound_at <= at < until]
         told = tuple(EndedPod(uid=p.uid, workload=f"ml/{p.owner}", succeeded=True, at=u) for p, u in pods if u <= at)
-        found = account(before, seen(*here, at=at, life=life, ended=told), POLICY)
+        found = account(before, a_step_sight(*here, at=at, life=life, ended=told), EIGHT_GPU_POLICY)
         for row in found.usage:
             total[row.workload] += row.held  # type: ignore[assignment]  # a Counter holds floats too
         running |= {x.workload: x for x in found.lives}
@@ -398,7 +383,7 @@ def test_pods_together_never_hold_more_than_the_node_has(day: Any, told: bool) -
         since, at = at, at + steps[0]
         here = [p for p, until in pods if p.bound_at <= at < until]
         ends = tuple(EndedPod(uid=p.uid, workload=f"ml/{p.owner}", succeeded=True, at=u) for p, u in pods if u <= at)
-        found = account(before, seen(*here, at=at, life=life, ended=ends if told else ()), POLICY)
+        found = account(before, a_step_sight(*here, at=at, life=life, ended=ends if told else ()), EIGHT_GPU_POLICY)
         assert sum(row.held for row in found.usage) <= 8 * (at - since).total_seconds() + 1e-6
         assert all(0 <= row.idle <= row.measured <= row.held for row in found.usage)
         running |= {x.workload: x for x in found.lives}
@@ -412,16 +397,16 @@ def test_pods_together_never_hold_more_than_the_node_has(day: Any, told: bool) -
 def test_two_thousand_nodes_of_eight_gpus_are_counted_in_a_moment(figure: Callable[[str], None]) -> None:
     names = [f"n{n}" for n in range(2000)]
     lives = tuple(a_big_life(instance=f"i-{name}", name=name) for name in names)
-    pods = tuple(bound(f"{name}-{slot}", node=name) for name in names for slot in range(8))
+    pods = tuple(a_bound_pod(f"{name}-{slot}", node=name) for name in names for slot in range(8))
     nodes = tuple(a_node(name, pods=pods[n * 8 : n * 8 + 8]) for n, name in enumerate(names))
     held = tuple(GpuHolding(uid=p.uid, instance=f"i-{p.node}", workload=f"ml/{p.owner}", gpus=1) for p in pods)
     running = tuple(WorkloadLife(workload=h.workload, namespace="ml", created_at=NOW, gpus=1) for h in held)
     before = Accounted(at=NOW - MINUTE, holdings=held, running=running)
-    found = StepSight(at=NOW, lives=lives, nodes=nodes, pods=pods, samples={p.key: (WORKS,) for p in pods})
+    found = StepSight(at=NOW, lives=lives, nodes=nodes, pods=pods, samples={p.key: (WORKING,) for p in pods})
     began = process_time()
     is_due(replace(before, at=NOW - SECOND), found)
     looked = process_time()
-    made = account(before, found, POLICY)
+    made = account(before, found, EIGHT_GPU_POLICY)
     counted = process_time()
     figure(
         f"16,000 pods on 2,000 nodes: {(looked - began) * 1000:.0f} ms to see whether it is time, "

@@ -13,11 +13,8 @@ from receiver.core.model.policy import Billing
 from receiver.core.model.usage import Accounted, Accounting, EndedPod, Unwatched, Usage
 from receiver.core.money.accounting import StepSight, account
 from receiver.core.money.attribution import Part, attribute
-from receiver.core.money.budget import month_of
 from tests.core.builders import HOUR, MINUTE, NOW, SECOND, a_node
-from tests.core.money.test_accounting import POLICY, a_big_life, bound, seen
-
-MONTH = month_of(NOW, "UTC")
+from tests.core.money.builders import EIGHT_GPU_POLICY, NOVEMBER, a_big_life, a_bound_pod, a_step_sight
 
 
 class Ledger:
@@ -28,7 +25,7 @@ class Ledger:
         self.usage: list[Usage] = []
         self.unwatched: list[Unwatched] = []
 
-    def take(self, what: StepSight, policy: Any = POLICY) -> Accounting:
+    def take(self, what: StepSight, policy: Any = EIGHT_GPU_POLICY) -> Accounting:
         """Account for what is seen."""
         found = account(self.before, what, policy)
         self.usage += found.usage
@@ -48,7 +45,7 @@ class Ledger:
     def shared(self, life: NodeLife, now: Any) -> dict[tuple[Part, str], Decimal]:
         """USD of *life* by part and team."""
         found: dict[tuple[Part, str], Decimal] = {}
-        for share in attribute([life], merged(self.usage), (), MONTH, now, Billing(granularity=SECOND)).shares:
+        for share in attribute([life], merged(self.usage), (), NOVEMBER, now, Billing(granularity=SECOND)).shares:
             key = (share.part, share.usage.owner.team if share.usage else "")
             found[key] = round(found.get(key, Decimal(0)) + share.usd, 4)
         return found
@@ -69,36 +66,38 @@ def merged(usage: list[Usage]) -> list[Usage]:
 
 
 def labelled(team: str, uid: str = "p", **changes: Any) -> Pod:
-    return bound(f"web-{uid}", owner="StatefulSet/web", owner_uid="set", labels={"team": team}, uid=uid, **changes)
+    return a_bound_pod(
+        f"web-{uid}", owner="StatefulSet/web", owner_uid="set", labels={"team": team}, uid=uid, **changes
+    )
 
 
 def test_from_the_change_of_a_team_label_on_the_new_team_pays() -> None:
     ledger = Ledger()
-    ledger.take(seen(labelled("vision", at=NOW), at=NOW + MINUTE))
-    ledger.take(seen(labelled("nlp", at=NOW), at=NOW + 2 * MINUTE))
-    ledger.take(seen(labelled("nlp", at=NOW), at=NOW + 3 * MINUTE))
+    ledger.take(a_step_sight(labelled("vision", at=NOW), at=NOW + MINUTE))
+    ledger.take(a_step_sight(labelled("nlp", at=NOW), at=NOW + 2 * MINUTE))
+    ledger.take(a_step_sight(labelled("nlp", at=NOW), at=NOW + 3 * MINUTE))
     assert ledger.held() == {"vision": 60.0, "nlp": 120.0}
 
 
 def test_during_a_rollout_each_pod_is_paid_for_by_its_own_team() -> None:
     ledger = Ledger()
     old, new = labelled("vision", at=NOW), labelled("nlp", "q", at=NOW, created_at=NOW)
-    ledger.take(seen(old, new, at=NOW + MINUTE))
+    ledger.take(a_step_sight(old, new, at=NOW + MINUTE))
     assert ledger.held() == {"vision": 60.0, "nlp": 60.0}
 
 
 def test_a_workload_is_whose_its_newest_pod_says() -> None:
     ledger = Ledger()
     old, new = labelled("vision"), labelled("nlp", "q", created_at=NOW)
-    ledger.take(seen(old, at=NOW + MINUTE))
-    [life] = ledger.take(seen(old, new, at=NOW + 2 * MINUTE)).lives
+    ledger.take(a_step_sight(old, at=NOW + MINUTE))
+    [life] = ledger.take(a_step_sight(old, new, at=NOW + 2 * MINUTE)).lives
     assert (life.owner.team, life.created_at) == ("nlp", old.created_at)
 
 
 def test_a_pod_that_vanished_is_paid_for_by_who_it_was_of() -> None:
     ledger = Ledger()
-    ledger.take(seen(labelled("vision", at=NOW), at=NOW + MINUTE))
-    ledger.take(seen(at=NOW + 2 * MINUTE))
+    ledger.take(a_step_sight(labelled("vision", at=NOW), at=NOW + MINUTE))
+    ledger.take(a_step_sight(at=NOW + 2 * MINUTE))
     assert ledger.held() == {"vision": 120.0}
 
 
@@ -107,11 +106,11 @@ def test_a_pod_that_vanished_is_paid_for_by_who_it_was_of() -> None:
 
 def test_who_uses_a_name_again_within_a_minute_is_another_workload() -> None:
     ledger = Ledger()
-    first = bound(owner_uid="one", at=NOW)
-    again = bound(owner_uid="two", uid="another", at=NOW + 90 * SECOND)
-    ledger.take(seen(first, at=NOW + MINUTE))
+    first = a_bound_pod(owner_uid="one", at=NOW)
+    again = a_bound_pod(owner_uid="two", uid="another", at=NOW + 90 * SECOND)
+    ledger.take(a_step_sight(first, at=NOW + MINUTE))
     done = EndedPod(uid=first.uid, workload="ml/Job/train", succeeded=True, at=NOW + 80 * SECOND, life="one")
-    found = ledger.take(seen(again, at=NOW + 2 * MINUTE, ended=(done,)))
+    found = ledger.take(a_step_sight(again, at=NOW + 2 * MINUTE, ended=(done,)))
     assert {x.life: (x.ended_at, x.completed) for x in found.lives} == {
         "one": (NOW + 80 * SECOND, True),
         "two": (None, None),
@@ -121,9 +120,9 @@ def test_who_uses_a_name_again_within_a_minute_is_another_workload() -> None:
 
 def test_how_another_of_the_same_name_ended_says_nothing() -> None:
     ledger = Ledger()
-    ledger.take(seen(bound(owner_uid="two", at=NOW), at=NOW + MINUTE))
+    ledger.take(a_step_sight(a_bound_pod(owner_uid="two", at=NOW), at=NOW + MINUTE))
     done = EndedPod(uid="x", workload="ml/Job/train", succeeded=False, at=NOW + 70 * SECOND, life="one")
-    [life] = ledger.take(seen(at=NOW + 2 * MINUTE, ended=(done,))).lives
+    [life] = ledger.take(a_step_sight(at=NOW + 2 * MINUTE, ended=(done,))).lives
     assert (life.completed, life.ended_at) == (None, NOW + 2 * MINUTE)
 
 
@@ -146,7 +145,7 @@ def watched(*pods: Pod, life: NodeLife, labels: dict[str, str] | None = None) ->
 
 
 def sliced(team: str, resource: str, count: int = 1) -> Pod:
-    return bound(team, at=NOW, labels={"team": team}, requests={resource: count})
+    return a_bound_pod(team, at=NOW, labels={"team": team}, requests={resource: count})
 
 
 def test_slices_of_a_gpu_pay_by_their_compute_slices_and_the_rest_is_nobodys() -> None:
@@ -190,20 +189,20 @@ def test_what_is_learned_of_a_node_later_does_not_change_what_was() -> None:
 
 
 def test_what_a_wrong_clock_counted_ahead_is_taken_back() -> None:
-    pod, ledger = bound(at=NOW - HOUR), Ledger()
-    ledger.take(seen(pod, at=NOW + MINUTE))
-    ledger.take(seen(pod, at=NOW + 3 * HOUR))
-    ledger.take(seen(pod, at=NOW + 2 * MINUTE))
+    pod, ledger = a_bound_pod(at=NOW - HOUR), Ledger()
+    ledger.take(a_step_sight(pod, at=NOW + MINUTE))
+    ledger.take(a_step_sight(pod, at=NOW + 3 * HOUR))
+    ledger.take(a_step_sight(pod, at=NOW + 2 * MINUTE))
     for minute in range(3, 31):
-        ledger.take(seen(pod, at=NOW + minute * MINUTE))
+        ledger.take(a_step_sight(pod, at=NOW + minute * MINUTE))
     assert ledger.held() == {"": 30 * 60.0}
     assert sum(row.node_seconds or 0 for row in ledger.unwatched) == pytest.approx(60 * 7 / 8)
 
 
 def test_what_a_clock_that_was_a_month_ahead_counted_there_is_nothing() -> None:
-    pod, ledger = bound(at=NOW - HOUR), Ledger()
-    ledger.take(seen(pod, at=NOW + 40 * 24 * HOUR))
-    ledger.take(seen(pod, at=NOW + MINUTE))
+    pod, ledger = a_bound_pod(at=NOW - HOUR), Ledger()
+    ledger.take(a_step_sight(pod, at=NOW + 40 * 24 * HOUR))
+    ledger.take(a_step_sight(pod, at=NOW + MINUTE))
     assert ledger.held(lambda row: row.month) == {"2026-11": 60.0}
 
 
@@ -211,7 +210,7 @@ def test_what_a_clock_that_was_a_month_ahead_counted_there_is_nothing() -> None:
 
 
 def test_an_instance_that_civo_leaves_out_for_a_while_is_held_without_a_hole_and_not_twice() -> None:
-    life, pod, ledger = a_big_life(), bound(at=NOW), Ledger()
+    life, pod, ledger = a_big_life(), a_bound_pod(at=NOW), Ledger()
     for minute in range(1, 31):
         missing = 10 <= minute < 20
         now = replace(life, gone_at=NOW + 10 * MINUTE) if missing else life
@@ -224,17 +223,17 @@ def test_an_instance_that_civo_leaves_out_for_a_while_is_held_without_a_hole_and
 
 
 def test_a_pod_that_was_bound_while_its_node_was_left_out_is_counted_from_then() -> None:
-    life, pod, ledger = a_big_life(), bound(at=NOW + 90 * SECOND), Ledger()
+    life, pod, ledger = a_big_life(), a_bound_pod(at=NOW + 90 * SECOND), Ledger()
     missing = replace(life, gone_at=NOW + MINUTE)
     ledger.take(StepSight(at=NOW + MINUTE, lives=(missing,), nodes=(), pods=()))
     ledger.take(StepSight(at=NOW + 2 * MINUTE, lives=(missing,), nodes=(), pods=(pod,)))
-    ledger.take(seen(pod, at=NOW + 3 * MINUTE))
+    ledger.take(a_step_sight(pod, at=NOW + 3 * MINUTE))
     assert ledger.held() == {"": 90.0}
 
 
 def test_a_node_that_is_gone_for_good_is_held_until_it_went() -> None:
-    life, pod, ledger = a_big_life(), bound(at=NOW), Ledger()
-    ledger.take(seen(pod, at=NOW + MINUTE))
+    life, pod, ledger = a_big_life(), a_bound_pod(at=NOW), Ledger()
+    ledger.take(a_step_sight(pod, at=NOW + MINUTE))
     gone = replace(life, gone_at=NOW + 2 * MINUTE)
     for minute in range(2, 80):
         ledger.take(StepSight(at=NOW + minute * MINUTE, lives=(gone,), nodes=(), pods=(pod,)))

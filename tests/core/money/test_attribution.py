@@ -15,19 +15,14 @@ from receiver.core.money.attribution import By, Line, Part, attribute, by_team, 
 from receiver.core.money.budget import month_of
 from receiver.core.money.cost import in_cents, spend_by_pool, to_cents
 from tests.core.builders import EVERY_SECOND, HOUR, NOW, a_life, a_policy
+from tests.core.money.builders import NOVEMBER, a_usage
 
-MONTH = month_of(NOW, "UTC")
 BILLING = Billing()
 POLICY = a_policy(gpu_kinds={"an.g1.l40s.kube.x1": "L40S"})
 
 
-def held(workload: str = "train", hours: float = 1, instance: str = "i-n1", **changes: Any) -> Usage:
-    said: dict[str, Any] = {"namespace": "ml", "owner": Owner(team="vision"), "month": "2026-11"}
-    return Usage(**{**said, "instance": instance, "workload": f"ml/Job/{workload}", "held": hours * 3600.0, **changes})
-
-
 def told(*lives: NodeLife, by: By = By.TEAM, usage: Any = (), unwatched: Any = (), **given: Any) -> list[Line]:
-    said: dict[str, Any] = {"month": MONTH, "now": NOW, "billing": BILLING, **given}
+    said: dict[str, Any] = {"month": NOVEMBER, "now": NOW, "billing": BILLING, **given}
     found = attribute(lives, usage, unwatched, **said)
     return list(lines(found, lambda share: key_of(share, by, POLICY)))
 
@@ -38,19 +33,19 @@ def in_brief(found: list[Line]) -> dict[tuple[str, str], str]:
 
 def test_what_a_workload_held_and_what_nobody_held_share_the_price() -> None:
     gone = a_life(hours=2, gone_at=NOW)
-    assert in_brief(told(gone, usage=[held(hours=0.5)])) == {("held", "vision"): "0.65", ("unallocated", ""): "1.93"}
+    assert in_brief(told(gone, usage=[a_usage(hours=0.5)])) == {("held", "vision"): "0.65", ("unallocated", ""): "1.93"}
 
 
 @pytest.mark.parametrize("sharers", [1, 3, 6, 7, 11])
 def test_half_a_cent_is_rounded_as_the_ledger_rounds_it_however_many_share_it(sharers: int) -> None:
     gone = a_life(hours=1, gone_at=NOW, price_usd_per_hour=Decimal("1.295"))
-    usage = [held(f"job{n}", hours=1 / sharers) for n in range(sharers)]
+    usage = [a_usage(f"job{n}", hours=1 / sharers) for n in range(sharers)]
     assert sum(line.usd for line in told(gone, usage=usage, by=By.WORKLOAD)) == Decimal("1.30")
 
 
 def test_a_paid_hour_under_way_can_still_be_used() -> None:
     young = a_life(hours=0.25)
-    found = in_brief(told(young, usage=[held(hours=0.25)]))
+    found = in_brief(told(young, usage=[a_usage(hours=0.25)]))
     assert found == {("held", "vision"): "0.32", ("ahead", ""): "0.97"}
 
 
@@ -59,13 +54,13 @@ def test_on_the_clock_what_is_left_of_the_first_hour_is_counted_from_the_clock()
     hour = NOW.replace(minute=0, second=0, microsecond=0)
     young = a_life(created_at=hour + 0.75 * HOUR, price_usd_per_hour=Decimal(6))
     now = hour + timedelta(minutes=55)
-    found = in_brief(told(young, usage=[held(hours=1 / 6)], now=now, billing=Billing(anchor=Anchor.CLOCK)))
+    found = in_brief(told(young, usage=[a_usage(hours=1 / 6)], now=now, billing=Billing(anchor=Anchor.CLOCK)))
     assert found == {("held", "vision"): "1.00", ("ahead", ""): "0.50", ("unallocated", ""): "4.50"}
 
 
 def test_the_rest_of_the_last_hour_of_a_node_that_is_gone_was_bought_for_nobody() -> None:
     gone = a_life(hours=1, gone_at=NOW - HOUR / 2)
-    assert in_brief(told(gone, usage=[held(hours=0.5)])) == {("held", "vision"): "0.65", ("unallocated", ""): "0.64"}
+    assert in_brief(told(gone, usage=[a_usage(hours=0.5)])) == {("held", "vision"): "0.65", ("unallocated", ""): "0.64"}
 
 
 def test_time_that_nobody_watched_is_neither_used_nor_idle() -> None:
@@ -76,18 +71,18 @@ def test_time_that_nobody_watched_is_neither_used_nor_idle() -> None:
 
 def test_two_teams_on_one_node_pay_for_the_gpus_that_they_held() -> None:
     node = a_life(gpus=4, hours=1, gone_at=NOW, price_usd_per_hour=Decimal(4))
-    usage = [held("a", hours=3), held("b", hours=1, owner=Owner(team="nlp"))]
+    usage = [a_usage("a", hours=3), a_usage("b", hours=1, owner=Owner(team="nlp"))]
     assert in_brief(told(node, usage=usage)) == {("held", "vision"): "3.00", ("held", "nlp"): "1.00"}
 
 
 def test_who_gave_no_label_is_shown() -> None:
-    usage = [held(owner=Owner())]
+    usage = [a_usage(owner=Owner())]
     assert ("held", "unlabelled") in in_brief(told(a_life(), usage=usage))
     assert ("held", "none") in in_brief(told(a_life(), usage=usage, by=By.PRIORITY_CLASS))
 
 
 def test_a_team_that_is_called_like_the_word_for_no_team_is_told_apart() -> None:
-    usage = [held(hours=1, owner=Owner(team="unlabelled", priority_class="none")), held("b", owner=Owner())]
+    usage = [a_usage(hours=1, owner=Owner(team="unlabelled", priority_class="none")), a_usage("b", owner=Owner())]
     node = a_life(hours=2, gone_at=NOW)
     teams = in_brief(told(node, usage=usage))
     assert teams == {("held", "unlabelled (label)"): "1.29", ("held", "unlabelled"): "1.29"}
@@ -119,7 +114,7 @@ def test_cost_is_told_by_everything_that_is_known_of_it(by: By, key: str) -> Non
         cost_center="42",
         priority_class="urgent",
     )
-    usage = [held(hours=2, owner=owner)]
+    usage = [a_usage(hours=2, owner=owner)]
     assert in_brief(told(a_life(hours=2, gone_at=NOW), usage=usage, by=by)) == {("held", key): "2.58"}
 
 
@@ -130,7 +125,7 @@ def test_what_nobody_held_is_told_by_kind_of_gpu_too() -> None:
 
 
 def test_held_and_unused_is_told_beside_what_was_held() -> None:
-    usage = [held(hours=1, measured=3600.0, idle=1800.0), held("b", hours=1, owner=Owner(team="nlp"))]
+    usage = [a_usage(hours=1, measured=3600.0, idle=1800.0), a_usage("b", hours=1, owner=Owner(team="nlp"))]
     found = {line.key: (line.usd, line.idle_usd) for line in told(a_life(hours=2, gone_at=NOW), usage=usage)}
     assert found == {"vision": (Decimal("1.29"), Decimal("0.65")), "nlp": (Decimal("1.29"), Decimal("0.00"))}
 
@@ -139,20 +134,20 @@ def test_a_unit_costs_in_the_month_in_which_it_began() -> None:
     """Created half an hour before December: its first hour is November's, the rest December's."""
     midnight = datetime(2026, 12, 1, tzinfo=UTC)
     life = a_life(created_at=midnight - HOUR / 2, gone_at=midnight + 1.5 * HOUR)
-    usage = [held(hours=1), held(hours=1, month="2026-12")]
+    usage = [a_usage(hours=1), a_usage(hours=1, month="2026-12")]
     for name, now in (("2026-11", NOW), ("2026-12", midnight)):
         found = told(life, usage=usage, month=month_of(now, "UTC"), now=midnight + 2 * HOUR)
         assert in_brief(found) == {("held", "vision"): "1.29"}, name
 
 
 def test_a_size_without_a_price_is_named_and_costs_nothing_that_is_known() -> None:
-    found = attribute([a_life(price_usd_per_hour=None)], [held()], [], MONTH, NOW, BILLING)
+    found = attribute([a_life(price_usd_per_hour=None)], [a_usage()], [], NOVEMBER, NOW, BILLING)
     assert (found.usd, found.unpriced) == (Decimal("0.00"), ("an.g1.l40s.kube.x1",))
     assert lines(found, lambda s: key_of(s, By.TEAM, POLICY))[0].seconds == 3600.0
 
 
 def test_a_node_that_gives_more_than_its_pool_said_is_shared_by_what_was_held() -> None:
-    usage = [held("a", hours=2), held("b", hours=2, owner=Owner(team="nlp"))]
+    usage = [a_usage("a", hours=2), a_usage("b", hours=2, owner=Owner(team="nlp"))]
     found = in_brief(told(a_life(hours=2, gone_at=NOW), usage=usage))
     assert found == {("held", "vision"): "1.29", ("held", "nlp"): "1.29"}
 
@@ -167,8 +162,8 @@ def test_what_was_spent_before_the_ledger_began_is_a_part_of_its_own() -> None:
 
 
 def test_what_teams_held_is_told_for_budgets() -> None:
-    usage = [held(hours=1), held("b", hours=0.5, owner=Owner())]
-    found = attribute([a_life(hours=2, gone_at=NOW)], usage, [], MONTH, NOW, BILLING)
+    usage = [a_usage(hours=1), a_usage("b", hours=0.5, owner=Owner())]
+    found = attribute([a_life(hours=2, gone_at=NOW)], usage, [], NOVEMBER, NOW, BILLING)
     assert {team: in_cents(usd) for team, usd in by_team(found).items()} == {
         "vision": Decimal("1.29"),
         "": Decimal("0.65"),
@@ -194,7 +189,7 @@ def months(draw: st.DrawFn) -> tuple[list[NodeLife], list[Usage], list[Unwatched
         rounding=draw(st.sampled_from(Rounding)),
         anchor=draw(st.sampled_from(Anchor)),
     )
-    now = MONTH.start + timedelta(hours=draw(st.integers(1, 1000)))
+    now = NOVEMBER.start + timedelta(hours=draw(st.integers(1, 1000)))
     for n in range(draw(st.integers(0, 4))):
         created = now - timedelta(seconds=draw(st.integers(0, 40 * 86_400)))
         lived = draw(st.none() | st.integers(0, 10**6))
@@ -206,7 +201,9 @@ def months(draw: st.DrawFn) -> tuple[list[NodeLife], list[Usage], list[Unwatched
             team = Owner(team=draw(st.sampled_from(["", "vision", "nlp"])))
             seconds = draw(st.floats(0, 10**6))
             idle = draw(st.floats(0, 1)) * seconds
-            usage.append(held(f"w{w}", instance=life.instance, held=seconds, owner=team, measured=seconds, idle=idle))
+            usage.append(
+                a_usage(f"w{w}", instance=life.instance, held=seconds, owner=team, measured=seconds, idle=idle)
+            )
         blind.append(Unwatched(month="2026-11", instance=life.instance, seconds=draw(st.floats(0, 10**5))))
     return lives, usage, blind, now, billing
 
@@ -215,7 +212,8 @@ def months(draw: st.DrawFn) -> tuple[list[NodeLife], list[Usage], list[Unwatched
 def test_lines_add_up_to_the_ledger_to_the_cent(world: Any, by: By) -> None:
     lives, usage, blind, now, billing = world
     until, after = (
-        sum(spend_by_pool(lives, since, now, billing)[0].values(), Decimal(0)) for since in (MONTH.start, MONTH.end)
+        sum(spend_by_pool(lives, since, now, billing)[0].values(), Decimal(0))
+        for since in (NOVEMBER.start, NOVEMBER.end)
     )
     found = told(*lives, by=by, usage=usage, unwatched=blind, now=now, billing=billing)
     assert sum((line.usd for line in found), Decimal(0)) == in_cents(until - after)
@@ -231,5 +229,5 @@ def test_no_line_is_negative_and_none_idles_more_than_it_cost(world: Any, by: By
 
 
 def test_by_the_second_nothing_lies_ahead_for_long() -> None:
-    found = told(a_life(hours=1), usage=[held(hours=1)], billing=EVERY_SECOND)
+    found = told(a_life(hours=1), usage=[a_usage(hours=1)], billing=EVERY_SECOND)
     assert {line.part: line.usd for line in found if line.usd} == {Part.HELD: Decimal("1.29")}

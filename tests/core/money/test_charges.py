@@ -29,11 +29,17 @@ from receiver.core.model.policy import Billing, Budget, ChargePrice, Policy, Sta
 from receiver.core.money.reconciliation import account, compare
 from receiver.core.notices.money_notices import of_charges
 from receiver.reports.picture import ChargesDocument
-from tests.core.builders import HOUR, a_life, a_policy, a_pool, a_state, facts
+from tests.core.builders import HOUR, a_policy, a_pool, a_state, facts
+from tests.core.money.builders import (
+    MONTH_START,
+    NOW,
+    SIZE,
+    a_charge,
+    a_ledger_life,
+    an_answer_of_charges,
+    month_hour,
+)
 
-MONTH = datetime(2026, 11, 1, tzinfo=UTC)
-AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-SIZE = "an.g1.l40s.kube.x1"
 PRICE = Decimal("1.29")
 PRICES = {
     "loadbalancer": ChargePrice(usd_per_hour=Decimal("0.015")),
@@ -42,38 +48,10 @@ PRICES = {
 }
 
 
-def at(hours: float) -> datetime:
-    """A moment, in hours after the month's beginning."""
-    return MONTH + timedelta(hours=hours)
-
-
-def a_charge(begins: float | None = 10, ends: float | None = 14, hours: float | None = 4, **more: Any) -> Charge:
-    """A record of a node of ours."""
-    said: dict[str, Any] = {
-        "code": f"kube-node-{SIZE}",
-        "label": "n1",
-        "frm": None if begins is None else at(begins),
-        "to": None if ends is None else at(ends),
-        "hours": None if hours is None else Decimal(str(hours)),
-    }
-    return Charge(**{**said, **more})
-
-
-def lived(begins: float = 10, ends: float | None = 14, name: str = "n1", **more: Any) -> NodeLife:
-    """What the ledger has of a node."""
-    gone = None if ends is None else at(ends)
-    return a_life(f"i-{name}", **{"created_at": at(begins), "gone_at": gone, **more})
-
-
-def charged(*records: Charge, **more: Any) -> Charged:
-    """Civo's answer of AT."""
-    return Charged(**{"month": "2026-11", "asked_at": AT, "answered_at": AT, "records": records, **more})
-
-
 def a_comparison(
-    records: list[Charge], lives: list[NodeLife], policy: Policy | None = None, began: datetime | None = MONTH
+    records: list[Charge], lives: list[NodeLife], policy: Policy | None = None, began: datetime | None = MONTH_START
 ) -> Comparison:
-    return compare(charged(*records), lives, policy or a_policy(), MONTH, began)
+    return compare(an_answer_of_charges(*records), lives, policy or a_policy(), MONTH_START, began)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +72,7 @@ def a_comparison(
     ],
 )
 def test_hours_of_a_record_within_the_month(charge: Charge, hours: Decimal) -> None:
-    assert charge.hours_in(MONTH, AT) == hours
+    assert charge.hours_in(MONTH_START, NOW) == hours
 
 
 def test_a_month_of_31_days_and_an_hour_is_asked_for_in_two_windows() -> None:
@@ -104,8 +82,10 @@ def test_a_month_of_31_days_and_an_hour_is_asked_for_in_two_windows() -> None:
 
 
 def test_a_month_of_31_days_is_one_window_and_no_time_is_none() -> None:
-    assert list(windows(MONTH, MONTH + timedelta(days=31))) == [(MONTH, MONTH + timedelta(days=31))]
-    assert list(windows(MONTH, MONTH)) == []
+    assert list(windows(MONTH_START, MONTH_START + timedelta(days=31))) == [
+        (MONTH_START, MONTH_START + timedelta(days=31))
+    ]
+    assert list(windows(MONTH_START, MONTH_START)) == []
 
 
 def test_a_record_in_two_windows_counts_once_with_its_most_hours() -> None:
@@ -136,38 +116,53 @@ def test_records_that_tell_neither_id_nor_beginning_are_all_kept() -> None:
     ("held", "urgent", "due"),
     [
         (None, False, True),
-        (charged(asked_at=AT - timedelta(minutes=14)), False, False),
-        (charged(asked_at=AT - timedelta(minutes=15)), False, True),
-        (charged(asked_at=AT - timedelta(minutes=1), failure="down"), False, False),
-        (charged(asked_at=AT - timedelta(minutes=1), failure="down"), True, True),
-        (charged(asked_at=AT - timedelta(minutes=1)), True, False),
-        (charged(asked_at=AT - timedelta(minutes=1), unreadable=("record 3: it has no code",)), True, True),
-        (charged(asked_at=AT - timedelta(minutes=1), unreadable=("record 3: it has no code",)), False, False),
-        (charged(asked_at=AT - timedelta(minutes=1), month="2026-10"), False, True),
-        (charged(asked_at=AT + timedelta(minutes=1)), False, True),
+        (an_answer_of_charges(asked_at=NOW - timedelta(minutes=14)), False, False),
+        (an_answer_of_charges(asked_at=NOW - timedelta(minutes=15)), False, True),
+        (an_answer_of_charges(asked_at=NOW - timedelta(minutes=1), failure="down"), False, False),
+        (an_answer_of_charges(asked_at=NOW - timedelta(minutes=1), failure="down"), True, True),
+        (an_answer_of_charges(asked_at=NOW - timedelta(minutes=1)), True, False),
+        (
+            an_answer_of_charges(asked_at=NOW - timedelta(minutes=1), unreadable=("record 3: it has no code",)),
+            True,
+            True,
+        ),
+        (
+            an_answer_of_charges(asked_at=NOW - timedelta(minutes=1), unreadable=("record 3: it has no code",)),
+            False,
+            False,
+        ),
+        (an_answer_of_charges(asked_at=NOW - timedelta(minutes=1), month="2026-10"), False, True),
+        (an_answer_of_charges(asked_at=NOW + timedelta(minutes=1)), False, True),
     ],
 )
 def test_charges_are_asked_for_every_15_minutes_and_sooner_only_while_growth_waits(
     held: Charged | None, urgent: bool, due: bool
 ) -> None:
-    assert is_due(held, "2026-11", AT, urgent=urgent) is due
+    assert is_due(held, "2026-11", NOW, urgent=urgent) is due
 
 
 @pytest.mark.parametrize(
     ("record", "life", "cause"),
     [
-        pytest.param(a_charge(), lived(), None, id="the same hours"),
+        pytest.param(a_charge(), a_ledger_life(), None, id="the same hours"),
         pytest.param(
-            a_charge(hours=3), lived(10, 14.5, name="n1"), DifferenceCause.SEEN_LATE, id="its end was seen late"
+            a_charge(hours=3), a_ledger_life(10, 14.5, name="n1"), DifferenceCause.SEEN_LATE, id="its end was seen late"
         ),
-        pytest.param(a_charge(hours=3), lived(), None, id="an hour less is equal"),
+        pytest.param(a_charge(hours=3), a_ledger_life(), None, id="an hour less is equal"),
         pytest.param(
-            a_charge(10, 20, 10), lived(), DifferenceCause.STILL_CHARGED, id="charged beyond the end that was seen"
+            a_charge(10, 20, 10),
+            a_ledger_life(),
+            DifferenceCause.STILL_CHARGED,
+            id="charged beyond the end that was seen",
         ),
-        pytest.param(a_charge(10, None, 400), lived(), DifferenceCause.STILL_CHARGED, id="charged on and on"),
-        pytest.param(a_charge(440, None, 2), lived(440, None), DifferenceCause.NOT_CHARGED_YET, id="the charges lag"),
-        pytest.param(a_charge(hours=9), lived(), DifferenceCause.HOURS_DIFFER, id="more hours than it lived"),
-        pytest.param(a_charge(hours=1), lived(), DifferenceCause.HOURS_DIFFER, id="fewer hours, the same times"),
+        pytest.param(a_charge(10, None, 400), a_ledger_life(), DifferenceCause.STILL_CHARGED, id="charged on and on"),
+        pytest.param(
+            a_charge(440, None, 2), a_ledger_life(440, None), DifferenceCause.NOT_CHARGED_YET, id="the charges lag"
+        ),
+        pytest.param(a_charge(hours=9), a_ledger_life(), DifferenceCause.HOURS_DIFFER, id="more hours than it lived"),
+        pytest.param(
+            a_charge(hours=1), a_ledger_life(), DifferenceCause.HOURS_DIFFER, id="fewer hours, the same times"
+        ),
     ],
 )
 def test_a_node_of_both_is_equal_within_an_hour_or_its_difference_has_a_cause(
@@ -181,8 +176,8 @@ def test_a_node_of_both_is_equal_within_an_hour_or_its_difference_has_a_cause(
 @pytest.mark.parametrize(
     ("records", "lives", "cause"),
     [
-        pytest.param([], [lived(467, None)], DifferenceCause.NOT_CHARGED_YET, id="a young node"),
-        pytest.param([], [lived()], DifferenceCause.NOT_CHARGED, id="an old one"),
+        pytest.param([], [a_ledger_life(467, None)], DifferenceCause.NOT_CHARGED_YET, id="a young node"),
+        pytest.param([], [a_ledger_life()], DifferenceCause.NOT_CHARGED, id="an old one"),
         pytest.param([a_charge(410, 411, 1)], [], DifferenceCause.CAME_AND_WENT, id="it came and went"),
         pytest.param([a_charge(20, None, 400)], [], DifferenceCause.ELSEWHERE, id="it lives elsewhere"),
         pytest.param([a_charge(1, 3, 2)], [], DifferenceCause.BEFORE_LEDGER, id="it was before the ledger"),
@@ -191,24 +186,24 @@ def test_a_node_of_both_is_equal_within_an_hour_or_its_difference_has_a_cause(
 def test_a_node_of_one_side_alone_has_a_cause(
     records: list[Charge], lives: list[NodeLife], cause: DifferenceCause
 ) -> None:
-    known, its = lived(100, 104, name="known"), a_charge(100, 104, label="known")
-    found = a_comparison([*records, its], [*lives, known], began=at(50))
+    known, its = a_ledger_life(100, 104, name="known"), a_charge(100, 104, label="known")
+    found = a_comparison([*records, its], [*lives, known], began=month_hour(50))
     assert [d.cause for d in found.differences] == [cause]
 
 
 def test_several_records_of_one_node_are_one() -> None:
-    found = a_comparison([a_charge(10, 12, 2), a_charge(12, 14, 2)], [lived()])
+    found = a_comparison([a_charge(10, 12, 2), a_charge(12, 14, 2)], [a_ledger_life()])
     assert (found.differences, found.sizes[0].equal) == ((), 1)
 
 
 def test_a_record_is_a_nodes_by_the_instance_id_before_its_name() -> None:
-    found = a_comparison([a_charge(label="demo", product="i-n1")], [lived()])
+    found = a_comparison([a_charge(label="demo", product="i-n1")], [a_ledger_life()])
     assert (found.differences, found.sizes[0].spare_hours) == ((), Decimal(0))
 
 
 def test_where_no_label_is_a_name_the_sums_are_compared() -> None:
     records = [a_charge(label="demo"), a_charge(20, 29, 9, label="demo")]
-    lives = [lived(), lived(20, 28, name="n2")]
+    lives = [a_ledger_life(), a_ledger_life(20, 28, name="n2")]
     assert a_comparison(records, lives).differences == ()
     more = a_comparison([*records, a_charge(30, 40, 10, label="demo")], lives)
     [line] = more.differences
@@ -217,14 +212,14 @@ def test_where_no_label_is_a_name_the_sums_are_compared() -> None:
 
 
 def test_young_nodes_that_are_not_charged_yet_take_nothing_off_what_others_were_charged() -> None:
-    found = a_comparison([a_charge(label="gone before")], [lived(467, None)], began=None)
+    found = a_comparison([a_charge(label="gone before")], [a_ledger_life(467, None)], began=None)
     assert [d.cause for d in found.differences] == [DifferenceCause.NOT_CHARGED_YET, DifferenceCause.BEFORE_LEDGER]
     assert found.sizes[0].spare_hours == 4
 
 
 def test_where_one_label_is_a_name_others_are_not_made_up_for_by_their_sum() -> None:
     records = [a_charge(), a_charge(20, 28, 8, label="theirs")]
-    found = a_comparison(records, [lived(), lived(20, 28, name="ours")])
+    found = a_comparison(records, [a_ledger_life(), a_ledger_life(20, 28, name="ours")])
     assert [(d.name, d.cause) for d in found.differences] == [
         ("ours", DifferenceCause.NOT_CHARGED),
         ("theirs", DifferenceCause.CAME_AND_WENT),
@@ -232,15 +227,15 @@ def test_where_one_label_is_a_name_others_are_not_made_up_for_by_their_sum() -> 
 
 
 def test_nodes_younger_than_the_answer_are_not_compared() -> None:
-    found = compare(charged(), [lived(470, None)], a_policy(), MONTH, MONTH)
+    found = compare(an_answer_of_charges(), [a_ledger_life(470, None)], a_policy(), MONTH_START, MONTH_START)
     assert (found.sizes, found.differences) == ((), ())
 
 
 def test_a_difference_is_worth_its_hours_at_the_pools_price() -> None:
-    [line] = a_comparison([a_charge(10, 20, 10)], [lived()]).differences
+    [line] = a_comparison([a_charge(10, 20, 10)], [a_ledger_life()]).differences
     assert line.usd == 6 * PRICE
     bare = a_policy(a_pool(price_usd_per_hour=None))
-    assert a_comparison([a_charge(10, 20, 10)], [lived()], bare).differences[0].usd is None
+    assert a_comparison([a_charge(10, 20, 10)], [a_ledger_life()], bare).differences[0].usd is None
 
 
 @pytest.mark.parametrize(
@@ -272,24 +267,26 @@ def test_the_account_is_the_ledger_and_what_else_is_charged_and_names_what_has_n
         Charge(code="dbaas-small", hours=Decimal(12)),
     ]
     policy = a_policy(charge_prices=PRICES)
-    found = a_comparison(records, [lived()], policy)
-    assert account(found, Decimal(100), MONTH, policy) == 100 + 3 * PRICE + Decimal("1.5")
+    found = a_comparison(records, [a_ledger_life()], policy)
+    assert account(found, Decimal(100), MONTH_START, policy) == 100 + 3 * PRICE + Decimal("1.5")
     assert found.unpriced == (("dbaas-small", Decimal(12)),)
 
 
 def test_before_civo_answered_the_account_is_not_known() -> None:
-    silent = compare(charged(answered_at=None, failure="down"), [lived()], a_policy(), MONTH, MONTH)
-    assert account(silent, Decimal(100), MONTH, a_policy()) is None
+    silent = compare(
+        an_answer_of_charges(answered_at=None, failure="down"), [a_ledger_life()], a_policy(), MONTH_START, MONTH_START
+    )
+    assert account(silent, Decimal(100), MONTH_START, a_policy()) is None
 
 
 def seed_of(compared: Comparison | None, held: Seed | None = None, stated: Stated | None = None) -> Seed | None:
     policy = a_policy(budget=Budget(monthly_usd=Decimal(1000), stated=stated))
-    return new_seed(held, compared, Decimal(50), policy, "2026-11", AT)
+    return new_seed(held, compared, Decimal(50), policy, "2026-11", NOW)
 
 
 def test_a_new_store_is_seeded_with_the_hours_of_our_sizes_that_it_does_not_know() -> None:
-    found = a_comparison([a_charge(), a_charge(30, 40, 10, label="gone")], [lived()], began=None)
-    assert seed_of(found) == Seed(month="2026-11", at=AT, hours={SIZE: Decimal(10)}, prices={SIZE: PRICE})
+    found = a_comparison([a_charge(), a_charge(30, 40, 10, label="gone")], [a_ledger_life()], began=None)
+    assert seed_of(found) == Seed(month="2026-11", at=NOW, hours={SIZE: Decimal(10)}, prices={SIZE: PRICE})
 
 
 def test_a_seed_remembers_the_nodes_that_still_run_and_counts_none_of_them_beside_the_ledger() -> None:
@@ -316,9 +313,9 @@ def test_a_nameless_charge_in_a_seed_is_no_node_that_the_ledger_can_come_to_know
     "compared",
     [
         None,
-        Comparison(charged=charged(answered_at=None, failure="down")),
-        Comparison(charged=charged(unreadable=("record 1: it has no code",))),
-        Comparison(charged=charged(month="2026-10")),
+        Comparison(charged=an_answer_of_charges(answered_at=None, failure="down")),
+        Comparison(charged=an_answer_of_charges(unreadable=("record 1: it has no code",))),
+        Comparison(charged=an_answer_of_charges(month="2026-10")),
     ],
 )
 def test_without_a_whole_answer_for_the_month_there_is_no_seed(compared: Comparison | None) -> None:
@@ -326,23 +323,23 @@ def test_without_a_whole_answer_for_the_month_there_is_no_seed(compared: Compari
 
 
 def test_a_store_is_seeded_once() -> None:
-    held = Seed(month="2026-10", at=MONTH)
+    held = Seed(month="2026-10", at=MONTH_START)
     assert seed_of(a_comparison([a_charge()], []), held) is None
 
 
 def test_a_stated_amount_is_the_whole_months_up_to_now() -> None:
     stated = Stated(month="2026-11", usd=Decimal(1200))
     made = seed_of(None, stated=stated)
-    assert made == Seed(month="2026-11", at=AT, usd=Decimal(1150), stated=Decimal(1200))
+    assert made == Seed(month="2026-11", at=NOW, usd=Decimal(1150), stated=Decimal(1200))
     assert seed_of(None, held=made, stated=stated) is None
     assert seed_of(None, held=made, stated=replace(stated, usd=Decimal(20))) == Seed(
-        month="2026-11", at=AT, usd=Decimal(0), stated=Decimal(20)
+        month="2026-11", at=NOW, usd=Decimal(0), stated=Decimal(20)
     )
 
 
 def test_a_new_store_takes_the_larger_of_what_is_stated_and_what_was_charged() -> None:
-    found = a_comparison([a_charge(), a_charge(30, 40, 10, label="gone")], [lived()], began=None)
-    usual: dict[str, Any] = {"month": "2026-11", "at": AT}
+    found = a_comparison([a_charge(), a_charge(30, 40, 10, label="gone")], [a_ledger_life()], began=None)
+    usual: dict[str, Any] = {"month": "2026-11", "at": NOW}
     left_over = Stated(month="2026-11", usd=Decimal(51))
     by_charges = Seed(**usual, hours={SIZE: Decimal(10)}, stated=Decimal(51), prices={SIZE: PRICE})
     assert seed_of(found, stated=left_over) == by_charges
@@ -365,17 +362,19 @@ def test_spend_from_before_the_ledger_keeps_the_price_of_then() -> None:
 def test_the_accounts_spend_from_before_the_ledger_keeps_the_price_of_then() -> None:
     found = a_comparison([a_charge(30, 40, 10, label="gone")], [])
     dearer = replace(a_policy(), pools=tuple(replace(p, price_usd_per_hour=2 * PRICE) for p in a_policy().pools))
-    assert account(found, Decimal(0), MONTH, dearer, seed_of(found)) == account(found, Decimal(0), MONTH, a_policy())
+    assert account(found, Decimal(0), MONTH_START, dearer, seed_of(found)) == account(
+        found, Decimal(0), MONTH_START, a_policy()
+    )
 
 
 def test_a_seed_of_an_older_version_and_a_size_without_a_price_get_the_first_price_for_good() -> None:
-    older = Seed(month="2026-11", at=AT, hours={SIZE: Decimal(10), "new.size": Decimal(3)})
+    older = Seed(month="2026-11", at=NOW, hours={SIZE: Decimal(10), "new.size": Decimal(3)})
     assert seed_of(None, older) == replace(older, prices={SIZE: PRICE})
     assert seed_of(None, replace(older, prices={SIZE: Decimal(1)})) is None
 
 
 def test_a_seed_costs_what_its_sizes_cost_now_and_only_in_its_month() -> None:
-    seed = Seed(month="2026-11", at=AT, hours={SIZE: Decimal(10), "new.size": Decimal(3)})
+    seed = Seed(month="2026-11", at=NOW, hours={SIZE: Decimal(10), "new.size": Decimal(3)})
     assert seeded_usd(seed, a_policy(), "2026-11") == (10 * PRICE, ("new.size",))
     assert seeded_usd(seed, a_policy(), "2026-12") == (Decimal(0), ())
     assert seeded_by_pool(seed, a_policy(), "2026-11") == (("l40s-id", 10 * PRICE),)
@@ -384,9 +383,9 @@ def test_a_seed_costs_what_its_sizes_cost_now_and_only_in_its_month() -> None:
 
 def test_what_nobody_can_tell_apart_counts_for_every_pool_that_it_may_have_been() -> None:
     policy = a_policy(a_pool("a"), a_pool("b"), a_pool("c", size="g4g.kube.small"))
-    by_hours = Seed(month="2026-11", at=AT, hours={SIZE: Decimal(10)})
+    by_hours = Seed(month="2026-11", at=NOW, hours={SIZE: Decimal(10)})
     assert seeded_by_pool(by_hours, policy, "2026-11") == (("a-id", 10 * PRICE), ("b-id", 10 * PRICE))
-    stated = Seed(month="2026-11", at=AT, usd=Decimal(7), stated=Decimal(8))
+    stated = Seed(month="2026-11", at=NOW, usd=Decimal(7), stated=Decimal(8))
     assert seeded_by_pool(stated, policy, "2026-11") == (
         ("a-id", Decimal(7)),
         ("b-id", Decimal(7)),
@@ -400,7 +399,7 @@ def told(compared: Comparison, **billing: Any) -> list[str]:
 
 
 def test_a_difference_is_told_only_above_the_tolerance() -> None:
-    found = a_comparison([a_charge(10, 20, 10)], [lived()])  # six hours: USD 7.74
+    found = a_comparison([a_charge(10, 20, 10)], [a_ledger_life()])  # six hours: USD 7.74
     assert told(found) == []
     title = f"Civo's charges and our ledger differ by $7.74 for {SIZE} in 2026-11"
     assert told(found, charges_tolerance_usd=Decimal("7.73")) == [title]
@@ -409,21 +408,21 @@ def test_a_difference_is_told_only_above_the_tolerance() -> None:
 
 def test_what_the_seed_holds_or_is_none_of_ours_is_not_told() -> None:
     records = [a_charge(20, None, 400, label="elsewhere"), a_charge(1, 3, 2, label="gone before"), a_charge(100, 104)]
-    found = a_comparison(records, [lived(100, 104)], began=at(50))
+    found = a_comparison(records, [a_ledger_life(100, 104)], began=month_hour(50))
     assert len(found.differences) == 2
     assert told(found, charges_tolerance_usd=Decimal(10)) == []
 
 
 def test_charges_that_stay_silent_for_an_hour_are_told() -> None:
     since = facts(a_state()).at - HOUR
-    silent = Comparison(charged=charged(failure="no answer within 30 s", failing_since=since))
+    silent = Comparison(charged=an_answer_of_charges(failure="no answer within 30 s", failing_since=since))
     assert told(silent) == ["Cannot read Civo's charges"]
-    assert told(Comparison(charged=charged(failure="x", failing_since=since + timedelta(seconds=1)))) == []
+    assert told(Comparison(charged=an_answer_of_charges(failure="x", failing_since=since + timedelta(seconds=1)))) == []
 
 
 def test_the_picture_has_each_difference_with_its_cause_in_words() -> None:
     document = ChargesDocument.of_comparison(
-        a_comparison([a_charge(10, 20, 10), Charge(code="x", hours=Decimal(1))], [lived()])
+        a_comparison([a_charge(10, 20, 10), Charge(code="x", hours=Decimal(1))], [a_ledger_life()])
     ).document()
     assert document is not None
     assert [(d["name"], d["cause"], d["usd"]) for d in document["differences"]] == [("n1", "still_charged", "7.74")]

@@ -12,13 +12,13 @@ from receiver.core.money.attribution import Attributed, Part, Watch, attribute
 from receiver.core.money.budget import month_of
 from receiver.core.money.cost import in_cents
 from tests.core.builders import HOUR, MINUTE, NOW, a_life
-from tests.core.money.test_attribution import MONTH, held
+from tests.core.money.builders import NOVEMBER, a_usage
 
-BEFORE = month_of(MONTH.start - HOUR, "UTC")
-ALWAYS = MONTH.start - 100 * 24 * HOUR
+BEFORE = month_of(NOVEMBER.start - HOUR, "UTC")
+ALWAYS = NOVEMBER.start - 100 * 24 * HOUR
 
 
-def shared(*lives: Any, watch: Watch, now: datetime = NOW, month: Any = MONTH, **given: Any) -> Attributed:
+def shared(*lives: Any, watch: Watch, now: datetime = NOW, month: Any = NOVEMBER, **given: Any) -> Attributed:
     usage, unwatched = given.get("usage", ()), given.get("unwatched", ())
     return attribute(lives, usage, unwatched, month, now, Billing(), watch=watch)
 
@@ -38,7 +38,7 @@ def parts(found: Attributed) -> dict[Part, Decimal]:
     [
         Watch(),
         Watch(since=NOW, until=NOW),
-        Watch(since=ALWAYS, until=NOW, kept_from=MONTH.end + HOUR),
+        Watch(since=ALWAYS, until=NOW, kept_from=NOVEMBER.end + HOUR),
     ],
     ids=["no cluster", "gone before the ledger began", "forgotten"],
 )
@@ -55,24 +55,26 @@ def test_in_the_months_before_a_node_was_seen_nobody_knows_who_held_it() -> None
 
 def test_in_the_months_before_the_ledger_began_nobody_knows_who_held_a_node() -> None:
     life = a_life(created_at=BEFORE.end - 10 * HOUR, seen_at=BEFORE.end - 10 * HOUR)
-    found = shared(life, month=BEFORE, watch=Watch(since=MONTH.start + HOUR, until=NOW))
+    found = shared(life, month=BEFORE, watch=Watch(since=NOVEMBER.start + HOUR, until=NOW))
     assert (parts(found), found.observed_from) == ({Part.UNWATCHED: Decimal("12.90")}, None)
 
 
 def test_what_is_known_of_unseen_time_all_the_same_is_not_unwatched() -> None:
     gone = a_life(hours=4, gone_at=NOW)
     told = [Unwatched(month="2026-11", instance="i1", seconds=3600.0)]
-    found = parts(shared(gone, watch=Watch(since=NOW, until=NOW), usage=[held(hours=1)], unwatched=told))
+    found = parts(shared(gone, watch=Watch(since=NOW, until=NOW), usage=[a_usage(hours=1)], unwatched=told))
     assert found == {Part.HELD: Decimal("1.29"), Part.UNWATCHED: Decimal("3.87")}
 
 
 def test_while_the_account_stands_still_nobody_sees_who_holds_a_node() -> None:
-    found = parts(shared(a_life(hours=3), watch=Watch(since=ALWAYS, until=NOW - HOUR), usage=[held(hours=2)]))
+    found = parts(shared(a_life(hours=3), watch=Watch(since=ALWAYS, until=NOW - HOUR), usage=[a_usage(hours=2)]))
     assert found == {Part.HELD: Decimal("2.58"), Part.UNWATCHED: Decimal("1.29"), Part.AHEAD: Decimal("1.29")}
 
 
 def test_what_the_next_accounting_will_tell_is_neither_idle_nor_unwatched() -> None:
-    found = parts(shared(a_life(hours=1), watch=Watch(since=ALWAYS, until=NOW - MINUTE), usage=[held(hours=59 / 60)]))
+    found = parts(
+        shared(a_life(hours=1), watch=Watch(since=ALWAYS, until=NOW - MINUTE), usage=[a_usage(hours=59 / 60)])
+    )
     assert found == {Part.HELD: Decimal("1.27"), Part.AHEAD: Decimal("1.31")}
 
 
@@ -85,34 +87,34 @@ def test_what_was_watched_and_held_by_nobody_stays_so() -> None:
 
 
 def test_a_month_in_which_the_ledger_began_is_known_from_then_on() -> None:
-    began = MONTH.start + 100 * HOUR
-    watch = Watch(since=began, until=MONTH.end + 9 * HOUR)
-    found = shared(watch=watch, now=MONTH.end + 9 * HOUR)
+    began = NOVEMBER.start + 100 * HOUR
+    watch = Watch(since=began, until=NOVEMBER.end + 9 * HOUR)
+    found = shared(watch=watch, now=NOVEMBER.end + 9 * HOUR)
     assert (found.observed_from, found.complete) == (began, False)
 
 
 @pytest.mark.parametrize(
     ("now", "until", "complete"),
     [
-        (MONTH.end, MONTH.end, False),
-        (MONTH.end + HOUR, MONTH.end + HOUR, False),
-        (MONTH.end + 2 * HOUR, MONTH.end + 2 * HOUR, True),
-        (MONTH.end + 9 * HOUR, MONTH.end + HOUR - MINUTE, False),
+        (NOVEMBER.end, NOVEMBER.end, False),
+        (NOVEMBER.end + HOUR, NOVEMBER.end + HOUR, False),
+        (NOVEMBER.end + 2 * HOUR, NOVEMBER.end + 2 * HOUR, True),
+        (NOVEMBER.end + 9 * HOUR, NOVEMBER.end + HOUR - MINUTE, False),
     ],
     ids=["at its end", "when its last hour is over", "an hour later", "not accounted for yet"],
 )
 def test_a_month_is_complete_when_nothing_of_it_is_to_come(now: datetime, until: datetime, complete: bool) -> None:
     found = shared(watch=Watch(since=ALWAYS, until=until), now=now)
-    assert (found.observed_from, found.complete) == (MONTH.start, complete)
+    assert (found.observed_from, found.complete) == (NOVEMBER.start, complete)
 
 
 def test_a_month_that_was_forgotten_is_not_complete() -> None:
-    now = MONTH.end + 9 * HOUR
-    found = shared(watch=Watch(since=ALWAYS, until=now, kept_from=MONTH.end + HOUR), now=now)
+    now = NOVEMBER.end + 9 * HOUR
+    found = shared(watch=Watch(since=ALWAYS, until=now, kept_from=NOVEMBER.end + HOUR), now=now)
     assert (found.observed_from, found.complete) == (None, False)
 
 
 def test_the_oldest_month_that_is_kept_is_complete() -> None:
-    now = MONTH.end + 9 * HOUR
-    found = shared(watch=Watch(since=ALWAYS, until=now, kept_from=MONTH.start + 300 * HOUR), now=now)
-    assert (found.observed_from, found.complete) == (MONTH.start, True)
+    now = NOVEMBER.end + 9 * HOUR
+    found = shared(watch=Watch(since=ALWAYS, until=now, kept_from=NOVEMBER.start + 300 * HOUR), now=now)
+    assert (found.observed_from, found.complete) == (NOVEMBER.start, True)

@@ -18,7 +18,7 @@ from receiver.core.notices.money_notices import report_notice
 from receiver.core.notices.notice import Notice
 from receiver.core.report.would_have import WouldHave
 from tests.core.builders import MINUTE, NOW
-from tests.core.money.test_charges import MONTH, a_charge, charged, lived
+from tests.core.money.builders import MONTH_START, a_charge, a_ledger_life, an_answer_of_charges
 from tests.core.notices.scene import L40S, NUMBER, POLICY, busy, known, pool_of
 from tests.core.report import builders as report_builders
 from tests.core.report.simulated import a_month
@@ -48,8 +48,8 @@ def _team_line() -> Notice:
 
 
 def _charges(answer: Charged) -> Notice:
-    lives = [lived(10, 14, name=f"n{n}") for n in range(5)]
-    compared = compare(answer, lives, POLICY, MONTH, MONTH)
+    lives = [a_ledger_life(10, 14, name=f"n{n}") for n in range(5)]
+    compared = compare(answer, lives, POLICY, MONTH_START, MONTH_START)
     return next(iter(money_notices.of_charges(known(pool_of(), charges=compared), POLICY)))
 
 
@@ -139,12 +139,16 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     ),
     "reopened": lambda: _beside(money_notices.reopened(L40S, 4, NOW)),
     "charges_differ": lambda: _charges(
-        charged(*(_dear(f"n{n}") for n in range(5)), asked_at=NOW, answered_at=NOW - MINUTE)
+        an_answer_of_charges(*(_dear(f"n{n}") for n in range(5)), asked_at=NOW, answered_at=NOW - MINUTE)
     ),
     "charges_silent": lambda: _charges(
-        charged(failing_since=NOW - timedelta(hours=2), failure="no answer within 30 s", answered_at=NOW - 2 * MINUTE)
+        an_answer_of_charges(
+            failing_since=NOW - timedelta(hours=2), failure="no answer within 30 s", answered_at=NOW - 2 * MINUTE
+        )
     ),
-    "charges_back": lambda: _charges(charged(*(a_charge(label=f"n{n}") for n in range(5)), answered_at=NOW)),
+    "charges_back": lambda: _charges(
+        an_answer_of_charges(*(a_charge(label=f"n{n}") for n in range(5)), answered_at=NOW)
+    ),
     "digest": _digest,
     "digest.observed": _observed,
     "report": lambda: _report(None),

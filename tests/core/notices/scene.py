@@ -13,7 +13,7 @@ from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.notices.action_notices import Around, ended, instead_of
 from receiver.core.notices.concerns import concerns, good_news, notices_of
-from receiver.core.notices.notice import Notice, Seen, behind
+from receiver.core.notices.notice import Concern, Notice, Seen, behind
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.decide import plan
 from tests.core.builders import MINUTE, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
@@ -138,3 +138,8 @@ def late(name: str = "l40s-3", stage: Stage = Stage.INSTALLING, **changes: Any) 
     """A node that did not become usable in its time."""
     given: dict[str, Any] = {"created_at": NOW - 25 * MINUTE, "allocatable": {}, "idle_since": None}
     return a_node(name, **{"stage": stage, **given, **changes})
+
+
+def concerns_of(known: Facts, policy: Policy | None = None) -> list[Concern]:
+    """What needs a person after a step on *known*."""
+    return list(concerns(all_seen(known, policy or a_policy())))

@@ -12,7 +12,8 @@ from receiver.adapters.messages import Outbox
 from receiver.core.notices.notice import Notice
 from receiver.core.notices.routing import Format, Route
 from simulator.store import MemoryStore
-from tests.adapters.messages.destinations import NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
+from tests.adapters.messages.destinations import NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API
+from tests.clocks import FixedClock
 from tests.core.notices.cases import CASES, PAGES
 
 WIRE = Path(__file__).parent / "wire"

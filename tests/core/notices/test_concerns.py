@@ -11,7 +11,6 @@ from receiver.core.model.model import Backoff, Drift, Facts, Rights, Source, Sou
 from receiver.core.model.overrides import Answer
 from receiver.core.model.policy import Approval, Budget, Fallback, Policy
 from receiver.core.model.signals import SignalAction
-from receiver.core.notices.concerns import concerns
 from receiver.core.notices.installation_concerns import of_others
 from receiver.core.notices.notice import Concern, Level, Severity
 from tests.core.builders import (
@@ -33,17 +32,13 @@ from tests.core.builders import (
     facts,
 )
 from tests.core.notices.of_installations import another
-from tests.core.notices.scene import L40S, POLICY, all_seen
+from tests.core.notices.scene import L40S, POLICY, concerns_of
 
 LATER = Backoff(failures=3, until=NOW + 7 * MINUTE, reason="gpu_count_exceeded: no GPU of this kind is free")
 
 
-def found(known: Facts, policy: Policy | None = None) -> list[Concern]:
-    return list(concerns(all_seen(known, policy or a_policy())))
-
-
 def the_one(known: Facts, policy: Policy | None = None) -> Concern:
-    [concern] = found(known, policy)
+    [concern] = concerns_of(known, policy)
     return concern
 
 
@@ -53,7 +48,7 @@ def ago(minutes: float) -> datetime:
 
 def test_nothing_needs_a_person_when_all_is_well() -> None:
     coming = a_node("coming", stage=Stage.BOOTING, idle_since=None, allocatable={}, created_at=ago(4))
-    assert found(facts(a_state(a_node(), a_busy_node("busy"), coming), waiting=[a_pod()])) == []
+    assert concerns_of(facts(a_state(a_node(), a_busy_node("busy"), coming), waiting=[a_pod()])) == []
 
 
 def test_a_silent_source_is_shown_at_once_and_told_after_two_minutes() -> None:
@@ -103,7 +98,7 @@ def test_a_counter_that_dcgm_does_not_deliver_is_told_once_whichever_nodes_lack_
     ids=["missing", "not known yet", "not known for long", "all there", "never asked"],
 )
 def test_rights_that_are_missing_or_unknown_are_shown(rights: Rights | None, levels: list[Level]) -> None:
-    assert [c.level for c in found(facts(a_state(), rights=rights))] == levels
+    assert [c.level for c in concerns_of(facts(a_state(), rights=rights))] == levels
 
 
 def test_a_budget_past_a_line_says_what_that_stops() -> None:
@@ -128,8 +123,8 @@ def test_a_growth_that_failed_otherwise_keeps_its_reason_out_of_the_first_line()
 
 
 def test_a_node_that_is_requested_and_not_listed_is_shown_when_its_time_is_over() -> None:
-    assert found(facts(a_state(required=1, required_since=ago(4)))) == []
-    [concern] = found(facts(a_state(required=1, required_since=ago(21))))
+    assert concerns_of(facts(a_state(required=1, required_since=ago(4)))) == []
+    [concern] = concerns_of(facts(a_state(required=1, required_since=ago(21))))
     assert (concern.kind, concern.level) == ("stuck", Level.WARN)
 
 
@@ -154,12 +149,12 @@ def test_waiting_work_that_a_guardrail_blocks_says_why_and_leads_to_the_decision
 
 
 def test_a_guardrail_that_blocks_nothing_is_no_concern() -> None:
-    assert found(facts(a_state(a_busy_node())), a_policy(a_pool(max_nodes=1))) == []
+    assert concerns_of(facts(a_state(a_busy_node())), a_policy(a_pool(max_nodes=1))) == []
 
 
 def test_an_open_approval_request_says_until_when_and_how_to_answer() -> None:
     known = facts(a_state(a_node()), questions=(a_question("i-n1"),))
-    [concern] = [c for c in found(known) if c.kind == "question"]
+    [concern] = [c for c in concerns_of(known) if c.kind == "question"]
     assert (concern.what, concern.question) == ("waits for an approval", "q1")
     assert "gpu-autoscaler answer q1 approve" in concern.todo
 
@@ -172,13 +167,13 @@ def test_growth_that_a_person_rejected_is_shown_while_work_waits_for_it() -> Non
     assert (concern.level, concern.what) == (Level.BAD, "does not grow: a person rejected further growth")
     assert "alice rejected: grow the pool from 0 to 3 nodes" in concern.why
     assert "gpu-autoscaler override floor l40s 3" in concern.todo
-    assert found(replace(known, waiting=()), policy) == []
+    assert concerns_of(replace(known, waiting=()), policy) == []
     unasked = a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(2))))
-    assert found(known, unasked) == []  # so little growth needs no approval
+    assert concerns_of(known, unasked) == []  # so little growth needs no approval
 
 
 def test_what_people_requested_is_noted_without_alarm() -> None:
-    noted = found(facts(a_state(silence=a_silence()), overrides=(an_override("pin", 0),)))
+    noted = concerns_of(facts(a_state(silence=a_silence()), overrides=(an_override("pin", 0),)))
     assert [(c.kind, c.level) for c in noted] == [("silenced", Level.NOTE), ("override", Level.NOTE)]
     assert noted[1].what == "has a pin of 0 nodes until 2026-11-20 13:00 UTC"
 
@@ -222,14 +217,14 @@ CAUSES = {
 def test_what_keeps_work_waiting_is_wrong_and_is_less_while_no_work_waits(kind: str) -> None:
     known, policy, calm = CAUSES[kind]
     waits = replace(known, waiting=(a_pod(),))
-    assert [c.level for c in found(known, policy) if c.kind == kind] == ([calm] if calm else [])
-    assert [c.level for c in found(waits, policy) if c.kind == kind] == [Level.BAD]
+    assert [c.level for c in concerns_of(known, policy) if c.kind == kind] == ([calm] if calm else [])
+    assert [c.level for c in concerns_of(waits, policy) if c.kind == kind] == [Level.BAD]
 
 
 def test_a_freeze_is_wrong_whether_or_not_work_waits() -> None:
     frozen = facts(a_state(), signals=(a_signal(SignalAction.FREEZE, None),))
     assert the_one(frozen).level is Level.BAD
-    assert {c.level for c in found(replace(frozen, waiting=(a_pod(),)))} == {Level.BAD}
+    assert {c.level for c in concerns_of(replace(frozen, waiting=(a_pod(),)))} == {Level.BAD}
 
 
 @pytest.mark.parametrize(
@@ -248,7 +243,7 @@ def test_a_freeze_is_wrong_whether_or_not_work_waits() -> None:
 def test_a_silent_source_is_wrong_if_nothing_grows_without_it(
     silent: list[Source], fallback: Fallback, levels: list[Level]
 ) -> None:
-    shown = found(facts(a_state(), sources=all_up(*silent)), a_policy(fallback=fallback))
+    shown = concerns_of(facts(a_state(), sources=all_up(*silent)), a_policy(fallback=fallback))
     assert [c.level for c in shown] == levels
     assert all(("no GPU pool changes" in c.what) is (c.level is Level.BAD) for c in shown)
 
@@ -263,13 +258,13 @@ def test_a_silent_source_is_wrong_if_nothing_grows_without_it(
     ids=["of the cluster", "a price is missing", "of a team, with no work of it waiting"],
 )
 def test_an_unknown_spend_is_wrong_where_it_stops_all_growth(spend: Spend, budget: Budget, levels: list[Level]) -> None:
-    assert [c.level for c in found(facts(a_state(), spend=spend), a_policy(budget=budget))] == levels
+    assert [c.level for c in concerns_of(facts(a_state(), spend=spend), a_policy(budget=budget))] == levels
 
 
 def test_the_budget_that_refuses_is_wrong_and_one_that_covers_the_work_is_not() -> None:
     spend = Spend(month="2026-11", usd=Decimal(85), teams={"a": Decimal(9), "b": Decimal(9)})
     policy = a_policy(budget=Budget(monthly_usd=Decimal(1000), teams={"a": Decimal(10), "b": Decimal(10)}))
-    shown = found(facts(a_state(), spend=spend, waiting=[a_pod(labels={"team": "a"})]), policy)
+    shown = concerns_of(facts(a_state(), spend=spend, waiting=[a_pod(labels={"team": "a"})]), policy)
     levels = {c.what: c.level for c in shown if c.kind == "budget_hold"}
     assert levels == {
         "Budget of team a is past its hold line": Level.BAD,
@@ -280,7 +275,7 @@ def test_the_budget_that_refuses_is_wrong_and_one_that_covers_the_work_is_not() 
 def test_a_budget_at_its_warn_line_whose_rest_covers_no_node_is_wrong_and_does_not_say_that_growth_goes_on() -> None:
     known = facts(a_state(), spend=Spend(month="2026-11", usd=Decimal(79)), waiting=[a_pod()])
     policy = a_policy(budget=Budget(monthly_usd=Decimal(100), stop_at=Decimal("0.8"), hold_at=Decimal("0.8")))
-    [concern] = [c for c in found(known, policy) if c.kind == "budget_warn"]
+    [concern] = [c for c in concerns_of(known, policy) if c.kind == "budget_warn"]
     assert (concern.level, concern.doing) == (
         Level.BAD,
         "the budget does not cover another node, so pending work waits; running work continues",
@@ -299,14 +294,14 @@ def test_a_pod_that_fits_no_pool_is_a_mistake_in_the_pod() -> None:
 def test_a_pool_below_its_maximum_is_not_told_as_full_when_something_else_holds_it() -> None:
     """Five pods wait, three nodes may be had, and Civo has none: the maximum is not why it does not grow."""
     known = facts(a_state(a_busy_node(), backoff=LATER), waiting=[a_pod(f"p{n}") for n in range(5)])
-    kinds = {concern.kind for concern in found(known, a_policy(a_pool(max_nodes=3)))}
+    kinds = {concern.kind for concern in concerns_of(known, a_policy(a_pool(max_nodes=3)))}
     assert "held" not in kinds
     assert "out_of_stock" in kinds
 
 
 def test_a_pool_at_its_maximum_is_told_as_full() -> None:
     known = facts(a_state(a_busy_node()), waiting=[a_pod()])
-    [concern] = [c for c in found(known, a_policy(a_pool(max_nodes=1))) if c.kind == "held"]
+    [concern] = [c for c in concerns_of(known, a_policy(a_pool(max_nodes=1))) if c.kind == "held"]
     assert concern.what == "does not grow: it is at its maximum"
 
 
@@ -322,7 +317,7 @@ def test_a_pool_at_its_maximum_is_told_as_full() -> None:
 )
 def test_a_sick_node_is_told_as_sick_and_its_configuration_as_right(condition: dict[str, Any], kinds: set[str]) -> None:
     node = a_node("n1", allocatable={GPU: 7}, **condition)
-    shown = found(facts(a_state(node)), a_policy(a_pool(resources={GPU: 8})))
+    shown = concerns_of(facts(a_state(node)), a_policy(a_pool(resources={GPU: 8})))
     assert {concern.kind for concern in shown} & {"sick", "misdescribed"} == kinds
 
 

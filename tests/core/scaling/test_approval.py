@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.actions import Decision
-from receiver.core.model.model import Facts, Node, Source, Spend, Stage
+from receiver.core.model.model import Node, Source, Spend, Stage
 from receiver.core.model.overrides import (
     Answer,
     Asks,
@@ -24,12 +23,10 @@ from receiver.core.model.overrides import (
     why_waiting,
 )
 from receiver.core.model.pods import PodPhase
-from receiver.core.model.policy import Approval, Budget, Policy, Unanswered
+from receiver.core.model.policy import Approval, Budget
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.people_notices import answered, asked
-from receiver.core.scaling.approval import due_requests
 from receiver.core.scaling.assign import assign
-from receiver.core.scaling.decide import decide_all
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,
@@ -42,7 +39,6 @@ from tests.core.builders import (
     a_node,
     a_pod,
     a_policy,
-    a_pool,
     a_question,
     a_removal,
     a_signal,
@@ -50,27 +46,11 @@ from tests.core.builders import (
     all_up,
     an_override,
     facts,
-    run,
 )
+from tests.core.scaling.approvals import APPROVED, HOLD, an_asking_policy, decide, due_questions
 
-HOLD = Unanswered.HOLD
-APPROVED = {"answer": Answer.APPROVE, "who": "alice", "answered_at": NOW}
 ASKS_SOON = NOW - 40 * MINUTE  # in twenty: its moment is in a quarter of an hour
-REMOVALS = Approval(removals=True)
 GROWTH = Approval(growth_above_usd_per_hour=Decimal(5))
-
-
-def asking(approval: Approval = REMOVALS, **pool: Any) -> Policy:
-    return a_policy(a_pool(approval=approval, **pool))
-
-
-def decide(found: Facts, policy: Policy) -> Decision:
-    return run(found, policy)[1]["l40s"]
-
-
-def due(found: Facts, policy: Policy) -> tuple[Question, ...]:
-    assignment = assign(found, policy)
-    return due_requests(found, assignment, decide_all(found, assignment, policy), policy)
 
 
 # --- what waits
@@ -78,7 +58,7 @@ def due(found: Facts, policy: Policy) -> tuple[Question, ...]:
 
 def test_where_nobody_is_to_be_asked_it_goes() -> None:
     assert decide(facts(a_state(a_due_node())), a_policy()).target == 0
-    assert decide(facts(a_state(a_due_node())), asking(GROWTH)).target == 0
+    assert decide(facts(a_state(a_due_node())), an_asking_policy(GROWTH)).target == 0
 
 
 def movable_nodes() -> tuple[Node, ...]:
@@ -89,7 +69,7 @@ def movable_nodes() -> tuple[Node, ...]:
 
 
 def test_approval_of_an_idle_node_is_none_to_move_its_pods() -> None:
-    policy = asking(resources={GPU: 2})
+    policy = an_asking_policy(resources={GPU: 2})
     for question, target in (
         (a_question("i-n1", **APPROVED), 2),
         (a_question("i-n1", asks=Asks.EMPTYING, **APPROVED), 1),
@@ -100,7 +80,7 @@ def test_approval_of_an_idle_node_is_none_to_move_its_pods() -> None:
 def test_a_node_that_people_keep_lets_an_approved_one_go_beside_a_spare_one() -> None:
     kept = a_question("i-a", id="q1", answer=Answer.REJECT, who="alice", answered_at=NOW)
     found = facts(a_state(a_due_node("a"), a_due_node("b")), questions=(kept, a_question("i-b", id="q2", **APPROVED)))
-    decision = decide(found, asking(standby_nodes=1))
+    decision = decide(found, an_asking_policy(standby_nodes=1))
     assert (decision.target, decision.candidates) == (1, ("i-b",))
 
 
@@ -109,26 +89,26 @@ def test_a_node_that_people_keep_lets_an_approved_one_go_beside_a_spare_one() ->
 
 def test_dead_nodes_go_unasked() -> None:
     stuck = a_node(stage=Stage.INSTALLING, created_at=NOW - HOUR, idle_since=None)
-    assert decide(facts(a_state(stuck)), asking()).target == 0
+    assert decide(facts(a_state(stuck)), an_asking_policy()).target == 0
 
 
 def test_what_a_persons_pin_or_ceiling_wants_gone_goes_unasked() -> None:
     for kind in (OverrideKind.PIN, OverrideKind.CEILING):
-        assert decide(facts(a_state(a_node()), overrides=(an_override(kind, 0),)), asking()).target == 0
+        assert decide(facts(a_state(a_node()), overrides=(an_override(kind, 0),)), an_asking_policy()).target == 0
 
 
 def test_at_a_budgets_stop_an_empty_node_waits_for_no_answer() -> None:
-    policy = replace(asking(Approval(removals=True, unanswered=HOLD)), budget=Budget(monthly_usd=Decimal(10)))
+    policy = replace(an_asking_policy(Approval(removals=True, unanswered=HOLD)), budget=Budget(monthly_usd=Decimal(10)))
     found = facts(a_state(a_due_node()), spend=Spend(month="2026-11", usd=Decimal(10)))
     assert decide(found, policy).target == 0
-    assert due(found, policy) == ()
+    assert due_questions(found, policy) == ()
 
 
 def test_what_a_persons_floor_asks_for_is_bought_unasked_and_what_is_beyond_it_waits() -> None:
     found = facts(
         a_state(), waiting=[a_pod(f"p{n}") for n in range(6)], overrides=(an_override(OverrideKind.FLOOR, 5),)
     )
-    assert decide(found, asking(Approval(growth_above_usd_per_hour=Decimal(0)))).target == 5
+    assert decide(found, an_asking_policy(Approval(growth_above_usd_per_hour=Decimal(0)))).target == 5
 
 
 # --- growth
@@ -137,22 +117,24 @@ def test_what_a_persons_floor_asks_for_is_bought_unasked_and_what_is_beyond_it_w
 def test_nodes_on_their_way_count_as_new() -> None:
     coming = [a_node(f"n{n}", stage=Stage.BUILDING, idle_since=None, allocatable={}) for n in range(3)]
     waiting = [a_pod(f"p{n}") for n in range(4)]
-    assert decide(facts(a_state(*coming), waiting=waiting), asking(GROWTH)).target == 3
-    assert decide(facts(a_state(required=3), waiting=waiting), asking(GROWTH)).target == 3  # asked for, and not listed
+    assert decide(facts(a_state(*coming), waiting=waiting), an_asking_policy(GROWTH)).target == 3
+    assert (
+        decide(facts(a_state(required=3), waiting=waiting), an_asking_policy(GROWTH)).target == 3
+    )  # asked for, and not listed
 
 
 def test_nodes_on_their_way_that_were_approved_do_not() -> None:
     coming = [a_node(f"n{n}", stage=Stage.BUILDING, idle_since=None, allocatable={}) for n in range(3)]
     found = facts(a_state(*coming), waiting=[a_pod(f"p{n}") for n in range(4)])
     done = a_question(to_count=3, done_at=NOW, **APPROVED)
-    assert decide(replace(found, questions=(done,)), asking(GROWTH)).target == 4
+    assert decide(replace(found, questions=(done,)), an_asking_policy(GROWTH)).target == 4
 
 
 def test_an_approval_goes_beyond_no_maximum_and_no_budget() -> None:
     approved = a_question(to_count=8, **APPROVED)
     found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(8)], questions=(approved,))
-    assert decide(found, asking(GROWTH, max_nodes=5)).target == 5
-    poor = replace(asking(GROWTH), budget=Budget(monthly_usd=Decimal("4.50")))
+    assert decide(found, an_asking_policy(GROWTH, max_nodes=5)).target == 5
+    poor = replace(an_asking_policy(GROWTH), budget=Budget(monthly_usd=Decimal("4.50")))
     assert decide(found, poor).target == 3
 
 
@@ -162,47 +144,54 @@ def test_an_approval_goes_beyond_no_maximum_and_no_budget() -> None:
 def test_people_are_asked_a_wait_before_the_moment_with_all_nodes_that_they_would_be_asked_about_meanwhile() -> None:
     later, latest = ASKS_SOON + 15 * MINUTE, ASKS_SOON + 16 * MINUTE
     nodes = (a_node("n1", created_at=ASKS_SOON), a_node("n2", created_at=later), a_node("n3", created_at=latest))
-    [question] = due(facts(a_state(*nodes)), asking())
+    [question] = due_questions(facts(a_state(*nodes)), an_asking_policy())
     assert (question.nodes, question.from_count, question.to_count) == (("n1", "n2"), 3, 1)
     assert (question.wait_ends, question.due_at) == (NOW + 15 * MINUTE, NOW + 15 * MINUTE)
     assert (question.expires_at, question.usd_per_hour) == (NOW + 35 * MINUTE, Decimal("2.58"))
-    assert due(facts(a_state(*nodes), at=NOW - timedelta(seconds=1)), asking()) == ()
+    assert due_questions(facts(a_state(*nodes), at=NOW - timedelta(seconds=1)), an_asking_policy()) == ()
 
 
 def test_the_same_facts_ask_the_same_question_and_a_later_hour_asks_another() -> None:
-    found, policy = facts(a_state(a_node(created_at=ASKS_SOON))), asking()
-    [first], [again], [later] = due(found, policy), due(found, policy), due(replace(found, at=NOW + HOUR), policy)
+    found, policy = facts(a_state(a_node(created_at=ASKS_SOON))), an_asking_policy()
+    [first], [again], [later] = (
+        due_questions(found, policy),
+        due_questions(found, policy),
+        due_questions(replace(found, at=NOW + HOUR), policy),
+    )
     assert first == again
     assert first.id != later.id
 
 
 def test_nobody_is_asked_twice_about_the_same_nodes_and_growth() -> None:
-    idle, policy = facts(a_state(a_node(created_at=ASKS_SOON))), asking()
-    assert due(replace(idle, questions=due(idle, policy)), policy) == ()
+    idle, policy = facts(a_state(a_node(created_at=ASKS_SOON))), an_asking_policy()
+    assert due_questions(replace(idle, questions=due_questions(idle, policy)), policy) == ()
     waits = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(6)])
-    [question] = due(waits, asking(GROWTH))
-    assert due(replace(waits, at=NOW + 5 * MINUTE, questions=(question,)), asking(GROWTH)) == ()
+    [question] = due_questions(waits, an_asking_policy(GROWTH))
+    assert due_questions(replace(waits, at=NOW + 5 * MINUTE, questions=(question,)), an_asking_policy(GROWTH)) == ()
 
 
 def test_people_are_asked_about_a_node_that_came_to_rest_late_but_not_when_nobody_could_answer() -> None:
     late = a_node(created_at=NOW - 52 * MINUTE, idle_since=NOW - MINUTE)
-    assert len(due(facts(a_state(late)), asking())) == 1
-    assert due(facts(a_state(replace(late, idle_since=NOW - 9 * timedelta(seconds=1)))), asking()) == ()
+    assert len(due_questions(facts(a_state(late)), an_asking_policy())) == 1
+    assert (
+        due_questions(facts(a_state(replace(late, idle_since=NOW - 9 * timedelta(seconds=1)))), an_asking_policy())
+        == ()
+    )
     too_late = replace(late, created_at=NOW - 59 * MINUTE - timedelta(seconds=1))
-    assert due(facts(a_state(too_late)), asking()) == ()
+    assert due_questions(facts(a_state(too_late)), an_asking_policy()) == ()
 
 
 def test_a_busy_node_that_would_be_emptied_is_asked_about_as_such() -> None:
     nodes = [replace(n, created_at=ASKS_SOON) for n in movable_nodes()]
-    [question] = due(facts(a_state(*nodes)), asking(resources={GPU: 2}))
+    [question] = due_questions(facts(a_state(*nodes)), an_asking_policy(resources={GPU: 2}))
     assert (question.asks, len(question.nodes)) == (Asks.EMPTYING, 1)
 
 
 def test_where_seconds_are_billed_people_are_asked_a_wait_before_the_node_has_idled_enough() -> None:
-    policy = replace(asking(idle_for=30 * MINUTE), billing=EVERY_SECOND)
-    [question] = due(facts(a_state(a_node(idle_since=NOW - 15 * MINUTE))), policy)
+    policy = replace(an_asking_policy(idle_for=30 * MINUTE), billing=EVERY_SECOND)
+    [question] = due_questions(facts(a_state(a_node(idle_since=NOW - 15 * MINUTE))), policy)
     assert (question.due_at, question.expires_at) == (NOW + 15 * MINUTE, NOW + 90 * MINUTE)
-    assert due(facts(a_state(a_node(idle_since=NOW - 14 * MINUTE))), policy) == ()
+    assert due_questions(facts(a_state(a_node(idle_since=NOW - 14 * MINUTE))), policy) == ()
 
 
 @pytest.mark.parametrize(
@@ -220,22 +209,25 @@ def test_where_seconds_are_billed_people_are_asked_a_wait_before_the_node_has_id
     ],
 )
 def test_nobody_is_asked_about_what_something_else_will_keep(changes: dict[str, Any], asked_all_the_same: bool) -> None:
-    assert bool(due(facts(a_state(a_node(created_at=ASKS_SOON)), **changes), asking())) is asked_all_the_same
+    assert (
+        bool(due_questions(facts(a_state(a_node(created_at=ASKS_SOON)), **changes), an_asking_policy()))
+        is asked_all_the_same
+    )
 
 
 def test_nobody_is_asked_about_a_node_that_does_not_help_while_the_pool_grows() -> None:
     short = a_node(created_at=ASKS_SOON)  # it shows one GPU less than its pool says
-    policy = asking(resources={GPU: 2})
-    assert len(due(facts(a_state(short)), policy)) == 1
-    assert due(facts(a_state(short), waiting=[a_pod(gpus=2)]), policy) == ()
+    policy = an_asking_policy(resources={GPU: 2})
+    assert len(due_questions(facts(a_state(short)), policy)) == 1
+    assert due_questions(facts(a_state(short), waiting=[a_pod(gpus=2)]), policy) == ()
 
 
 @pytest.mark.parametrize("pool", [{"max_nodes": 1}, {"price_usd_per_hour": None}], ids=["the maximum", "a price"])
 def test_people_are_asked_about_a_node_that_waiting_work_cannot_use_where_time_alone_lets_none_be_bought(
     pool: dict[str, Any],
 ) -> None:
-    short, policy = a_node(created_at=ASKS_SOON), asking(resources={GPU: 2}, **pool)
-    [question] = due(facts(a_state(short), waiting=[a_pod(gpus=2)]), policy)
+    short, policy = a_node(created_at=ASKS_SOON), an_asking_policy(resources={GPU: 2}, **pool)
+    [question] = due_questions(facts(a_state(short), waiting=[a_pod(gpus=2)]), policy)
     assert question.instances == (short.instance,)
     approved = replace(question, answer=Answer.APPROVE, who="alice", answered_at=NOW)
     then = a_node(created_at=HOUR_ENDS_SOON)
@@ -262,38 +254,43 @@ def test_a_question_stands_until_its_end_is_over_or_it_is_answered(changes: dict
 
 def test_growth_is_asked_about_only_as_far_as_everything_else_lets_it() -> None:
     found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(8)])
-    [question] = due(found, asking(GROWTH, max_nodes=6))
+    [question] = due_questions(found, an_asking_policy(GROWTH, max_nodes=6))
     assert (question.from_count, question.to_count, question.usd_per_hour) == (0, 6, 6 * Decimal("1.29"))
     paused = replace(found, overrides=(an_override(OverrideKind.PAUSE),))
-    assert due(paused, asking(GROWTH)) == ()
+    assert due_questions(paused, an_asking_policy(GROWTH)) == ()
 
 
 def test_demand_that_grows_is_asked_about_once_in_five_minutes_and_less_of_it_not_at_all() -> None:
     open_one = a_question(to_count=4, asked_at=NOW - 299 * timedelta(seconds=1))
     found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(6)], questions=(open_one,))
-    assert due(found, asking(GROWTH)) == ()
-    [question] = due(replace(found, at=NOW + timedelta(seconds=1)), asking(GROWTH))
+    assert due_questions(found, an_asking_policy(GROWTH)) == ()
+    [question] = due_questions(replace(found, at=NOW + timedelta(seconds=1)), an_asking_policy(GROWTH))
     assert question.to_count == 6
-    assert due(replace(found, questions=(replace(open_one, to_count=6),), at=NOW + MINUTE), asking(GROWTH)) == ()
+    assert (
+        due_questions(
+            replace(found, questions=(replace(open_one, to_count=6),), at=NOW + MINUTE), an_asking_policy(GROWTH)
+        )
+        == ()
+    )
 
 
 def test_what_was_refused_is_asked_about_anew_once_nothing_else_holds_it() -> None:
     refused = a_question(to_count=6, answer=Answer.SNOOZE_1H, who="alice")
     found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(6)], questions=(refused,))
-    assert len(due(found, asking(GROWTH))) == 1
+    assert len(due_questions(found, an_asking_policy(GROWTH))) == 1
 
 
 def test_rejected_growth_does_not_happen_and_none_is_requested_before_the_request_expires() -> None:
     rejected = a_question(to_count=6, answer=Answer.REJECT, who="alice", expires_at=NOW + HOUR)
     found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(8)], questions=(rejected,))
-    policy = asking(GROWTH)
-    assert (decide(found, policy).target, due(found, policy)) == (0, ())
-    assert len(due(replace(found, at=NOW + HOUR), policy)) == 1
+    policy = an_asking_policy(GROWTH)
+    assert (decide(found, policy).target, due_questions(found, policy)) == (0, ())
+    assert len(due_questions(replace(found, at=NOW + HOUR), policy)) == 1
 
 
 def test_rejected_nodes_stay_and_are_not_asked_about_again_before_the_request_expires() -> None:
     found = facts(a_state(a_due_node()), questions=(a_question("i-n1", answer=Answer.REJECT, who="alice"),))
-    assert (decide(found, asking()).target, due(found, asking())) == (1, ())
+    assert (decide(found, an_asking_policy()).target, due_questions(found, an_asking_policy())) == (1, ())
 
 
 def test_a_rejection_of_one_node_does_not_keep_another() -> None:
@@ -322,18 +319,18 @@ def test_of_two_answers_about_a_node_the_later_one_counts(later: timedelta, may_
 
 def test_a_node_whose_removal_was_rejected_is_not_emptied_either() -> None:
     rejected = tuple(a_question(f"i-{n}", **{**REJECTED, "id": n}) for n in ("n1", "n2"))
-    policy = asking(resources={GPU: 2})
+    policy = an_asking_policy(resources={GPU: 2})
     found = facts(a_state(*movable_nodes()), questions=rejected)
-    assert (decide(found, policy).target, due(found, policy)) == (2, ())
+    assert (decide(found, policy).target, due_questions(found, policy)) == (2, ())
     assert why_waiting({"n1"}, {Asks.EMPTYING}, rejected, NOW).startswith("alice rejected: remove n1;")
 
 
 def test_rejected_growth_does_not_happen_by_silence_on_a_larger_request() -> None:
     rejected, larger = a_question(to_count=4, **REJECTED), a_question(to_count=8, **WAITED_OUT)
     found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(8)], questions=(rejected, larger))
-    assert decide(found, asking(GROWTH)).target == 0
+    assert decide(found, an_asking_policy(GROWTH)).target == 0
     approved = replace(larger, answer=Answer.APPROVE, who="ben", answered_at=NOW + MINUTE)
-    assert decide(replace(found, questions=(rejected, approved)), asking(GROWTH)).target == 8
+    assert decide(replace(found, questions=(rejected, approved)), an_asking_policy(GROWTH)).target == 8
 
 
 @pytest.mark.parametrize("nodes", [(), ("i-n1",)], ids=["growth", "removal"])
@@ -351,7 +348,7 @@ def test_a_request_that_a_rejection_decides_does_not_say_that_it_happens_without
 def test_a_rejection_of_more_growth_does_not_undo_what_was_approved_of_less(answer: dict[str, Any]) -> None:
     less, more = a_question(to_count=4, **answer), a_question(to_count=8, **{**REJECTED, "answered_at": NOW + MINUTE})
     found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(8)], questions=(less, more))
-    assert decide(found, asking(GROWTH)).target == 4
+    assert decide(found, an_asking_policy(GROWTH)).target == 4
 
 
 def test_while_a_rejection_stands_the_pool_says_who_rejected_and_until_when() -> None:
@@ -363,15 +360,15 @@ def test_while_a_rejection_stands_the_pool_says_who_rejected_and_until_when() ->
 def test_a_node_that_is_on_its_way_out_by_an_approved_removal_is_not_asked_about_again() -> None:
     state = a_state(a_due_node(), open_action=a_removal("n1"))
     found = facts(state, questions=(a_question("i-n1", **APPROVED),))
-    assert (decide(found, asking()).target, due(found, asking())) == (0, ())
+    assert (decide(found, an_asking_policy()).target, due_questions(found, an_asking_policy())) == (0, ())
 
 
 # --- what is said
 
 
 def test_the_message_about_nodes_says_what_keeping_them_costs_and_what_comes_without_an_answer() -> None:
-    found, policy = facts(a_state(a_node(created_at=ASKS_SOON))), asking()
-    [question] = due(found, policy)
+    found, policy = facts(a_state(a_node(created_at=ASKS_SOON))), an_asking_policy()
+    [question] = due_questions(found, policy)
     notice = asked(question, policy, assign(found, policy).pools["l40s-id"])
     assert (notice.title, notice.question) == ("GPU pool l40s: remove n1 at 12:15 UTC?", question.id)
     assert notice.body.splitlines()[:3] == [
@@ -382,10 +379,10 @@ def test_the_message_about_nodes_says_what_keeping_them_costs_and_what_comes_wit
 
 
 def test_the_message_about_many_nodes_names_a_few_and_says_from_when_on() -> None:
-    policy = asking()
+    policy = an_asking_policy()
     nodes = [a_node(f"n{n}", created_at=ASKS_SOON + n * MINUTE) for n in range(5)]
     found = facts(a_state(*nodes))
-    [question] = due(found, policy)
+    [question] = due_questions(found, policy)
     notice = asked(question, policy, assign(found, policy).pools["l40s-id"], 42)
     assert (notice.title, notice.decision) == ("GPU pool l40s: remove 5 nodes from 12:15 UTC on?", 42)
     assert notice.body.splitlines()[:3] == [
@@ -397,12 +394,13 @@ def test_the_message_about_many_nodes_names_a_few_and_says_from_when_on() -> Non
 
 def test_the_message_about_growth_says_what_it_costs_and_what_is_left() -> None:
     policy = replace(
-        asking(Approval(growth_above_usd_per_hour=Decimal(5), unanswered=HOLD)), budget=Budget(monthly_usd=Decimal(100))
+        an_asking_policy(Approval(growth_above_usd_per_hour=Decimal(5), unanswered=HOLD)),
+        budget=Budget(monthly_usd=Decimal(100)),
     )
     found = facts(
         a_state(), waiting=[a_pod(f"p{n}") for n in range(5)], spend=Spend(month="2026-11", usd=Decimal("20.50"))
     )
-    [question] = due(found, policy)
+    [question] = due_questions(found, policy)
     notice = asked(question, policy, assign(found, policy).pools["l40s-id"])
     assert notice.title == "GPU pool l40s: grow from 0 to 5 nodes?"
     assert notice.body.splitlines()[:4] == [
@@ -414,7 +412,7 @@ def test_the_message_about_growth_says_what_it_costs_and_what_is_left() -> None:
 
 
 def test_an_answer_is_told_with_what_it_set_and_how_to_end_that() -> None:
-    policy, question = asking(), a_question("i-n1")
+    policy, question = an_asking_policy(), a_question("i-n1")
     override = override_of(Answer.SNOOZE_4H, question, policy, NOW, present=1, who="alice")
     notice = answered(question, Answer.SNOOZE_4H, "alice", override, policy)
     assert notice.title == "GPU pool l40s: alice answered: Snooze 4 h"
@@ -441,15 +439,15 @@ def test_an_answer_is_told_with_what_it_set_and_how_to_end_that() -> None:
 def test_every_answer_but_approval_and_rejection_sets_an_override(
     answer: Answer, question: Question, kind: OverrideKind, nodes: int | None, hours: int
 ) -> None:
-    found = override_of(answer, question, asking(), NOW, present=3, who="alice")
+    found = override_of(answer, question, an_asking_policy(), NOW, present=3, who="alice")
     assert found is not None
     assert (found.kind, found.nodes, found.until, found.pool) == (kind, nodes, NOW + hours * HOUR, "l40s-id")
     for none in (Answer.APPROVE, Answer.REJECT):
-        assert override_of(none, question, asking(), NOW, present=3, who="alice") is None
+        assert override_of(none, question, an_asking_policy(), NOW, present=3, who="alice") is None
 
 
 def test_no_answer_acts_longer_than_an_override_may() -> None:
-    policy = replace(asking(), longest_override=2 * HOUR)
+    policy = replace(an_asking_policy(), longest_override=2 * HOUR)
     for answer in (Answer.SNOOZE_4H, Answer.SNOOZE_TOMORROW, Answer.PIN):
         found = override_of(answer, a_question("i-n1"), policy, NOW, present=1, who="alice")
         assert found is not None
@@ -487,14 +485,14 @@ def test_a_time_that_clocks_show_twice_is_waited_for_once(now: str, half_past_tw
 
 
 def test_every_choice_says_what_it_does() -> None:
-    offered = {c.answer: c.does for c in choices(a_question("i-n1"), asking(), NOW, 2)}
+    offered = {c.answer: c.does for c in choices(a_question("i-n1"), an_asking_policy(), NOW, 2)}
     assert offered[Answer.APPROVE] == "n1 may be removed from 12:00 UTC on, if still idle."
     assert offered[Answer.SNOOZE_1H] == "No removal in this pool before 13:00 UTC."
     assert offered[Answer.SNOOZE_TODAY] == "No removal in this pool before 2026-11-21 00:00 UTC."
     assert offered[Answer.REJECT] == "n1 stays until 13:00 UTC."
-    emptying = {c.answer: c.does for c in choices(a_question("i-n1", asks=Asks.EMPTYING), asking(), NOW, 2)}
+    emptying = {c.answer: c.does for c in choices(a_question("i-n1", asks=Asks.EMPTYING), an_asking_policy(), NOW, 2)}
     assert emptying[Answer.APPROVE] == "n1 may be drained and removed from 12:00 UTC on."
-    growing = {c.answer: c.does for c in choices(a_question(), asking(), NOW, 2)}
+    growing = {c.answer: c.does for c in choices(a_question(), an_asking_policy(), NOW, 2)}
     assert growing[Answer.APPROVE] == "The pool may grow to 8 nodes at once."
     assert growing[Answer.SNOOZE_1H] == "At most 2 nodes until 13:00 UTC."
     assert growing[Answer.REJECT] == "No growth to 8 nodes and no new request before 13:00 UTC."

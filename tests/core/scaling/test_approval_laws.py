@@ -23,7 +23,7 @@ from tests.core.builders import (
     a_state,
     facts,
 )
-from tests.core.scaling.test_approval import APPROVED, HOLD, asking, decide, due
+from tests.core.scaling.approvals import APPROVED, HOLD, an_asking_policy, decide, due_questions
 from tests.core.worlds import ASKING, LAWS, RARE, World, decided, worlds
 
 SIZES = (OverrideKind.PIN, OverrideKind.CEILING)
@@ -81,7 +81,7 @@ def test_exactly_the_nodes_go_that_were_asked_about_as_what_they_are(
             questions.append(a_question(node.instance, id=name, asks=asks, **APPROVED))
         if asks is Asks.EMPTYING or (asks is Asks.REMOVAL and not busy):
             free.add(node.instance)
-    decision = decide(facts(a_state(*there), questions=tuple(questions)), asking(resources={GPU: 8}))
+    decision = decide(facts(a_state(*there), questions=tuple(questions)), an_asking_policy(resources={GPU: 8}))
     assert set(decision.candidates[: decision.present - decision.target]) == free
 
 
@@ -97,7 +97,7 @@ def test_growth_that_costs_much_comes_exactly_as_far_as_it_was_approved(
 ) -> None:
     """A focused law: nothing but the want of an answer holds this pool back."""
     coming = [a_node(f"n{n}", stage=Stage.BUILDING, idle_since=None, allocatable={}) for n in range(under_way)]
-    policy = asking(Approval(growth_above_usd_per_hour=Decimal(limit)), max_nodes=20)
+    policy = an_asking_policy(Approval(growth_above_usd_per_hour=Decimal(limit)), max_nodes=20)
     waiting = [a_pod(f"p{n}") for n in range(pods + under_way)]
     question = a_question(to_count=approved, **APPROVED)
     decision = decide(facts(a_state(*coming), waiting=waiting, questions=(question,)), policy)
@@ -115,11 +115,11 @@ def test_a_node_goes_without_an_answer_only_after_a_whole_wait_and_never_where_t
 ) -> None:
     """A focused law: a node idles through its paid hour, stepped minute by minute."""
     node = a_node(created_at=NOW - minutes * MINUTE, idle_since=NOW - min(idle, minutes) * MINUTE)
-    policy = replace(asking(Approval(removals=True, unanswered=unanswered)), billing=HOURLY)
+    policy = replace(an_asking_policy(Approval(removals=True, unanswered=unanswered)), billing=HOURLY)
     questions: tuple[Question, ...] = ()
     for step in range(125):
         found = facts(a_state(node), at=NOW + step * MINUTE, questions=questions)
-        questions += due(found, policy)
+        questions += due_questions(found, policy)
         if decide(replace(found, questions=questions), policy).target == 0:
             assert unanswered is Unanswered.PROCEED
             assert any(q.asked_at + 15 * MINUTE <= found.at < q.expires_at for q in questions)

@@ -23,6 +23,7 @@ from tests.core.builders import (
     HOUR,
     MINUTE,
     NOW,
+    a_buffer,
     a_busy_node,
     a_due_node,
     a_node,
@@ -41,12 +42,6 @@ from tests.core.builders import (
 from tests.core.worlds import LAWS, World, worlds
 
 EIGHT = a_pool(resources={GPU: 8}, price_usd_per_hour=8 * Decimal("1.29"))
-
-
-def a_buffer(replicas: int = 2, gpus: int = 1, name: str = "warm", **pod: Any) -> Buffer:
-    """A CapacityBuffer of namespace ml, each chunk of which has room for *gpus*."""
-    chunk = a_pod(f"capacity-buffer-{name}", gpus, uid="", **pod)
-    return Buffer(key=f"ml/{name}", replicas=replicas, pod=chunk)
 
 
 def decided(

@@ -11,7 +11,6 @@ from receiver.core.model.actions import Because, Decision
 from receiver.core.model.model import CordonedBy, Node, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Billing
-from receiver.core.model.signals import Signal, SignalAction
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,
@@ -24,54 +23,15 @@ from tests.core.builders import (
     a_policy,
     a_pool,
     a_removal,
-    a_signal,
     a_state,
     facts,
     rules,
     run,
 )
+from tests.core.scaling.tables import BOTH, FIRING, HIGH, HOURLY_CELLS, LEVELS, LOW, SECOND_CELLS, Cell
 
 BY_THE_HOUR = HOURLY
-HIGH = a_signal(SignalAction.HOLD, alertname="GpuPoolBusy")
-LOW = a_signal(SignalAction.SCALE_DOWN, alertname="GpuPoolUnderutilized")
-FIRING: dict[str, tuple[Signal, ...]] = {"high": (HIGH,), "middle": (), "low": (LOW,)}
-LEVELS = tuple(FIRING)
 SECOND_NODES = ("busy", "may be emptied", "idle")
-
-Cell = tuple[str, str, bool, bool, int, str]
-
-
-def rows(
-    levels: tuple[str, ...], second: str, waits: tuple[bool, ...], time: tuple[bool, ...], *then: Any
-) -> list[Cell]:
-    """The cells that one row of a table stands for."""
-    return [(level, second, w, t, *then) for level in levels for w in waits for t in time]
-
-
-BOTH = (False, True)
-# utilization, the second node, a pod waits, the hour ends -> nodes, the rule that decides
-HOURS: list[Cell] = [
-    *rows(LEVELS, "busy", (False,), BOTH, 2, "nothing_wanted"),
-    *rows(LEVELS, "busy", (True,), BOTH, 3, "demand"),
-    *rows(("high",), "may be emptied", (False,), BOTH, 2, "nothing_wanted"),
-    *rows(("middle", "low"), "may be emptied", (False,), (False,), 2, "nothing_wanted"),
-    *rows(("middle", "low"), "may be emptied", (False,), (True,), 1, "consolidation"),
-    *rows(LEVELS, "may be emptied", (True,), BOTH, 3, "demand"),
-    *rows(LEVELS, "idle", (False,), (False,), 2, "nothing_wanted"),
-    *rows(LEVELS, "idle", (False,), (True,), 1, "idle_nodes"),
-    *rows(LEVELS, "idle", (True,), BOTH, 2, "nothing_wanted"),
-]
-# utilization, the second node, a pod waits, idle_for has passed -> nodes, the rule that decides
-SECONDS: list[Cell] = [
-    *rows(LEVELS, "busy", (False,), BOTH, 2, "nothing_wanted"),
-    *rows(LEVELS, "busy", (True,), BOTH, 3, "demand"),
-    *rows(("high", "middle"), "may be emptied", (False,), BOTH, 2, "nothing_wanted"),
-    *rows(("low",), "may be emptied", (False,), BOTH, 1, "consolidation"),
-    *rows(LEVELS, "may be emptied", (True,), BOTH, 3, "demand"),
-    *rows(LEVELS, "idle", (False,), (False,), 2, "nothing_wanted"),
-    *rows(LEVELS, "idle", (False,), (True,), 1, "idle_nodes"),
-    *rows(LEVELS, "idle", (True,), BOTH, 2, "nothing_wanted"),
-]
 
 
 def a_guest(node: str, **changes: Any) -> Pod:
@@ -94,19 +54,19 @@ def decided(second: Node, level: str, *, waits: bool = False, billing: Billing =
     return run(found, a_policy(a_pool(resources={GPU: 2}), billing=billing))[1]["l40s"]
 
 
-@pytest.mark.parametrize("cells", [HOURS, SECONDS], ids=["hours", "seconds"])
+@pytest.mark.parametrize("cells", [HOURLY_CELLS, SECOND_CELLS], ids=["hours", "seconds"])
 def test_a_table_has_every_cell_once(cells: list[Cell]) -> None:
     assert sorted(cell[:4] for cell in cells) == sorted(product(LEVELS, SECOND_NODES, BOTH, BOTH))
 
 
-@pytest.mark.parametrize(("level", "second", "waits", "hour_ends", "nodes", "rule"), HOURS)
+@pytest.mark.parametrize(("level", "second", "waits", "hour_ends", "nodes", "rule"), HOURLY_CELLS)
 def test_where_hours_are_billed(level: str, second: str, waits: bool, hour_ends: bool, nodes: int, rule: str) -> None:
     node = second_node(second, created=(57 if hour_ends else 30) * MINUTE, idle=15 * MINUTE)
     decision = decided(node, level, waits=waits)
     assert (decision.target, decision.deciding.rule) == (nodes, rule)
 
 
-@pytest.mark.parametrize(("level", "second", "waits", "rested", "nodes", "rule"), SECONDS)
+@pytest.mark.parametrize(("level", "second", "waits", "rested", "nodes", "rule"), SECOND_CELLS)
 def test_where_seconds_are_billed(level: str, second: str, waits: bool, rested: bool, nodes: int, rule: str) -> None:
     node = second_node(second, created=30 * MINUTE, idle=(10 if rested else 9) * MINUTE)
     decision = decided(node, level, waits=waits, billing=EVERY_SECOND)

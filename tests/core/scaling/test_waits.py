@@ -26,7 +26,7 @@ from tests.core.builders import (
     rules,
     run,
 )
-from tests.core.scaling.test_laws_of_change import small_worlds
+from tests.core.small_worlds import small_worlds
 from tests.core.worlds import LAWS, World, worlds
 
 SECONDS = a_policy(billing=EVERY_SECOND)

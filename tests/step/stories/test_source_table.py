@@ -14,7 +14,7 @@ from receiver.core.model.actions import Change
 from receiver.core.model.model import Source
 from receiver.core.model.policy import Fallback, Policy
 from receiver.ports import Store, TryLater
-from tests.core.scaling.guardrails.test_sources_answer import SILENT as SOURCES
+from tests.core.scaling.tables import SILENT_SOURCES as SOURCES
 from tests.step.harness import START, Life, Wrapped, a_job, a_policy
 from tests.step.stories.bench import MINUTE, POOL, SECOND, a_pool, bound, idle_nodes, living
 

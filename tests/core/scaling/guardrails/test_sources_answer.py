@@ -8,19 +8,10 @@ from receiver.core.model.model import Source, SourceState
 from receiver.core.model.policy import Fallback
 from tests.core.builders import a_policy, all_up, growing, remedies, shrinking
 from tests.core.scaling.guardrails.cases import held
+from tests.core.scaling.tables import SILENT_SOURCES
 
 RULE = "sources_answer"
 BY_KUBERNETES = a_policy(fallback=Fallback.KUBERNETES)
-SILENT = [  # the table of docs/guardrails.md
-    # source, growth, removal
-    (Source.CIVO, False, False),
-    (Source.STORE, False, False),
-    (Source.KUBERNETES, True, False),
-    (Source.DCGM, True, True),
-    (Source.PROMETHEUS, False, False),
-    (Source.HEARTBEAT, True, False),
-    (Source.ALERTMANAGER, True, False),
-]
 
 
 def without(source: Source) -> Mapping[Source, SourceState]:
@@ -28,7 +19,7 @@ def without(source: Source) -> Mapping[Source, SourceState]:
     return {s: state for s, state in all_up().items() if s is not source}
 
 
-@pytest.mark.parametrize(("source", "grows", "shrinks"), SILENT, ids=[s[0].value for s in SILENT])
+@pytest.mark.parametrize(("source", "grows", "shrinks"), SILENT_SOURCES, ids=[s[0].value for s in SILENT_SOURCES])
 def test_a_silent_source_stops_what_the_table_says(source: Source, grows: bool, shrinks: bool) -> None:
     for sources in (all_up(source), without(source)):
         growth, removal = growing(sources=sources), shrinking(sources=sources)
