@@ -1,4 +1,7 @@
-"""What axe-core finds on a page. The file is npm's `axe-core`, carried unmodified by a Python package."""
+"""What axe-core finds on a page, and what sticks out of one.
+
+axe-core is npm's, carried unmodified by a Python package.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,11 @@ from playwright.sync_api import Page
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 COUNTS = ("serious", "critical")
 CONTRAST = "color-contrast"
+# What sticks out may be cut off by an ancestor and never scroll: each element is asked, but for what scrolls in itself.
+OVERFLOWING_ELEMENTS = """() => [...document.querySelectorAll('header, header *, main, main *, footer *')]
+    .filter(e => e.checkVisibility() && !e.closest('.sr, pre, svg, .scroll > table, table.cards thead'))
+    .filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+    .map(e => `${e.tagName} ${e.className}: ${e.textContent.trim().slice(0, 40)}`).slice(0, 5)"""
 
 
 def findings(page: Page, only: str = "", but: str = "") -> list[str]:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.accessibility import AXE, CONTRAST, findings
+from tests.browser.accessibility import AXE, CONTRAST, OVERFLOWING_ELEMENTS, findings
 from tests.browser.chromium import DESK, PHONE, Tab, a_tab
 from tests.browser.keyboard import go_to, stops
 from tests.browser.live import LiveStack
@@ -38,12 +38,6 @@ IN_THREE_SCREENS = (
     "sources",
 )
 NPM = "66a8aaa95a8b044a7fd74a5435873bf04ff65a1ca75567c921b7509742085a14"  # package/axe.min.js of axe-core 4.12.1
-
-# What sticks out may be cut off by an ancestor and never scroll: each element is asked, but for what scrolls in itself.
-OUTSIDE = """() => [...document.querySelectorAll('header, header *, main, main *, footer *')]
-    .filter(e => e.checkVisibility() && !e.closest('.sr, pre, svg, .scroll > table, table.cards thead'))
-    .filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
-    .map(e => `${e.tagName} ${e.className}: ${e.textContent.trim().slice(0, 40)}`).slice(0, 5)"""
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +108,7 @@ def test_no_page_scrolls_sideways(unfolded: Tab) -> None:
     tab, out = unfolded, {}
     for width in (320, 375, 768, 1030):
         tab.page.set_viewport_size({"width": width, "height": 700})
-        out[width] = tab.page.evaluate(OUTSIDE)
+        out[width] = tab.page.evaluate(OVERFLOWING_ELEMENTS)
 
     assert {width: found for width, found in out.items() if found} == {}
 

@@ -8,9 +8,8 @@ from click.testing import CliRunner
 from playwright.sync_api import Browser
 
 from receiver.cli.main import main
-from tests.browser.accessibility import CONTRAST, findings
+from tests.browser.accessibility import CONTRAST, OVERFLOWING_ELEMENTS, findings
 from tests.browser.chromium import DESK, PHONE, Tab, a_tab
-from tests.browser.test_pages import OUTSIDE
 
 TRACES = Path(__file__).parents[1] / "replay" / "traces"
 
@@ -47,7 +46,7 @@ def test_it_does_not_scroll_sideways(tab: Tab) -> None:
     out = {}
     for width in (320, 375, 768, 1280):
         tab.page.set_viewport_size({"width": width, "height": 700})
-        out[width] = tab.page.evaluate(OUTSIDE)
+        out[width] = tab.page.evaluate(OVERFLOWING_ELEMENTS)
     assert {width: found for width, found in out.items() if found} == {}
 
 

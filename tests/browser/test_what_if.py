@@ -2,11 +2,10 @@
 
 from playwright.sync_api import Browser, expect
 
-from tests.browser.accessibility import CONTRAST, findings
+from tests.browser.accessibility import CONTRAST, OVERFLOWING_ELEMENTS, findings
 from tests.browser.chromium import PHONE, a_tab
 from tests.browser.live import LiveStack
 from tests.browser.places import token_for
-from tests.browser.test_pages import OUTSIDE
 
 
 def test_an_answer_stands_above_the_form_and_reads_well_on_a_phone(browser: Browser, scene: LiveStack) -> None:
@@ -20,4 +19,4 @@ def test_an_answer_stands_above_the_form_and_reads_well_on_a_phone(browser: Brow
         found = findings(page)
         page.set_viewport_size(PHONE)
         assert found + findings(page, but=CONTRAST) == []
-        assert page.evaluate(OUTSIDE) == []
+        assert page.evaluate(OVERFLOWING_ELEMENTS) == []

@@ -1,10 +1,13 @@
 """An API server in memory, for what the scenarios create there."""
 
+from decimal import Decimal
 from typing import Any
 
 from conformance.kubernetes_api import Api, ApiRefused
+from conformance.suite import Ceiling
 
 PODS = "/api/v1/namespaces/ml/pods"
+FREE_CEILING = Ceiling(None, Decimal(0))
 
 
 class FakeApi(Api):

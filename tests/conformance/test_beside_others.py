@@ -23,8 +23,7 @@ from conformance.stage import Place, is_work_of_others
 from conformance.suite import Ceiling, play
 from receiver.adapters.clock import SystemClock
 from simulator.server import Simulator
-from tests.conformance.fakes import FakeApi
-from tests.conformance.test_suite import FREE
+from tests.conformance.fakes import FREE_CEILING, FakeApi
 from tests.simulator.builders import config
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -121,11 +120,11 @@ def test_no_scenario_begins_beside_a_live_installation_unless_told_to(
             cluster.live.custom.put([lease], world.now)
         place = Place(folder=tmp_path, kubeconfig=kubeconfig)
         with pytest.raises(UnavailableError, match=r"at work there: an installation with Lease gpu/own.*BESIDE=1"):
-            play([], place, FREE, lambda _: None)
+            play([], place, FREE_CEILING, lambda _: None)
         api = Api(kubeconfig)
         assert NAMESPACE not in {n["metadata"]["name"] for n in api.items("/api/v1/namespaces")}
         api.close()
-        assert play([], place, Ceiling(None, FREE._price), lambda _: None, beside=True) == []
+        assert play([], place, Ceiling(None, FREE_CEILING._price), lambda _: None, beside=True) == []
 
 
 def a_pod(namespace: str, node: str = "") -> dict[str, Any]:

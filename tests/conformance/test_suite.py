@@ -11,11 +11,10 @@ from conformance.scenario import Result, Scenario, Seen, UnavailableError, Unmet
 from conformance.scenarios import chosen
 from conformance.stage import Place, Stage
 from conformance.suite import Ceiling, play
+from tests.conformance.fakes import FREE_CEILING
 
-FREE = Ceiling(None, Decimal(0))
 
-
-def played(folder: Path, *scenarios: Scenario, ceiling: Ceiling = FREE) -> list[Result]:
+def played(folder: Path, *scenarios: Scenario, ceiling: Ceiling = FREE_CEILING) -> list[Result]:
     return play(scenarios, Place(folder=folder), ceiling, lambda _: None)
 
 

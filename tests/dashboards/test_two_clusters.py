@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboards.test_what_queries_say import holds, query
+from tests.dashboards.panel_queries import assert_answer, panel_query
 
 pytestmark = pytest.mark.usefixtures("each_prometheus")
 
@@ -79,7 +79,7 @@ def test_costs_of_two_clusters_are_added_up_and_their_budgets_are_not(
     tmp_path: Path, title: str, ref: str, series: Mapping[str, str], answers: Mapping[str, float]
 ) -> None:
     samples = [{"labels": labels, "value": value} for labels, value in answers.items()]
-    holds(tmp_path, query("cost", title, ref), series, samples)
+    assert_answer(tmp_path, panel_query("cost", title, ref), series, samples)
 
 
 @pytest.mark.parametrize(
@@ -152,14 +152,14 @@ def test_one_cluster_does_not_hide_another(
     tmp_path: Path, dashboard: str, title: str, ref: str, series: Mapping[str, str], answers: Mapping[str, float]
 ) -> None:
     samples = [{"labels": labels, "value": value} for labels, value in answers.items()]
-    holds(tmp_path, query(dashboard, title, ref), series, samples)
+    assert_answer(tmp_path, panel_query(dashboard, title, ref), series, samples)
 
 
 def test_one_process_in_each_of_two_clusters_is_not_two_that_step(tmp_path: Path) -> None:
     steps = "gpu_autoscaler_loop_steps_total"
     series = {f'{steps}{{{LON}, instance="a"}}': "0+6x10", f'{steps}{{{FRA}, instance="b"}}': "0+6x10"}
-    expr = query("receiver", "Invariants, as seen from outside", "C")
-    holds(tmp_path, expr, series, [{"labels": "{}", "value": 0}])
+    expr = panel_query("receiver", "Invariants, as seen from outside", "C")
+    assert_answer(tmp_path, expr, series, [{"labels": "{}", "value": 0}])
 
 
 def test_pods_of_one_name_in_two_clusters_can_have_different_teams(tmp_path: Path) -> None:
@@ -171,4 +171,4 @@ def test_pods_of_one_name_in_two_clusters_can_have_different_teams(tmp_path: Pat
         f'kube_pod_labels{{job="kube-state-metrics", {pod}, label_team="language", {FRA}}}': "1x10",
     }
     answer = [{"labels": '{team="vision"}', "value": 4}, {"labels": '{team="language"}', "value": 1}]
-    holds(tmp_path, query("queues", "GPUs pending by team"), series, answer)
+    assert_answer(tmp_path, panel_query("queues", "GPUs pending by team"), series, answer)

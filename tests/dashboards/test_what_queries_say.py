@@ -1,48 +1,16 @@
 """What some queries that are easily got wrong answer, on series written by hand."""
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.rules.files import run
+from tests.dashboards.panel_queries import assert_answer, panel_query
 from tools.dashboards.promql import named
-from tools.grafana.files import DASHBOARDS, EVERYTHING, JSON, filled, panels
+from tools.grafana.files import EVERYTHING
 
 pytestmark = pytest.mark.usefixtures("each_prometheus")
 
 NAMES = 'pool:gpu_autoscaler_pool_info:latest{pool="5f3c-1", pool_name="l40s"}'
-
-
-def query(dashboard: str, title: str, ref: str = "A") -> str:
-    """Return a panel's query."""
-    panel = next(p for p in panels(DASHBOARDS[f"gpu-autoscaler-{dashboard}"]) if p["title"] == title)
-    found: str = next(t["expr"] for t in panel["targets"] if t["refId"] == ref)
-    return found
-
-
-def holds(
-    folder: Path, expr: str, series: Mapping[str, str], answer: list[JSON], chosen: Mapping[str, str] = EVERYTHING
-) -> None:
-    """See with promtool that *expr* after ten minutes answers *answer* on *series*."""
-    test = {
-        "rule_files": [],
-        "evaluation_interval": "1m",
-        "tests": [
-            {
-                "interval": "1m",
-                "input_series": [{"series": name, "values": values} for name, values in series.items()],
-                "promql_expr_test": [
-                    {"expr": filled(expr, chosen), "eval_time": "10m", "exp_samples": answer},
-                ],
-            }
-        ],
-    }
-    file = folder / "test.yaml"
-    file.write_text(json.dumps(test))
-    found = run("promtool", "test", "rules", file)
-    assert found.returncode == 0, found.stdout + found.stderr
 
 
 def test_a_pool_without_a_name_goes_by_its_id(tmp_path: Path) -> None:
@@ -52,7 +20,7 @@ def test_a_pool_without_a_name_goes_by_its_id(tmp_path: Path) -> None:
         {"labels": '{pool="5f3c-1", pool_name="l40s"}', "value": 4},
         {"labels": '{pool="5f3c-2", pool_name="5f3c-2"}', "value": 5},
     ]
-    holds(tmp_path, expr, series, answer)
+    assert_answer(tmp_path, expr, series, answer)
 
 
 def test_workloads_with_low_utilization_include_one_that_has_ended(tmp_path: Path) -> None:
@@ -66,7 +34,7 @@ def test_workloads_with_low_utilization_include_one_that_has_ended(tmp_path: Pat
     title = "Workloads with the lowest utilization"
     for ref, values in (("A", {"ended": 0.1, "running": 0.7}), ("B", {"ended": 4, "running": 8})):
         answer = [{"labels": f"{{{labels[w]}}}", "value": value} for w, value in values.items()]
-        holds(tmp_path, query("utilization", title, ref), series, answer)
+        assert_answer(tmp_path, panel_query("utilization", title, ref), series, answer)
 
 
 def test_nvlink_is_in_bytes_per_second(tmp_path: Path) -> None:
@@ -75,36 +43,36 @@ def test_nvlink_is_in_bytes_per_second(tmp_path: Path) -> None:
         'node_gpu:dcgm_nvlink_bandwidth:max{node="n", gpu="0"}': "1000x10",  # MiB/s
     }
     answer = [{"labels": '{node="n", gpu="0", pool="p", pool_name="p"}', "value": 1000 * 2**20}]
-    holds(tmp_path, query("utilization", "NVLink"), series, answer)
+    assert_answer(tmp_path, panel_query("utilization", "NVLink"), series, answer)
 
 
 def test_all_clusters_takes_series_with_and_without_the_label_and_one_cluster_only_its_own(tmp_path: Path) -> None:
-    expr = query("queues", "GPUs requested")
+    expr = panel_query("queues", "GPUs requested")
     series = {
         'namespace_pod:gpu_pending:sum{namespace="ml", pod="a", pool="p"}': "4x10",
         'namespace_pod:gpu_pending:sum{namespace="ml", pod="b", pool="p", cluster="lon"}': "2x10",
     }
-    holds(tmp_path, expr, series, [{"labels": "{}", "value": 6}])
-    holds(tmp_path, expr, series, [{"labels": "{}", "value": 2}], {**EVERYTHING, "cluster": "lon"})
+    assert_answer(tmp_path, expr, series, [{"labels": "{}", "value": 6}])
+    assert_answer(tmp_path, expr, series, [{"labels": "{}", "value": 2}], {**EVERYTHING, "cluster": "lon"})
 
 
 @pytest.mark.parametrize(("second", "two"), [("0+1x10", 1), ("7x10", 0)])
 def test_two_that_step_are_seen_and_one_that_waits_is_not(tmp_path: Path, second: str, two: int) -> None:
     steps = "gpu_autoscaler_loop_steps_total"
     series = {f'{steps}{{instance="a"}}': "0+6x10", f'{steps}{{instance="b"}}': second}
-    expr = query("receiver", "Invariants, as seen from outside", "C")
-    holds(tmp_path, expr, series, [{"labels": "{}", "value": two}])
+    expr = panel_query("receiver", "Invariants, as seen from outside", "C")
+    assert_answer(tmp_path, expr, series, [{"labels": "{}", "value": two}])
 
 
 def test_a_pool_above_its_maximum_is_seen(tmp_path: Path) -> None:
-    expr = query("receiver", "Invariants, as seen from outside", "A")
+    expr = panel_query("receiver", "Invariants, as seen from outside", "A")
     series = {
         'gpu_autoscaler_pool_nodes{pool="a", state="required"}': "3x10",
         'gpu_autoscaler_pool_nodes{pool="b", state="required"}': "2x10",
         'gpu_autoscaler_pool_nodes_max{pool="a"}': "2x10",
         'gpu_autoscaler_pool_nodes_max{pool="b"}': "2x10",
     }
-    holds(tmp_path, expr, series, [{"labels": "{}", "value": 1}])
+    assert_answer(tmp_path, expr, series, [{"labels": "{}", "value": 1}])
 
 
 def test_a_gpu_with_two_kinds_of_memory_errors_counts_once(tmp_path: Path) -> None:
@@ -114,7 +82,9 @@ def test_a_gpu_with_two_kinds_of_memory_errors_counts_once(tmp_path: Path) -> No
         f"node_gpu:dcgm_ecc_dbe:max{{{labels}}}": "3x10",
         'node_gpu:dcgm_ecc_dbe:max{node="n", gpu="1", UUID="v"}': "0x10",
     }
-    holds(tmp_path, query("utilization", "GPUs with memory errors"), series, [{"labels": "{}", "value": 1}])
+    assert_answer(
+        tmp_path, panel_query("utilization", "GPUs with memory errors"), series, [{"labels": "{}", "value": 1}]
+    )
 
 
 def test_a_pod_without_a_team_label_waits_as_unlabelled(tmp_path: Path) -> None:
@@ -125,7 +95,7 @@ def test_a_pod_without_a_team_label_waits_as_unlabelled(tmp_path: Path) -> None:
         'kube_pod_labels{job="kube-state-metrics", namespace="ml", pod="b"}': "1x10",
     }
     answer = [{"labels": '{team="vision"}', "value": 4}, {"labels": '{team="unlabelled"}', "value": 1}]
-    holds(tmp_path, query("queues", "GPUs pending by team"), series, answer)
+    assert_answer(tmp_path, panel_query("queues", "GPUs pending by team"), series, answer)
 
 
 def test_each_gpu_is_in_one_band(tmp_path: Path) -> None:
@@ -133,7 +103,9 @@ def test_each_gpu_is_in_one_band(tmp_path: Path) -> None:
     for number, ratio in enumerate((0.0, 0.4, 0.69, 0.7, 0.9, 0.91, 0.95, 0.96)):
         series[f'node_gpu:dcgm_utilization:ratio{{node="n", gpu="{number}"}}'] = f"{ratio}x10"
     for ref, count in zip("ABCDE", (1, 2, 2, 2, 1), strict=True):
-        holds(tmp_path, query("utilization", "GPUs by band", ref), series, [{"labels": "{}", "value": count}])
+        assert_answer(
+            tmp_path, panel_query("utilization", "GPUs by band", ref), series, [{"labels": "{}", "value": count}]
+        )
 
 
 @pytest.mark.parametrize(
@@ -177,4 +149,4 @@ def test_two_processes_on_one_database_count_once(
     name = f"gpu_autoscaler_{metric}"
     series = {NAMES: "1x10", f'{name}{{{labels}, instance="a"}}': values, f'{name}{{{labels}, instance="b"}}': values}
     expected = 30 * 5 if "+" in values else 30  # counted in the 5 minutes that stand for Grafana's interval
-    holds(tmp_path, query(dashboard, title, ref), series, [{"labels": answer, "value": expected}])
+    assert_answer(tmp_path, panel_query(dashboard, title, ref), series, [{"labels": answer, "value": expected}])

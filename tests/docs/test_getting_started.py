@@ -22,9 +22,8 @@ from receiver.core.model.policy import Pool
 from simulator.server import Simulator
 from tests.docs.commands import commands, fenced, taken
 from tests.docs.pages import ROOT, text_of
-from tests.docs.test_install import secrets_read
 from tests.lint import load_yaml
-from tests.manifests.built import NEW, mistakes, read, the
+from tests.manifests.built import NEW, mistakes, read, secrets_read, the
 from tests.rules.files import run
 from tests.simulator.builders import CLUSTER, CPU_POOL, KEY, starting
 from tools.install_manifests import helm

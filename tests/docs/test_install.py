@@ -3,7 +3,6 @@ ours."""
 
 import re
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +12,12 @@ from receiver.ports import CORDON_ANNOTATION, QUOTA_LABEL, STOP_ANNOTATION, STOP
 from tests.docs.commands import commands, fenced
 from tests.docs.pages import ROOT, every_page, section, table, text_of
 from tests.lint import load_yaml, none_of
-from tests.manifests.built import INSTALLED, KUBERNETES, installed, the
-from tests.manifests.test_wiring import secrets_in
+from tests.manifests.built import INSTALLED, KUBERNETES, installed, secrets_read
 from tools.install_manifests import CHART, EXAMPLE, HELM, helm
 
 PAGE = text_of("docs/install.md")
 JSON = dict[str, Any]
 VALUES: JSON = load_yaml((CHART / "values.yaml").read_text(encoding="utf-8"))
-
-
-def secrets_read(objects: Sequence[JSON]) -> set[tuple[str, str]]:
-    """Return name and key of every Secret that the Deployment in *objects* reads."""
-    spec = the(tuple(objects), "Deployment")["spec"]["template"]["spec"]
-    [container] = spec["containers"]
-    found = set()
-    for variable in container["env"]:
-        if "valueFrom" in variable:
-            asked = variable["valueFrom"]["secretKeyRef"]
-            found.add((asked["name"], asked["key"]))
-        elif variable["name"].endswith("_FILE"):
-            folder, _, file = variable["value"].rpartition("/")
-            [mount] = [m["name"] for m in container["volumeMounts"] if m["mountPath"] == folder]
-            [volume] = [v for v in spec["volumes"] if v["name"] == mount]
-            found |= {(secret["name"], file) for secret in secrets_in(volume)}
-    return found
 
 
 def test_the_secret_of_several_replicas_is_the_one_that_the_pods_read() -> None:

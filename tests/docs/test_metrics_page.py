@@ -1,6 +1,5 @@
 """docs/metrics.md has every metric that rules and dashboards read and no other, as whoever exports it does."""
 
-import re
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache
@@ -12,17 +11,13 @@ from receiver.replay.world.objects import PodSpec
 from simulator.clocks import ManualClock
 from simulator.metrics import metrics_face
 from simulator.server import Simulator
-from tests.docs.pages import headings, section, table, text_of
+from tests.docs.metrics_page import PAGE, RECEIVER, SIMULATED, THEMSELVES, exported_types, exporter_rows, metric_types
+from tests.docs.pages import headings, section, table
 from tests.lint import none_of
-from tests.metrics.counted import a_counted_store
-from tests.metrics.scrapes import scrape as metrics_of
 from tests.step.harness import START
 from tools.metric_names import every_match, metrics_in, queries_of
 from tools.metrics_page import read, recordings
 
-PAGE = text_of("docs/metrics.md")
-RECEIVER, THEMSELVES = "The receiver", ("Prometheus itself", "Alertmanager")
-SIMULATED = ("dcgm-exporter", "kube-state-metrics", "Kueue", "Volcano")
 NOT_SIMULATED = {
     "kube_pod_init_container_info": "the simulator's pods have no init containers",
     "DCGM_EXP_XID_ERRORS_COUNT": "the simulator's exporter has the default list of 4.5, in which it is commented out",
@@ -34,17 +29,6 @@ NOT_SIMULATED = {
 NOT_READ = {
     "gpu_autoscaler_pool_utilization_ratio": "the recording pool:gpu_utilization:avg is the same, with its history",
 }
-
-
-@cache
-def rows(title: str) -> Mapping[str, list[str]]:
-    """The rows of one exporter's table by the metric's name."""
-    return {row[0].strip("`"): row for row in table(section(PAGE, title))}
-
-
-def types(text: str) -> Mapping[str, str]:
-    """What an exposition says of its metrics' types; names as they are in queries."""
-    return dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE))
 
 
 @cache
@@ -69,9 +53,9 @@ def simulated() -> Mapping[str, str]:
     client = app.test_client()
     found: dict[str, str] = {}
     for face in ("kube-state-metrics", "kueue", "volcano-scheduler", "volcano-controller"):
-        found |= types(client.get(f"/metrics/{face}").text)
+        found |= metric_types(client.get(f"/metrics/{face}").text)
     for target in client.get("/sd/dcgm").json or ():
-        found |= types(client.get(target["labels"]["__metrics_path__"]).text)
+        found |= metric_types(client.get(target["labels"]["__metrics_path__"]).text)
     return found
 
 
@@ -98,19 +82,15 @@ def _pod_group() -> dict[str, object]:
     }
 
 
-@cache
-def received() -> Mapping[str, str]:
-    """The types of everything that the receiver exports."""
-    return types(metrics_of(a_counted_store()))
-
-
 def test_the_page_has_every_metric_that_is_read_and_no_other() -> None:
-    told = {name for title in (*SIMULATED, RECEIVER, *THEMSELVES) for name in rows(title)}
+    told = {name for title in (*SIMULATED, RECEIVER, *THEMSELVES) for name in exporter_rows(title)}
     assert told == read().keys() - recordings().keys()
 
 
 def test_every_family_that_the_receiver_exports_is_on_a_dashboard_or_in_a_rule() -> None:
-    assert received().keys() - read().keys() == NOT_READ.keys(), "show it, alert on it, or say in NOT_READ why not"
+    assert exported_types().keys() - read().keys() == NOT_READ.keys(), (
+        "show it, alert on it, or say in NOT_READ why not"
+    )
 
 
 def test_every_part_of_the_page_is_one_that_is_checked() -> None:
@@ -123,16 +103,16 @@ def test_every_first_part_of_a_recordings_name_is_explained() -> None:
 
 
 def test_the_receiver_exports_what_the_page_says_of_it() -> None:
-    told = {name: row[1] for name, row in rows(RECEIVER).items()}
+    told = {name: row[1] for name, row in exporter_rows(RECEIVER).items()}
     none_of(
-        f"{name}: {type_} on the page, in truth {received().get(name)}"
+        f"{name}: {type_} on the page, in truth {exported_types().get(name)}"
         for name, type_ in told.items()
-        if received().get(name) != type_
+        if exported_types().get(name) != type_
     )
 
 
 def test_the_simulator_exports_what_the_page_says_of_the_others() -> None:
-    told = {name: row for title in SIMULATED for name, row in rows(title).items()}
+    told = {name: row for title in SIMULATED for name, row in exporter_rows(title).items()}
     assert told.keys() >= NOT_SIMULATED.keys()
     expected = {name: None if name in NOT_SIMULATED else row[1] for name, row in told.items()}
     none_of(

@@ -19,7 +19,7 @@ from tests.docs.pages import ROOT, anchors, every_page, headings, in_pages, sect
 from tests.lint import load_yaml, none_of
 from tests.manifests.built import read, the
 from tests.metrics.counted import a_counted_store
-from tests.metrics.scrapes import scrape as metrics_of
+from tests.metrics.scrapes import scrape
 from tests.step.harness import START
 from tools.install_manifests import helm
 
@@ -37,7 +37,7 @@ def known_tests() -> frozenset[str]:
 @cache
 def metrics() -> frozenset[str]:
     """The names of all metrics that a full store gives."""
-    return frozenset(re.findall(r"^# TYPE (\w+)", metrics_of(a_counted_store()), re.MULTILINE))
+    return frozenset(re.findall(r"^# TYPE (\w+)", scrape(a_counted_store()), re.MULTILINE))
 
 
 def leads_nowhere(link: str, page: Path) -> bool:

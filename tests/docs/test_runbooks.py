@@ -12,12 +12,11 @@ from receiver.adapters.monitoring.alertmanager import AlertmanagerAlarms
 from receiver.config import load_text
 from receiver.core.model.signals import Silence, silenced_pools
 from tests.docs.commands import commands, fenced, is_command, queries, spans
+from tests.docs.metrics_page import SIMULATED, THEMSELVES, exported_types, exporter_rows
 from tests.docs.pages import ROOT, headings, section, text_of
-from tests.docs.test_metrics_page import SIMULATED, THEMSELVES, received, rows
 from tests.lint import none_of
-from tests.rules.files import ALERTS, HEARTBEAT, run
+from tests.rules.files import ALERTS, HEARTBEAT, expected_alerts, run
 from tests.rules.servers import running
-from tests.rules.test_conventions import fired
 from tools.metric_names import metrics_in
 from tools.metrics_page import recordings
 
@@ -63,8 +62,8 @@ def _silence(text: str) -> str:
 
 @cache
 def _known() -> frozenset[str]:
-    told = {name for title in (*SIMULATED, *THEMSELVES) for name in rows(title)}
-    return frozenset({*told, *recordings(), *received(), "ALERTS", "up", "DCGM_FI_DEV_SM_CLOCK"})
+    told = {name for title in (*SIMULATED, *THEMSELVES) for name in exporter_rows(title)}
+    return frozenset({*told, *recordings(), *exported_types(), "ALERTS", "up", "DCGM_FI_DEV_SM_CLOCK"})
 
 
 def _asked() -> list[tuple[str, str]]:
@@ -133,7 +132,7 @@ def test_what_silences_an_alert_fits_it_and_pauses_a_pool_only_where_the_page_sa
 
 def _labels(name: str) -> set[str]:
     """The labels that the alert *name* carries when it fires."""
-    return EVERYBODY | {label for one in fired(name) for label in one["exp_labels"]} | {"name"}
+    return EVERYBODY | {label for one in expected_alerts(name) for label in one["exp_labels"]} | {"name"}
 
 
 def test_the_silence_of_the_heartbeat_can_be_found_and_ended(alertmanager: str) -> None:

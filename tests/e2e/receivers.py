@@ -24,6 +24,22 @@ from tests.e2e.waiting import PATIENCE, until
 WEBHOOK_TOKEN = "SECRET-webhook-token-of-the-tests"
 OPERATOR_TOKEN = "SECRET-operator-token-of-the-tests"
 POOL = "5f3c0000-0000-4000-8000-0000000000a1"
+READABLE_PATHS = (
+    "/",
+    f"/pools/{POOL}",
+    "/decisions/1",
+    "/costs",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/api/v1/pools",
+    f"/api/v1/pools/{POOL}",
+    "/api/v1/decisions",
+    "/api/v1/actions",
+    "/api/v1/budget",
+    "/api/v1/overrides",
+    "/api/v1/openapi.json",
+)
 
 
 def a_pool(**changes: Any) -> dict[str, Any]:

@@ -25,8 +25,7 @@ from demo.processes import free_port
 from receiver.cli.main import main
 from receiver.server.bootstrap import create_app, stop
 from tests.e2e.payloads import a_payload
-from tests.e2e.receivers import Receiver, a_pool
-from tests.e2e.test_unreachable import PATHS
+from tests.e2e.receivers import READABLE_PATHS, Receiver, a_pool
 from tests.e2e.waiting import until
 
 MARK = "MARKED5ecret"
@@ -160,7 +159,7 @@ def provoke(receiver: Receiver) -> list[bytes]:
     """Ask for everything, rightly and wrongly; return every answer that is given to somebody without its secret."""
     operator = {"Authorization": f"Bearer {OPERATOR}"}
     answers = []
-    for path in PATHS:
+    for path in READABLE_PATHS:
         for headers in (operator, {"Authorization": f"Bearer {READER}"}, {}):
             answers.append(requests.get(receiver.url + path, headers=headers, timeout=60, allow_redirects=False))
     said = {"kind": "pause", "pool": "l40s", "for": "1h", "who": "ada", "why": "looking"}

@@ -3,7 +3,7 @@
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -128,3 +128,27 @@ def custom_mistakes(found: JSON) -> list[str]:
     """Return what is wrong with *found* by the schema of its CRD."""
     errors = custom_schema(SCHEMAS / f"{found['kind']}.json").iter_errors(found)
     return [f"{found['kind']} {'.'.join(map(str, error.path))}: {error.message}" for error in errors]
+
+
+def mounted_secrets(volume: dict[str, Any]) -> list[dict[str, Any]]:
+    """The Secrets that a volume of a pod mounts, each with its `name`."""
+    alone = volume.get("secret")
+    projected = [source["secret"] for source in volume.get("projected", {}).get("sources", ()) if "secret" in source]
+    return [{**alone, "name": alone["secretName"]}] if alone else projected
+
+
+def secrets_read(objects: Sequence[JSON]) -> set[tuple[str, str]]:
+    """Return name and key of every Secret that the Deployment in *objects* reads."""
+    spec = the(tuple(objects), "Deployment")["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    found = set()
+    for variable in container["env"]:
+        if "valueFrom" in variable:
+            asked = variable["valueFrom"]["secretKeyRef"]
+            found.add((asked["name"], asked["key"]))
+        elif variable["name"].endswith("_FILE"):
+            folder, _, file = variable["value"].rpartition("/")
+            [mount] = [m["name"] for m in container["volumeMounts"] if m["mountPath"] == folder]
+            [volume] = [v for v in spec["volumes"] if v["name"] == mount]
+            found |= {(secret["name"], file) for secret in mounted_secrets(volume)}
+    return found

@@ -17,7 +17,7 @@ from receiver.config.environment import read_environment
 from receiver.server import gunicorn_conf
 from receiver.web import create_app
 from tests.lint import load_yaml
-from tests.manifests.built import INSTALLED, K8S, ROOT, installed, made_of, read, the
+from tests.manifests.built import INSTALLED, K8S, ROOT, installed, made_of, mounted_secrets, read, the
 from tests.rules.files import EVERY_RULE, RULE_FILES, run
 from tests.web.builders import Bench
 from tests.web.fakes import FakeHealth
@@ -94,18 +94,11 @@ def test_the_environment_of_the_pod_is_one_that_the_server_takes(name: str, tmp_
     assert environment.database_url.get_secret_value().startswith("postgresql" if name == "ha" else "sqlite")
 
 
-def secrets_in(volume: dict[str, Any]) -> list[dict[str, Any]]:
-    """The Secrets that a volume of a pod mounts, each with its `name`."""
-    alone = volume.get("secret")
-    projected = [source["secret"] for source in volume.get("projected", {}).get("sources", ()) if "secret" in source]
-    return [{**alone, "name": alone["secretName"]}] if alone else projected
-
-
 def _environ(name: str, secrets: dict[str, dict[str, str]], folder: Path) -> dict[str, str]:
     """Return the container's variables, with its mounted Secrets as files below *folder*."""
     volumes = {v["name"]: v for v in pod(name)["volumes"]}
     for mount in container(name)["volumeMounts"]:
-        for secret in secrets_in(volumes[mount["name"]]):
+        for secret in mounted_secrets(volumes[mount["name"]]):
             held = secrets[secret["name"]]
             place = folder / mount["mountPath"].lstrip("/")
             (place / "..data").mkdir(parents=True, exist_ok=True)
@@ -329,7 +322,7 @@ def test_the_service_is_scraped_and_called_by_its_name() -> None:
 def test_alertmanager_and_the_pod_read_the_same_token() -> None:
     [receiver] = the(installed("kube-prometheus-stack"), "AlertmanagerConfig")["spec"]["receivers"]
     sent = receiver["webhookConfigs"][0]["httpConfig"]["authorization"]["credentials"]
-    [mounted, _] = [s["name"] for v in pod("observe")["volumes"] if v["name"] == "tokens" for s in secrets_in(v)]
+    [mounted, _] = [s["name"] for v in pod("observe")["volumes"] if v["name"] == "tokens" for s in mounted_secrets(v)]
     [path] = [v["value"] for v in container("observe")["env"] if v["name"] == "GPU_AUTOSCALER_WEBHOOK_TOKEN_FILE"]
     assert (sent["name"], sent["key"]) == (mounted, path.rpartition("/")[2])
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from receiver.replay.figures import Figures, Ratio, by_hour, over_all, ratio
-from tests.replay.test_play import by_product, played_by
+from tests.replay.plays import by_product, played_by
 from tests.step.harness import START, a_job
 
 

@@ -23,7 +23,7 @@ from receiver.reports.focus import COLUMNS, as_focus
 from tests.core.report.builders import A100_X8, AFTER, H100, HOUR, L40S, MONTH, a_life, a_policy, a_usage, at
 from tests.core.report.simulated import SimulatedMonth, a_month
 from tests.reports.focus_1_2 import SPECIFIED, TOGETHER, a_decimal, a_string
-from tests.reports.test_closing import another, client, close
+from tests.reports.month_ends import a_later_client, another_policy, close_month
 
 Row = dict[str, str]
 ZERO = Decimal(0)
@@ -314,9 +314,9 @@ def test_a_closed_month_has_the_amounts_and_nodes_of_its_report_whatever_the_con
 ) -> None:
     no_rows.saw((a_life(lasts=8), a_life("i-2", 9, 2.5)), {"pool-l40s": 0}, at(0))
     assert no_rows.account(Accounting(usage=(a_usage(hours=6), a_usage("i-2", hours=1))), None, MONTH.end + 2 * HOUR)
-    close(no_rows, a_policy())
+    close_month(no_rows, a_policy())
     asked = "/api/v1/report?month=2026-10&format=focus"
-    told = [read(client(no_rows, policy).get(asked).text) for policy in (a_policy(), another())]
+    told = [read(a_later_client(no_rows, policy).get(asked).text) for policy in (a_policy(), another_policy())]
     before, after = (
         {(row["ResourceId"], row["x_PaidFor"]): Decimal(row["BilledCost"]) for row in rows} for rows in told
     )

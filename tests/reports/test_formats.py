@@ -4,56 +4,18 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from decimal import Decimal
 from html import unescape
 from typing import Any
 
 import pytest
 
-from receiver.core.model.overrides import Override, OverrideKind
-from receiver.core.model.policy import Budget
 from receiver.core.model.text import dollars, span
-from receiver.core.report.pool_changes import PoolWay
-from receiver.core.report.report import Spoke, report
-from receiver.core.report.rightsizing import InUse
 from receiver.reports import formats
-from receiver.reports.document import ReportDocument
 from receiver.reports.formats import as_csv, as_text
 from receiver.reports.screen import percent
 from receiver.web.api.reports import standalone
-from tests.core.report.builders import A100_X8, AFTER, L40S, MONTH, a_life, a_pool_change, at
-from tests.core.report.simulated import a_month
-
-HOURS = 31 * 24
-
-
-def document(team: str | None, under_way: bool) -> dict[str, Any]:
-    """A month in which everything that a report can tell has happened."""
-    month = a_month()
-    month.policy = replace(
-        month.policy,
-        budget=Budget(monthly_usd=Decimal(16000), account_usd=Decimal(20000), teams={"vision": Decimal(2500)}),
-    )
-    month.lives += [a_life("i-new", 500, None, size=A100_X8, price_usd_per_hour=None, pool="pool-new")]
-    now = at(700) if under_way else AFTER
-    pause = Override(id="1", kind=OverrideKind.PAUSE, who="alice", why="upgrade", at=at(20), until=at(30))
-    found = replace(
-        month.found(now, seeded=Decimal("12.30")),
-        watched={"pool-l40s": at(30), "pool-h100": at(30), "pool-a100-80": at(40)},
-        in_use=[
-            InUse(month=MONTH.name, workload="search/Deployment/ranker", gpus=4, used=3, seconds=3600.0 * HOURS),
-            InUse(month=MONTH.name, workload="vision/Job/train-100", gpus=1, used=1, seconds=3600.0),
-        ],
-        spoken=[Spoke(pool="pool-h100", at=at(600), detail="within_budget: budget of team vision hold at 80%")],
-        overrides=[(pause, at(25))],
-        account_usd=Decimal("15000.50"),
-    )
-    made = report(found, month.policy, MONTH, now, team)
-    if team is None:
-        merged = {"way": PoolWay.MERGE, "pool": "a100-80-2", "gpus": 2, "changed_usd": Decimal("6902.20")}
-        made = replace(made, pool_changes=(a_pool_change(), a_pool_change(**merged)))
-    return ReportDocument.of(made, finalised=AFTER).document()
+from tests.core.report.builders import A100_X8, L40S
+from tests.reports.full_month import full_document
 
 
 def parts(report: Mapping[str, Any], name: str, *keys: str) -> Iterator[str]:
@@ -169,7 +131,7 @@ def leaves(value: Any) -> Iterator[str]:
 
 @pytest.mark.parametrize(("team", "under_way"), [(None, False), (None, True), ("vision", False)])
 def test_each_fact_is_in_text_and_page(team: str | None, under_way: bool) -> None:
-    found = document(team, under_way)
+    found = full_document(team, under_way)
     told = squeezed("\n".join(as_text(found)))
     page = squeezed(unescape(re.sub(r"<[^>]*>", " ", standalone(found, "1"))))
     wanted = set(facts(found))
@@ -180,13 +142,13 @@ def test_each_fact_is_in_text_and_page(team: str | None, under_way: bool) -> Non
 
 @pytest.mark.parametrize(("team", "under_way"), [(None, False), (None, True), ("vision", False)])
 def test_the_table_holds_every_value_of_the_document(team: str | None, under_way: bool) -> None:
-    found = document(team, under_way)
+    found = full_document(team, under_way)
     cells = {cell for row in csv.reader(io.StringIO(as_csv(found))) for cell in row}
     assert [value for value in leaves(found) if value not in cells and f"'{value}" not in cells] == []
 
 
 def test_what_has_no_price_stands_in_each_format() -> None:
-    found = document(None, under_way=False)
+    found = full_document(None, under_way=False)
     assert found["unpriced"] == [A100_X8]
     assert L40S not in found["unpriced"]
     for said in ("\n".join(as_text(found)), as_csv(found), standalone(found, "1")):

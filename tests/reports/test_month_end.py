@@ -1,6 +1,6 @@
 """What the calendar asks for: units of work counted, and each month's reports told once."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -12,30 +12,13 @@ from receiver.core.model.policy import Budget, Monthly, Policy, ReportPolicy, Un
 from receiver.core.model.usage import Accounting
 from receiver.core.money.attribution import Watch
 from receiver.core.report.lines import Counted
-from receiver.ports import Store, TryLater
-from receiver.reports.monthly import MonthEnd
+from receiver.ports import TryLater
 from tests.core.report.builders import HOUR, MONTH, START, a_policy, at
 from tests.core.report.simulated import a_month
+from tests.reports.month_ends import DUE, EPOCH, UnitCounter, month_end
 from tests.step.harness import Wrapped
 
-EPOCH = UnitOfWork(name="epoch", query="sum(epochs)")
 STEP = UnitOfWork(name="step", query="sum(steps)")
-DUE = MONTH.end + 2 * HOUR
-
-
-@dataclass
-class Counter:
-    """Prometheus, as far as units of work go: *values* by query, and what was *asked*."""
-
-    values: dict[str, float] = field(default_factory=dict)
-    failing: TryLater | None = None
-    asked: list[tuple[str, datetime]] = field(default_factory=list)
-
-    def value(self, query: str, at: datetime) -> float | None:
-        self.asked.append((query, at))
-        if self.failing is not None:
-            raise self.failing
-        return self.values.get(query)
 
 
 @pytest.fixture
@@ -53,11 +36,6 @@ def store(no_rows: SqlStore) -> SqlStore:
 def a_policy_that_sends(*teams: str, everybody: bool = True, **changes: Any) -> Policy:
     monthly = Monthly(everybody=everybody, teams=teams)
     return a_policy(reports=ReportPolicy(monthly=monthly, **changes))
-
-
-def month_end(store: Store, policy: Policy, counter: Counter | None = None) -> MonthEnd:
-    telemetry: Any = counter
-    return MonthEnd(store, telemetry, policy)
 
 
 def titles(store: SqlStore) -> list[str]:
@@ -166,7 +144,7 @@ def counted(store: SqlStore) -> dict[str, tuple[float, datetime]]:
 
 
 def test_a_unit_is_counted_hourly_and_at_the_very_end_of_its_month(store: SqlStore) -> None:
-    counter = Counter(values={EPOCH.query: 10.0})
+    counter = UnitCounter(values={EPOCH.query: 10.0})
     keeper = month_end(store, a_policy(reports=ReportPolicy(units=(EPOCH,))), counter)
     now = MONTH.end - 3 * HOUR
     while now < MONTH.end + 2 * HOUR:
@@ -180,7 +158,7 @@ def test_a_unit_is_counted_hourly_and_at_the_very_end_of_its_month(store: SqlSto
 
 def test_a_query_is_asked_for_the_month_that_it_counts(store: SqlStore) -> None:
     unit = replace(EPOCH, query="sum(increase(epochs[$range]))")
-    counter = Counter()
+    counter = UnitCounter()
     month_end(store, a_policy(reports=ReportPolicy(units=(unit,))), counter).look(MONTH.end + HOUR)
     assert {query for query, _ in counter.asked} == {
         "sum(increase(epochs[2678400s]))",
@@ -189,7 +167,7 @@ def test_a_query_is_asked_for_the_month_that_it_counts(store: SqlStore) -> None:
 
 
 def test_after_a_restart_a_finished_count_is_not_asked_for_again(store: SqlStore) -> None:
-    counter = Counter(values={EPOCH.query: 10.0})
+    counter = UnitCounter(values={EPOCH.query: 10.0})
     policy = a_policy(reports=ReportPolicy(units=(EPOCH,)))
     month_end(store, policy, counter).look(MONTH.end + HOUR)
     first = [when for _, when in counter.asked if when == MONTH.end]
@@ -198,7 +176,7 @@ def test_after_a_restart_a_finished_count_is_not_asked_for_again(store: SqlStore
 
 
 def test_a_query_without_a_value_keeps_nothing_and_is_asked_hourly(store: SqlStore) -> None:
-    counter = Counter()
+    counter = UnitCounter()
     keeper = month_end(store, a_policy(reports=ReportPolicy(units=(EPOCH,))), counter)
     for minutes in range(0, 60, 6):
         keeper.look(START + timedelta(days=10, minutes=minutes))
@@ -207,26 +185,26 @@ def test_a_query_without_a_value_keeps_nothing_and_is_asked_hourly(store: SqlSto
 
 
 def test_a_refused_query_does_not_keep_the_next_one_from_being_asked(store: SqlStore) -> None:
-    counter = Counter(failing=TryLater("bad query", code="http_400"))
+    counter = UnitCounter(failing=TryLater("bad query", code="http_400"))
     month_end(store, a_policy(reports=ReportPolicy(units=(EPOCH, STEP))), counter).look(at(100))
     assert {query for query, _ in counter.asked} == {EPOCH.query, STEP.query}
 
 
 def test_a_prometheus_that_does_not_answer_is_asked_once(store: SqlStore) -> None:
-    counter = Counter(failing=TryLater("no answer", code="timeout"))
+    counter = UnitCounter(failing=TryLater("no answer", code="timeout"))
     month_end(store, a_policy(reports=ReportPolicy(units=(EPOCH, STEP))), counter).look(at(100))
     assert len(counter.asked) == 1
 
 
 def test_without_units_or_prometheus_nothing_is_asked(store: SqlStore) -> None:
-    counter = Counter()
+    counter = UnitCounter()
     month_end(store, a_policy(), counter).look(at(100))
     month_end(store, a_policy(reports=ReportPolicy(units=(EPOCH,)))).look(at(100))
     assert counter.asked == []
 
 
 def test_a_month_long_over_is_not_counted_any_more(store: SqlStore) -> None:
-    counter = Counter(values={EPOCH.query: 10.0})
+    counter = UnitCounter(values={EPOCH.query: 10.0})
     month_end(store, a_policy(reports=ReportPolicy(units=(EPOCH,))), counter).look(MONTH.end + timedelta(days=8))
     assert counted(store) == {}
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,17 @@ def run(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "GOGC": "400"}
     command = [binary(name), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT, env=environment)
+
+
+@cache
+def promtool_tests() -> list[dict[str, Any]]:
+    """Every promtool test of the rules."""
+    return [test for file in TEST_FILES for test in load_yaml(file.read_text())["tests"]]
+
+
+def expected_alerts(name: str) -> list[dict[str, Any]]:
+    """The alerts *name* that promtool tests expect to fire."""
+    checks = [
+        check for test in promtool_tests() for check in test.get("alert_rule_test", []) if check["alertname"] == name
+    ]
+    return [one for check in checks for one in check.get("exp_alerts") or []]

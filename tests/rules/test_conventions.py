@@ -6,14 +6,24 @@ from collections import Counter
 from collections.abc import Collection
 from datetime import timedelta
 from functools import cache
-from typing import Any
 
 from receiver.adapters.monitoring.prometheus import course_queries
 from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT, SignalAction
 from receiver.doctor.prometheus import SHIPPED_DOCS
 from receiver.doctor.telemetry import QUERIES
 from tests.lint import load_yaml, none_of
-from tests.rules.files import ALERTS, EVERY_RULE, GROUPS, HEARTBEAT, RECORDINGS, RULE_FILES, TEST_FILES, Rule
+from tests.rules.files import (
+    ALERTS,
+    EVERY_RULE,
+    GROUPS,
+    HEARTBEAT,
+    RECORDINGS,
+    RULE_FILES,
+    TEST_FILES,
+    Rule,
+    expected_alerts,
+    promtool_tests,
+)
 from tools.grafana.files import queries
 
 RUNBOOKS = f"{SHIPPED_DOCS}/runbooks/"
@@ -26,15 +36,10 @@ OPERATIONS = "sum|count|count1h|avg|avg5m|avg10m|min|max|p50|p95|ratio|relabel|l
 
 
 @cache
-def _tests() -> list[dict[str, Any]]:
-    return [test for file in TEST_FILES for test in load_yaml(file.read_text())["tests"]]
-
-
-@cache
 def _expectations() -> set[tuple[str, bool]]:
     """Each rule with whether promtool tests expect it to yield something (True) and to yield nothing (False)."""
     found = set()
-    for test in _tests():
+    for test in promtool_tests():
         for check in test.get("alert_rule_test", []):
             found.add((check["alertname"], bool(check.get("exp_alerts"))))
         for check in test.get("promql_expr_test", []):
@@ -45,12 +50,6 @@ def _expectations() -> set[tuple[str, bool]]:
 def _recordings_in(expr: str) -> set[str]:
     """The recordings of ours that *expr* names."""
     return set(re.findall(r"(?<![\w:])[a-z_]+:\w+:\w+(?![\w:])", expr)) & {r.name for r in RECORDINGS}
-
-
-def fired(name: str) -> list[dict[str, Any]]:
-    """The alerts *name* that promtool tests expect to fire."""
-    checks = [check for test in _tests() for check in test.get("alert_rule_test", []) if check["alertname"] == name]
-    return [one for check in checks for one in check.get("exp_alerts") or []]
 
 
 def _comment(rule: Rule) -> str:
@@ -92,11 +91,11 @@ def test_promtool_tests_of_several_files_of_rules_say_their_order() -> None:
 
 
 def test_promtool_tests_are_named_as_sentences() -> None:
-    none_of(t["name"] for t in _tests() if len(t["name"].split()) < 5)
+    none_of(t["name"] for t in promtool_tests() if len(t["name"].split()) < 5)
 
 
 def test_no_two_rules_and_no_two_promtool_tests_share_a_name() -> None:
-    names = Counter([rule.name for rule in EVERY_RULE] + [test["name"] for test in _tests()])
+    names = Counter([rule.name for rule in EVERY_RULE] + [test["name"] for test in promtool_tests()])
 
     none_of(name for name, count in names.items() if count > 1)
 
@@ -165,7 +164,9 @@ def test_an_alert_compares_something() -> None:
 
 def test_an_alert_of_a_pool_says_its_name_and_any_other_has_no_pool() -> None:
     """What an alert is seen to carry: labels of the alerts that the promtool tests expect of it."""
-    carrying = {alert.name for alert in ALERTS if any("pool" in one["exp_labels"] for one in fired(alert.name))}
+    carrying = {
+        alert.name for alert in ALERTS if any("pool" in one["exp_labels"] for one in expected_alerts(alert.name))
+    }
     joined = {a.name for a in ALERTS if re.search(r"group_left \((pool, )?pool_name\)", a.body["expr"])}
     saying = {a.name for a in ALERTS if "$labels.pool_name" in a.body["annotations"]["summary"]}
 

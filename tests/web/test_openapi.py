@@ -22,7 +22,7 @@ from receiver.web.auth.tokens import MOST_FAILURES
 from receiver.web.openapi import document
 from tests.clocks import FixedClock
 from tests.core.builders import a_question
-from tests.reports.test_formats import document as everything_happened
+from tests.reports.full_month import full_document as everything_happened
 from tests.step.harness import Life, a_job, a_policy, a_world
 from tests.stores import a_store
 from tests.web.builders import L40S, NOW, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload

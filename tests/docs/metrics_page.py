@@ -1,0 +1,31 @@
+"""The tables of docs/metrics.md, and the metrics that the receiver exports."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+from tests.docs.pages import section, table, text_of
+from tests.metrics.counted import a_counted_store
+from tests.metrics.scrapes import scrape
+
+PAGE = text_of("docs/metrics.md")
+RECEIVER = "The receiver"
+THEMSELVES = ("Prometheus itself", "Alertmanager")
+SIMULATED = ("dcgm-exporter", "kube-state-metrics", "Kueue", "Volcano")
+
+
+@cache
+def exporter_rows(title: str) -> Mapping[str, list[str]]:
+    """The rows of one exporter's table by the metric's name."""
+    return {row[0].strip("`"): row for row in table(section(PAGE, title))}
+
+
+def metric_types(text: str) -> Mapping[str, str]:
+    """What an exposition says of its metrics' types; names as they are in queries."""
+    return dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE))
+
+
+@cache
+def exported_types() -> Mapping[str, str]:
+    """The types of everything that the receiver exports."""
+    return metric_types(scrape(a_counted_store()))
