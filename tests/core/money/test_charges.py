@@ -29,10 +29,9 @@ from receiver.core.model.policy import Billing, Budget, ChargePrice, Policy, Sta
 from receiver.core.money.reconciliation import account, compare
 from receiver.core.notices.money_notices import of_charges
 from receiver.reports.picture import ChargesDocument
-from tests.core.builders import HOUR, a_policy, a_pool, a_state, facts
+from tests.core.builders import HOUR, NOW, a_policy, a_pool, a_state, facts
 from tests.core.money.builders import (
     MONTH_START,
-    NOW,
     SIZE,
     a_charge,
     a_ledger_life,
