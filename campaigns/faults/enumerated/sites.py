@@ -13,6 +13,7 @@ import receiver
 
 ROOT = Path(receiver.__file__).parent
 STORE, PORTS = "adapters/store", "ports/__init__.py"
+CALLED = {"store": ("store", "records")}  # a step calls the store so, by what it needs of it
 TRANSACTIONS = ("_database.write()", "_write_memory()", "self._change(")
 CALLERS = ("step", "web", "reports", "runtime", "server", "adapters/messages")
 READING = ("get", "list", "watch")  # of `ClusterWire.ask`
@@ -107,7 +108,7 @@ def sites() -> frozenset[Site]:
         for file in sorted((ROOT / folder).rglob("*.py"))
         for where, node in _attributes(file)
         for port, verbs in writes.items()
-        if node.attr in verbs and ast.unparse(node.value).endswith(port)
+        if node.attr in verbs and ast.unparse(node.value).endswith(CALLED.get(port, port))
     )
 
 

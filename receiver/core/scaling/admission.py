@@ -124,11 +124,10 @@ def _unknown(candidate: Candidate, matching: Matching) -> str:
     """Why it is not known what pods cost that claim devices; empty where it is known."""
     for pod in candidate.pods:
         if pod.claims and not matching.fitting(pod):
-            whys = [
-                f"{name}: {text}" for name, text in matching.refusals(pod).items() if text.endswith((UNKNOWN, UNJUDGED))
-            ]
-            if whys:
-                return "; ".join(whys)
+            refusals = matching.refusals(pod).items()
+            reasons = [f"{pool}: {reason}" for pool, reason in refusals if reason.endswith((UNKNOWN, UNJUDGED))]
+            if reasons:
+                return "; ".join(reasons)
     return ""
 
 
