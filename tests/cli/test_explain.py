@@ -40,7 +40,7 @@ def test_a_waiting_pod_is_explained_on_one_screen(url: str) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "pod research/train-llm-2 has been waiting since 14:25:56 UTC (4 min) for 1 nvidia.com/gpu",
-        "state: held - GPU pool l40s does not grow: within_budget: budget hold at 80%: $4,010.00 of $5,000.00 spent",
+        f"state: held - {a_waiting_pod()['detail']}",
         f"what to do: raise the budget ({RAISE}), end other GPU work, or wait for the next month",
         "the scheduler says: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu",
         "pools: l40s fits",

@@ -38,7 +38,10 @@ def test_both_sides_stand_beside_each_other(url: str, file: Path) -> None:
     assert ["l40s", "3", "4", "3", "$5.16", "$3.87"] in rows
     assert ["total", "$7.74", "$3.87"] in rows
     assert "3 workloads waiting, of which 3 would have a different outcome" in done.stdout
-    assert "  other: held - GPU pool l40s does not grow: it is at its maximum: at most 3 nodes" in done.stdout
+    document = json.loads(ask(url, "what-if", "--config", str(file), "--json", at=NOW).stdout)
+    fate = document["waiting"][0]["other"]
+    assert (fate["state"], fate["rule"]) == ("held", "within_maximum")
+    assert f"  other: held - {fate['detail']}" in done.stdout
 
 
 def test_a_few_keys_do_without_a_file(url: str, file: Path) -> None:

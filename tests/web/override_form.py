@@ -18,7 +18,8 @@ def a_stored_override(name: str = "pin-l40s-1", **changes: Any) -> StoredOverrid
     """A pin of pool l40s to 4 nodes by alice, an hour old, for an hour more."""
     values: dict[str, Any] = {"kind": OverrideKind.PIN, "pool": L40S, "nodes": 4, "who": "alice", "why": "load test"}
     times = {"at": NOW - timedelta(hours=1), "until": NOW + timedelta(hours=1)}
-    return StoredOverride(override=Override(id=name, **{**values, **times, **changes}))
+    ended = {key: changes.pop(key) for key in ("ended_at", "ended_by") if key in changes}
+    return StoredOverride(override=Override(id=name, **{**values, **times, **changes}), **ended)
 
 
 def a_bench_for_operators(*overrides: StoredOverride, **more: Any) -> Bench:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from receiver.core.model.policy import BudgetChange, Policy, Scope
+from receiver.core.money.budget import BudgetStage
+from receiver.core.notices.money_notices import budget_changed, stops
 from receiver.ports import Store, TryLater
 from simulator.store import MemoryStore
 from tests.web.builders import L40S, NOW, OPERATOR, TOKEN, Bench, a_picture, a_policy
@@ -38,7 +40,7 @@ def post(
 def test_an_allowance_is_kept_for_this_month_told_and_acted_upon_at_once() -> None:
     store, log = MemoryStore(), list[str]()
     answer = post(store, log=log)
-    [change], [notice] = store.allowances_set("2026-03"), outbox(store)
+    [change] = store.allowances_set("2026-03")
     assert change == BudgetChange(
         scope=Scope.CLUSTER,
         name="",
@@ -48,8 +50,7 @@ def test_an_allowance_is_kept_for_this_month_told_and_acted_upon_at_once() -> No
         why="a deadline",
         at=NOW,
     )
-    assert notice.title == "The cluster budget of 2026-03 was set to $6,000.00"
-    assert notice.body.startswith("Why: ada: a deadline.\nNext: takes effect in the next step, for 2026-03 only")
+    assert outbox(store) == [budget_changed(change, "cluster budget")]
     assert log == ["snapshot", "change_budget", "wake"]
     assert (answer.status_code, answer.json["monthly_usd"], answer.json["who"]) == (200, "6000", "ada")
 
@@ -57,9 +58,9 @@ def test_an_allowance_is_kept_for_this_month_told_and_acted_upon_at_once() -> No
 def test_a_pool_is_kept_by_its_id_and_shown_by_its_name() -> None:
     store = MemoryStore()
     answer = post(store, scope="pool", name="l40s", monthly_usd=12.5)
-    [change], [notice] = store.allowances_set("2026-03"), outbox(store)
+    [change] = store.allowances_set("2026-03")
     assert (change.name, change.monthly_usd, answer.json["name"]) == (L40S, Decimal("12.5"), "l40s")
-    assert notice.title == "The budget of pool l40s of 2026-03 was set to $12.50"
+    assert outbox(store) == [budget_changed(change, "budget of pool l40s")]
 
 
 def test_delete_goes_back_to_the_configured_allowance() -> None:
@@ -68,9 +69,9 @@ def test_delete_goes_back_to_the_configured_allowance() -> None:
         PATH, query_string={"scope": "team", "name": "research", "who": "ada", "why": "done"},
         headers={"Authorization": f"Bearer {OPERATOR}"},
     )  # fmt: skip
-    [change], [notice] = store.allowances_set("2026-03"), outbox(store)
+    [change] = store.allowances_set("2026-03")
     assert (change.scope, change.name, change.monthly_usd) == (Scope.TEAM, "research", None)
-    assert notice.title == "The budget of team research is back to the configured amount"
+    assert outbox(store) == [budget_changed(change, "budget of team research")]
     assert (answer.status_code, answer.json["monthly_usd"]) == (200, None)
 
 
@@ -86,10 +87,13 @@ def test_an_amount_below_the_spend_must_be_confirmed_and_changes_nothing_before(
 def test_a_confirmed_amount_is_kept_and_its_message_says_what_it_stops() -> None:
     store = a_store()
     assert post(store, monthly_usd="600", confirm=True).status_code == 200
-    [change], [notice] = store.allowances_set("2026-03"), outbox(store)
+    [change] = store.allowances_set("2026-03")
     assert change.monthly_usd == Decimal(600)
-    said = "in the next step no pool grows and all nodes are cordoned, because the amount is below the $3,120.44 spent"
-    assert f"\nNext: {said}, for 2026-03 only; from the next month on the configured amount applies." in notice.body
+    budget = a_policy().budget
+    assert budget is not None
+    stopped = stops(Scope.CLUSTER, Decimal(600), Decimal("3120.44"), BudgetStage.WARN, budget, closes=True)
+    assert stopped is not None
+    assert outbox(store) == [budget_changed(change, "cluster budget", stopped)]
 
 
 @pytest.mark.parametrize(

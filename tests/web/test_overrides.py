@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Budget, Policy
+from receiver.core.notices.people_notices import was_ended, was_set
 from receiver.ports import StoredOverride, TryLater
 from simulator.store import MemoryStore
 from tests.metrics.scrapes import scrape
 from tests.web.builders import A100, L40S, NOW, OPERATOR, TOKEN, Bench, a_full_store, a_picture, a_policy, a_pool
-from tests.web.stores import a_store_with, add_overrides, outbox
+from tests.web.override_form import a_stored_override
+from tests.web.stores import a_store_with, add_overrides, outbox, stored_overrides
 
 AUTH = {"Authorization": f"Bearer {OPERATOR}"}
 PIN: dict[str, Any] = {"kind": "pin", "pool": "l40s", "nodes": 4, "for": "2h", "who": "alice", "why": "load test"}
@@ -29,20 +31,6 @@ def post(body: Any, code: int = 201, bench: Bench | None = None, **headers: str)
 def but(**changes: Any) -> dict[str, Any]:
     """The pin with other fields; None leaves one out."""
     return {key: value for key, value in {**PIN, **changes}.items() if value is not None}
-
-
-def kept(name: str = "pin-l40s-1", **changes: Any) -> StoredOverride:
-    values: dict[str, Any] = {
-        "kind": OverrideKind.PIN,
-        "pool": L40S,
-        "nodes": 4,
-        "who": "alice",
-        "why": "load test",
-        "at": NOW - timedelta(hours=1),
-        "until": NOW + timedelta(hours=1),
-    }
-    more = {key: changes.pop(key) for key in ("ended_at", "ended_by") if key in changes}
-    return StoredOverride(override=Override(id=name, **{**values, **changes}), **more)
 
 
 def a_bench(*overrides: StoredOverride) -> Bench:
@@ -80,18 +68,15 @@ def test_a_snooze_is_told_with_the_nodes_that_idle_and_go_when_it_ends() -> None
         {"name": "l40s-1", "idle_since": "2026-03-10T14:00:00+00:00"},
     ]
     bench.store.keep_snapshot(picture, NOW)
-    post(but(kind="snooze", nodes=None), bench=bench)
-    [notice] = outbox(bench.store)
-    assert "When it ends, idle nodes are removed, each before its next paid hour (idle now: l40s-1)." in notice.body
+    name = post(but(kind="snooze", nodes=None), bench=bench)["id"]
+    override = stored_overrides(bench.store)[name].override
+    assert outbox(bench.store) == [was_set(override, a_policy(), idle=["l40s-1"])]
 
 
-def test_setting_one_is_told_with_who_why_until_and_how_to_end_it() -> None:
+def test_setting_one_is_told() -> None:
     bench = Bench()
     name = post(PIN, bench=bench)["id"]
-    [notice] = outbox(bench.store)
-    assert notice.title == "GPU pool l40s: pinned to 4 nodes until 2026-03-10 16:30 UTC"
-    assert notice.body.splitlines()[0] == "Why: alice: load test."
-    assert notice.body.splitlines()[-1] == f"To end it earlier: gpu-autoscaler override end {name}"
+    assert outbox(bench.store) == [was_set(stored_overrides(bench.store)[name].override, a_policy())]
 
 
 def test_the_answer_says_where_it_is() -> None:
@@ -255,7 +240,7 @@ def test_a_body_beyond_16_kib_is_refused() -> None:
     ],
 )
 def test_without_the_operators_token_nothing_is_changed(method: str, header: str | None, error: str) -> None:
-    bench = a_bench(kept())
+    bench = a_bench(a_stored_override())
     path = "/api/v1/overrides" + ("/pin-l40s-1" if method == "delete" else "")
     response = getattr(bench.client(), method)(path, json=PIN, headers={"Authorization": header} if header else {})
     assert (response.status_code, response.get_json()["error"]) == (401, error)
@@ -284,23 +269,21 @@ def test_no_refusal_repeats_what_was_sent() -> None:
 
 
 def test_one_is_ended_and_told_with_who_did_it() -> None:
-    bench = a_bench(kept())
+    bench = a_bench(a_stored_override())
     response = bench.client().delete("/api/v1/overrides/pin-l40s-1?who=bob", headers=AUTH)
     document = response.get_json()
     assert (response.status_code, document["ended_by"], document["in_force"]) == (200, "bob", False)
     assert document["ended_at"] == "2026-03-10T14:30:00Z"
     assert bench.log == ["override", "end_override", "wake"]
-    [notice] = outbox(bench.store)
-    assert notice.title == "GPU pool l40s: no longer pinned to 4 nodes"
-    assert notice.body.startswith("Why: bob ended the pin that alice had set until 15:30 UTC (reason: load test).")
+    assert outbox(bench.store) == [was_ended(a_stored_override().override, "bob", a_policy())]
 
 
 def test_whoever_does_not_say_who_they_are_is_told_as_the_tokens_holder() -> None:
-    response = a_bench(kept()).client().delete("/api/v1/overrides/pin-l40s-1", headers=AUTH)
+    response = a_bench(a_stored_override()).client().delete("/api/v1/overrides/pin-l40s-1", headers=AUTH)
     assert response.get_json()["ended_by"] == "an operator"
 
 
-@pytest.mark.parametrize("there", [[], [kept(ended_at=NOW, ended_by="bob")]])
+@pytest.mark.parametrize("there", [[], [a_stored_override(ended_at=NOW, ended_by="bob")]])
 def test_what_is_not_there_or_has_ended_cannot_be_ended(there: list[StoredOverride]) -> None:
     bench = a_bench(*there)
     response = bench.client().delete("/api/v1/overrides/pin-l40s-1", headers=AUTH)
@@ -314,7 +297,7 @@ def test_one_that_somebody_else_ends_at_the_same_time_is_told_once() -> None:
             return False
 
     bench = Bench(store=Raced())
-    add_overrides(bench.store, kept())
+    add_overrides(bench.store, a_stored_override())
     assert bench.client().delete("/api/v1/overrides/pin-l40s-1", headers=AUTH).status_code == 404
 
 
@@ -329,11 +312,11 @@ def listed(bench: Bench, query: str = "") -> list[str]:
 
 def a_few() -> Bench:
     return a_bench(
-        kept("mine"),
-        kept("theirs", pool=A100, at=NOW - timedelta(minutes=5)),
-        kept("everybodys", kind=OverrideKind.PAUSE, pool=None, nodes=None, at=NOW - timedelta(minutes=9)),
-        kept("ended", ended_at=NOW - timedelta(minutes=1), ended_by="bob"),
-        kept("over", until=NOW),
+        a_stored_override("mine"),
+        a_stored_override("theirs", pool=A100, at=NOW - timedelta(minutes=5)),
+        a_stored_override("everybodys", kind=OverrideKind.PAUSE, pool=None, nodes=None, at=NOW - timedelta(minutes=9)),
+        a_stored_override("ended", ended_at=NOW - timedelta(minutes=1), ended_by="bob"),
+        a_stored_override("over", until=NOW),
     )
 
 
@@ -363,7 +346,7 @@ def test_one_can_be_read_and_what_does_not_exist_is_404() -> None:
 
 
 def test_one_that_is_to_come_is_not_in_force() -> None:
-    bench = a_bench(kept(at=NOW + timedelta(minutes=1)))
+    bench = a_bench(a_stored_override(at=NOW + timedelta(minutes=1)))
     assert bench.client().get("/api/v1/overrides/pin-l40s-1").get_json()["in_force"] is False
 
 

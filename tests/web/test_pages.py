@@ -188,7 +188,7 @@ def test_work_that_no_pool_fits_is_shown() -> None:
 
 def test_a_waiting_pod_is_shown_with_its_fate_and_what_to_do() -> None:
     text = words(page())
-    assert "research/train-llm-2 1 4 min ago blocked GPU pool l40s does not grow: within_budget" in text
+    assert f"research/train-llm-2 1 4 min ago blocked {a_waiting_pod()['detail']}" in text
     assert "The scheduler says: 0/3 nodes are available" in text
     assert "What to do: raise the budget (gpu-autoscaler budget set USD --why REASON --who YOU)" in text
 

@@ -10,7 +10,7 @@ from receiver.core.explain.samples import HeldHours, PoolMinutes
 from receiver.core.model.charges import Charge, Charged
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import BudgetChange, Policy, Scope
-from receiver.core.money.budget import Intent, views
+from receiver.core.money.budget import BudgetStage, Intent, views
 from receiver.core.money.reconciliation import compare
 from receiver.core.notices import money_notices
 from receiver.core.notices.digest import Outlook, WeekFound, digest, last_morning, last_week, observed_digest
@@ -19,7 +19,7 @@ from receiver.core.notices.notice import Notice
 from receiver.core.report.would_have import WouldHave
 from tests.core.builders import MINUTE, NOW
 from tests.core.money.builders import MONTH_START, a_charge, a_ledger_life, an_answer_of_charges
-from tests.core.notices.scene import L40S, NUMBER, POLICY, busy, known, pool_of
+from tests.core.notices.scene import BUDGET, L40S, NUMBER, POLICY, busy, known, pool_of
 from tests.core.report import builders as report_builders
 from tests.core.report.simulated import a_month
 
@@ -118,6 +118,11 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "budget_hold_of_a_team": _team_line,
     "budget_all_clear": lambda: _line("2120.45", told="2026-11|4000|hold", budget_changes=(RAISED,)),
     "budget_changed": lambda: money_notices.budget_changed(RAISED, "cluster budget"),
+    "budget_changed_to_a_stop": lambda: money_notices.budget_changed(
+        replace(RAISED, monthly_usd=Decimal(600)),
+        "cluster budget",
+        money_notices.stops(Scope.CLUSTER, Decimal(600), Decimal("2120.45"), BudgetStage.OK, BUDGET, closes=True),
+    ),
     "budget_of_a_team_reset": lambda: money_notices.budget_changed(
         replace(RAISED, scope=Scope.TEAM, name="vision", monthly_usd=None, why="it was not needed"),
         "budget of team vision",
