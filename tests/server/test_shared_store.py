@@ -7,7 +7,7 @@ import pytest
 from receiver.adapters.clock import SystemClock
 from receiver.runtime.store_opener import Opening
 from receiver.server.bootstrap import loop_of
-from tests.step.test_going_on import outside_of
+from tests.step.process_builders import outside_of
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The store that every life in memory writes to."""
+"""The store that every life in memory writes to, and the clock of loops."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,9 @@ import pytest
 
 from receiver.adapters.store import SqlStore
 from receiver.ports import Store
+from receiver.runtime import loop as loops
 from simulator.store import MemoryStore
+from tests.step.loop_builders import Seconds
 from tests.stores import a_store, empty
 
 
@@ -25,3 +27,11 @@ def store(request: pytest.FixtureRequest) -> Store:
     real: SqlStore = request.getfixturevalue("_of_all_lives")
     empty(real)
     return SqlStore(real._database)
+
+
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
+    """Turn the loop's clock by hand."""
+    turned = Seconds()
+    monkeypatch.setattr(loops, "monotonic", turned)
+    return turned

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -24,12 +24,15 @@ from receiver.step.devices import DeviceJoin
 from receiver.step.gather import Sources
 from receiver.step.reconcile import Stepped, step
 from simulator.world import World
-from tests.core.builders import HOURLY, an_override
+from tests.core.builders import NOW, an_override
+from tests.core.builders import a_policy as core_policy
 from tests.world_ports import FlakyAccounts, FlakyAlarms, FlakyCloud, FlakyCluster, FlakyTelemetry
 
-START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+START = NOW
+POOL = "l40s-id"
 GPU = "nvidia.com/gpu"
 SIZE = "an.g1.l40s.kube.x1"
+BIG_SIZE = "an.g1.l40s.kube.x8"
 PRICE = Decimal("1.29")
 TICK = timedelta(seconds=10)
 REST = timedelta(minutes=5)  # the longest without a step, as in production
@@ -52,7 +55,7 @@ def a_world(*pools: WorldPool, timings: Timings = FAST, behaviour: Behaviour | N
         cluster_id="cluster",
         cluster_name="demo",
         region="lon1",
-        pools=pools or (WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}),),
+        pools=pools or (WorldPool(id=POOL, size=SIZE, resources={GPU: 1}),),
         timings=timings,
         behaviour=behaviour or Behaviour(),
         price={SIZE: PRICE},
@@ -62,19 +65,9 @@ def a_world(*pools: WorldPool, timings: Timings = FAST, behaviour: Behaviour | N
 
 
 def a_policy(*pools: Pool, **given: Any) -> Policy:
-    """A policy for that pool: at most 8 nodes, billed by the hour, with heartbeats that are rare: each is a delivery
-    to store."""
-    pool = Pool(
-        id="l40s-id",
-        name="l40s",
-        size=SIZE,
-        resources={GPU: 1},
-        max_nodes=8,
-        price_usd_per_hour=PRICE,
-        grow_cooldown=timedelta(seconds=30),
-    )
-    said = {"pools": pools or (pool,), "billing": HOURLY, "heartbeat_interval": timedelta(minutes=10), **given}
-    return Policy(**said)
+    """A policy over *pools* (one L40S pool when none is given), billed by the hour, with heartbeats that are rare: each
+    is a delivery to store."""
+    return core_policy(*pools, **{"heartbeat_interval": timedelta(minutes=10), **given})
 
 
 def a_job(name: str = "train", **given: Any) -> Job:
@@ -231,7 +224,7 @@ class Life:
         done = (*self.cloud.writes, *self.cluster.writes)
         return [w for w in done if (w[0] in verbs if verbs else w[0] != "set_soft_taints")]
 
-    def required(self, pool: str = "l40s-id") -> int:
+    def required(self, pool: str = POOL) -> int:
         """What Civo was asked for."""
         return self.world.pools[pool].required
 

@@ -14,13 +14,12 @@ from receiver.core.model.policy import Budget, Policy, Pool, Taint
 from receiver.ports import BUDGET_CHECK, Store
 from simulator.clocks import ManualClock
 from simulator.server import Simulator
-from tests.core.builders import HOURLY
+from tests.core.builders import HOURLY, MINUTE
 from tests.simulator.builders import GPU_POOL, START, config
 from tests.simulator.crd_schemas import mistakes
 from tests.step.harness import PRICE, SIZE, Life
 
 GPU = "nvidia.com/gpu"
-MINUTE = timedelta(minutes=1)
 KUEUE = "kueue.x-k8s.io"
 NAMESPACED = ("Workload", "ProvisioningRequest", "PodTemplate")
 

@@ -6,32 +6,23 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import open_store
 from receiver.core.model.overrides import Answer, Question
 from receiver.core.model.policy import Approval, Budget, Unanswered
 from receiver.ports import Store
 from receiver.web.api.changes import size_of, take_answer
-from tests.step.harness import PRICE, START, Life, a_job, a_policy, a_world
-from tests.step.stories.bench import HOUR, MINUTE
+from tests.core.builders import HOUR, MINUTE, a_pool
+from tests.given import lives
+from tests.step.harness import PRICE, START, Life, a_job
 
 HOLD, PROCEED = Unanswered.HOLD, Unanswered.PROCEED
 TICK = timedelta(minutes=5)
 ASKED, GOES, NEXT_HOUR = START + 40 * MINUTE, START + 55 * MINUTE, START + 60 * MINUTE
 
 
-def a_life(store: Store, mode: str = "act", **approval: Any) -> Life:
-    pool = replace(a_policy().pools[0], approval=Approval(**approval))
-    life = Life(world=a_world(), policy=a_policy(pool), store=store, mode=mode)
-    if mode == "observe":
-        life.wrap_cloud, life.wrap_cluster = ObservedCloud, ObservedCluster
-    return life
-
-
 def with_an_idle_node(store: Store, **approval: Any) -> Life:
     """A node whose work ended at 12:13 or so, at 12:39:59; its paid hour ends at 13:00."""
-    life = a_life(store, removals=True, **approval)
-    life.submit(a_job())
+    life = lives.waiting(store, pool=a_pool(approval=Approval(removals=True, **approval)))
     run_to(life, ASKED - timedelta(seconds=10))
     assert asked(life) == []
     return life
@@ -39,7 +30,7 @@ def with_an_idle_node(store: Store, **approval: Any) -> Life:
 
 def with_work_for_eight(store: Store, **approval: Any) -> Life:
     """Eight GPUs wait, and growth that costs more than USD 5 an hour is asked about."""
-    life = a_life(store, growth_above_usd_per_hour=Decimal(5), **approval)
+    life = lives.at_zero(store, a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(5), **approval)))
     life.step()
     life.submit(*(a_job(f"j{n}", duration=10 * HOUR) for n in range(8)))
     life.run(30 * timedelta(seconds=1))
@@ -146,7 +137,7 @@ def test_an_answer_outlives_a_restart(tmp_path: Path) -> None:
     assert answer(life, "approve")
     first.close()
     second = open_store(url)
-    again = Life(world=life.world, policy=life.policy, store=second)
+    again = lives.restarted(life, second)
     run_to(again, NEXT_HOUR)
     assert (again.required(), len(asked(again))) == (0, 1)
     second.close()
@@ -169,10 +160,9 @@ def test_a_node_that_nobody_asks_about_at_the_budgets_stop_goes_without_an_answe
 
 
 def test_observe_mode_asks_nobody_and_shows_what_would_go(store: Store) -> None:
-    life = a_life(store, removals=True)
-    life.submit(a_job())
+    life = lives.waiting(store, pool=a_pool(approval=Approval(removals=True)))
     run_to(life, ASKED - timedelta(seconds=10))
-    life.mode, life.wrap_cloud, life.wrap_cluster = "observe", ObservedCloud, ObservedCluster
+    lives.observing(life)
     run_to(life, NEXT_HOUR)
     assert asked(life) == []
     assert any("would go 1 -> 0 nodes" in title for title in life.notices())
@@ -244,8 +234,8 @@ def test_rejected_growth_is_not_asked_about_before_the_request_expires_even_if_m
 
 
 def test_growth_beyond_what_was_approved_is_asked_about_anew_and_what_was_approved_comes(store: Store) -> None:
-    pool = replace(a_policy().pools[0], approval=Approval(growth_above_usd_per_hour=Decimal(3), unanswered=HOLD))
-    life = Life(world=a_world(), policy=a_policy(pool), store=store)
+    pool = a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(3), unanswered=HOLD))
+    life = lives.at_zero(store, pool)
     life.step()
     life.submit(*(a_job(f"j{n}", duration=10 * HOUR) for n in range(4)))
     life.step()
@@ -268,7 +258,7 @@ def test_one_answer_buys_once_and_the_same_growth_later_is_asked_about_again(sto
 
 
 def test_growth_by_one_node_after_the_other_is_asked_about_when_together_it_costs_much(store: Store) -> None:
-    life = a_life(store, growth_above_usd_per_hour=Decimal(3), unanswered=HOLD)
+    life = lives.at_zero(store, a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(3), unanswered=HOLD)))
     life.step()
     for number in range(5):
         life.submit(a_job(f"j{number}", duration=10 * HOUR))
@@ -278,7 +268,7 @@ def test_growth_by_one_node_after_the_other_is_asked_about_when_together_it_cost
 
 
 def test_a_persons_floor_is_not_asked_about(store: Store) -> None:
-    life = a_life(store, growth_above_usd_per_hour=Decimal(0))
+    life = lives.at_zero(store, a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(0))))
     life.step()
     life.set_override("floor", 3)
     life.step()

@@ -13,10 +13,11 @@ import pytest
 from receiver.core.model.policy import Billing, Budget
 from receiver.core.scaling.removal import SAFETY_MINIMUM
 from receiver.ports import Store
-from receiver.replay.world.objects import VM, Behaviour, WorldPod, WorldPool
-from tests.step.harness import GPU, SIZE, Life, a_job, a_policy, a_world
+from receiver.replay.world.objects import VM, Behaviour, WorldPod
+from tests.core.builders import MINUTE, a_pool
+from tests.given import lives
+from tests.step.harness import GPU, Life, a_job
 
-MINUTE = timedelta(minutes=1)
 UNIT = 10 * MINUTE
 STEP = timedelta(seconds=30)
 JUST_NOW = SAFETY_MINIMUM + 2 * STEP  # an empty node rests before it goes, also at the line
@@ -26,15 +27,14 @@ BEYOND = 40 * MINUTE  # that far beyond the line it goes on: four paid units
 
 def two_pools(store: Store) -> Life:
     """Two pools of one price that race for the same dollars; a paid unit of ten minutes costs USD 0.215."""
-    pools = [WorldPool(id=f"{name}-id", size=SIZE, resources={GPU: gpus}) for name, gpus in (("one", 1), ("two", 2))]
-    base = a_policy().pools[0]
-    policy = a_policy(
-        replace(base, id="one-id", name="one"),
-        replace(base, id="two-id", name="two", resources={GPU: 2}),
+    return lives.at_zero(
+        store,
+        a_pool("one"),
+        a_pool("two", resources={GPU: 2}),
+        behaviour=Behaviour(granularity=UNIT),
         budget=Budget(monthly_usd=LINE),
         billing=Billing(granularity=UNIT, removal_margin=2 * MINUTE),
     )
-    return Life(world=a_world(*pools, behaviour=Behaviour(granularity=UNIT)), policy=policy, store=store)
 
 
 def submit_some(life: Life, dice: Random, number: int) -> None:

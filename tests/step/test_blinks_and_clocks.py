@@ -11,17 +11,15 @@ from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.ports import Delivery, Did, Receipt, Store, TryLater, WontWork
 from receiver.replay.world.objects import Behaviour
 from receiver.step.reconcile import step
-from tests.core.builders import a_pod
-from tests.step.harness import FAST, START, Life, Wrapped, a_job, a_policy, a_world
-
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
+from tests.core.builders import HOUR, MINUTE, a_pod, a_pool
+from tests.expect import removed
+from tests.given import lives
+from tests.step.harness import FAST, START, Wrapped, a_job
 
 
 def test_one_lost_answer_of_kubernetes_buys_no_node_beside_an_idle_one(store: Store) -> None:
     """kube-state-metrics is a scrape and a rule evaluation late: it still shows the pod that an idle node is for."""
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store)
     life.run(30 * MINUTE)
     [node] = life.steps[-1].facts.pool("l40s-id").nodes
     assert node.idle_since is not None
@@ -34,27 +32,27 @@ def test_one_lost_answer_of_kubernetes_buys_no_node_beside_an_idle_one(store: St
 
 
 def test_removals_that_join_an_open_action_stay_within_the_hourly_limit(store: Store) -> None:
-    world = a_world(behaviour=Behaviour(decrement=12 * MINUTE))
-    life = Life(world=world, policy=a_policy(limits=Limits(max_removals_per_hour=1)), store=store)
-    life.submit(a_job("one"))
+    life = lives.waiting(
+        store, a_job("one"), behaviour=Behaviour(decrement=12 * MINUTE), limits=Limits(max_removals_per_hour=1)
+    )
     life.run(2 * MINUTE)
     life.submit(a_job("two"))
     life.run(64 * MINUTE)
-    assert len(life.writes("retire")) <= 1
+    assert removed(life) <= 1
 
 
 def test_a_floor_holds_while_the_count_falls_late(store: Store) -> None:
-    pool = replace(a_policy().pools[0], min_nodes=1)
-    life = Life(world=a_world(behaviour=Behaviour(decrement=12 * MINUTE)), policy=a_policy(pool), store=store)
+    pool = a_pool(min_nodes=1)
+    life = lives.at_zero(store, pool, behaviour=Behaviour(decrement=12 * MINUTE))
     life.run(2 * MINUTE)
     life.submit(a_job("one"), a_job("two"))
     life.run(80 * MINUTE)
     assert sum(vm.gone_at is None for vm in life.world.lives) >= 1
-    assert len(life.writes("retire")) <= 1
+    assert removed(life) <= 1
 
 
 def test_heartbeats_are_heard_again_after_one_under_a_clock_a_day_ahead(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     alert = Alert(fingerprint="beat", labels={"alertname": HEARTBEAT_ALERT, "action": "heartbeat"}, starts_at=START)
     life.store.remember(Delivery(receiver="t", group_key="g", alerts=(alert,)), life.now + timedelta(days=1))
     life.run(5 * MINUTE)
@@ -62,8 +60,7 @@ def test_heartbeats_are_heard_again_after_one_under_a_clock_a_day_ahead(store: S
 
 
 def test_a_back_off_set_by_a_clock_a_day_ahead_does_not_last_a_day(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store)
     life._beat()
     ahead = life.now + timedelta(days=1)
     alert = Alert(fingerprint="beat", labels={"alertname": HEARTBEAT_ALERT, "action": "heartbeat"}, starts_at=START)
@@ -75,7 +72,7 @@ def test_a_back_off_set_by_a_clock_a_day_ahead_does_not_last_a_day(store: Store)
 
 
 def test_a_hold_that_comes_and_goes_with_short_lived_pods_does_not_flood(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal("1.00"))), store=store)
+    life = lives.at_zero(store, budget=Budget(monthly_usd=Decimal("1.00")))
     for number in range(12):
         life.submit(a_job(f"j{number}"))
         life.run(30 * timedelta(seconds=1))
@@ -85,7 +82,7 @@ def test_a_hold_that_comes_and_goes_with_short_lived_pods_does_not_flood(store: 
 
 
 def test_one_node_that_may_not_be_drained_costs_the_others_no_paid_hour(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     kept: list[str] = []
 
     def drain(node: str, **asked: Any) -> Receipt:
@@ -108,9 +105,7 @@ def test_one_node_that_may_not_be_drained_costs_the_others_no_paid_hour(store: S
 def test_a_cluster_that_is_being_rescaled_for_minutes_is_no_failure(store: Store) -> None:
     """Civo may refuse a second resize while nodes build: that is normal, and every pool meets it alike."""
     timings = replace(FAST, build=6 * MINUTE)
-    world = a_world(timings=timings, behaviour=Behaviour(rescale_conflict=True))
-    life = Life(world=world, policy=a_policy(), store=store)
-    life.submit(a_job("one"))
+    life = lives.waiting(store, a_job("one"), timings=timings, behaviour=Behaviour(rescale_conflict=True))
     life.run(MINUTE)
     life.submit(a_job("two"))
     life.run(12 * MINUTE)
@@ -120,8 +115,7 @@ def test_a_cluster_that_is_being_rescaled_for_minutes_is_no_failure(store: Store
 
 def test_a_short_restart_of_the_device_plugin_buys_no_node(store: Store) -> None:
     """For seconds the node offers no GPU; the pod that waits would start there right after."""
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store)
     life.run(30 * MINUTE)
     look = life.cluster.look
     waiting = a_pod("late", created_at=life.now)

@@ -7,16 +7,12 @@ from decimal import Decimal
 from receiver.core.model.policy import Budget, BudgetChange, Scope
 from receiver.core.notices.money_notices import budget_changed
 from receiver.ports import Store, TryLater
-from receiver.replay.world.objects import WorldPool
-from tests.step.harness import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world
+from tests.core.builders import MINUTE, a_pool
+from tests.expect import published
+from tests.given import lives
+from tests.step.harness import PRICE, Life, a_job
 
-MINUTE = timedelta(minutes=1)
 MUCH = Decimal(1000)
-
-
-def a_life(store: Store, budget: Budget) -> Life:
-    """The usual pool under *budget*."""
-    return Life(world=a_world(), policy=a_policy(budget=budget), store=store)
 
 
 def set_to(life: Life, usd: str | None, **given: object) -> None:
@@ -27,19 +23,19 @@ def set_to(life: Life, usd: str | None, **given: object) -> None:
 
 
 def test_an_allowance_raised_at_run_time_is_bought_from_and_survives_a_restart(store: Store) -> None:
-    life = a_life(store, Budget(monthly_usd=Decimal(1)))  # less than one node-hour
+    life = lives.at_zero(store, budget=Budget(monthly_usd=Decimal(1)))  # less than one node-hour
     life.submit(a_job())
     life.run(MINUTE)
     assert life.required() == 0
     set_to(life, "50")
-    again = Life(world=life.world, policy=life.policy, store=store)
+    again = lives.restarted(life, store)
     again.run(MINUTE)
     assert again.required() == 1
     assert "The cluster budget of 2026-11 was set to $50.00" in again.notices()
 
 
 def test_an_allowance_of_the_month_before_is_not_in_force(store: Store) -> None:
-    life = a_life(store, Budget(monthly_usd=Decimal(1)))
+    life = lives.at_zero(store, budget=Budget(monthly_usd=Decimal(1)))
     set_to(life, "50", month="2026-10")
     life.submit(a_job())
     life.run(MINUTE)
@@ -47,7 +43,7 @@ def test_an_allowance_of_the_month_before_is_not_in_force(store: Store) -> None:
 
 
 def test_an_allowance_taken_back_is_the_configured_one_again(store: Store) -> None:
-    life = a_life(store, Budget(monthly_usd=Decimal(1)))
+    life = lives.at_zero(store, budget=Budget(monthly_usd=Decimal(1)))
     set_to(life, "50")
     set_to(life, None)
     life.submit(a_job())
@@ -57,8 +53,11 @@ def test_an_allowance_taken_back_is_the_configured_one_again(store: Store) -> No
 
 def test_a_team_that_has_spent_its_own_waits_while_another_is_served(store: Store) -> None:
     """The first hour of 1.29 passes the hold line of 1.50 once attribution has given it to the team."""
-    life = a_life(store, Budget(monthly_usd=MUCH, teams={"research": Decimal("1.50")}))
-    life.submit(a_job("first", team="research", duration=timedelta(minutes=50)))
+    life = lives.waiting(
+        store,
+        a_job("first", team="research", duration=timedelta(minutes=50)),
+        budget=Budget(monthly_usd=MUCH, teams={"research": Decimal("1.50")}),
+    )
     life.run(10 * MINUTE)
     assert life.required() == 1
     life.submit(a_job("second", team="research"))
@@ -70,22 +69,19 @@ def test_a_team_that_has_spent_its_own_waits_while_another_is_served(store: Stor
 
 
 def test_a_line_is_told_once_over_restarts(store: Store) -> None:
-    life = a_life(store, Budget(monthly_usd=Decimal("1.50")))
-    life.submit(a_job())
+    life = lives.waiting(store, budget=Budget(monthly_usd=Decimal("1.50")))
     life.run(5 * MINUTE)
-    again = Life(world=life.world, policy=life.policy, store=store)
+    again = lives.restarted(life, store)
     again.run(3 * MINUTE)
     lines = [title for title in again.notices() if "has reached its" in title]
     assert lines == ["GPU cluster budget 2026-11 has reached its hold line (80%)"]
 
 
 def test_a_hold_is_wrong_once_work_waits_behind_it(store: Store) -> None:
-    life = a_life(store, Budget(monthly_usd=Decimal("1.50")))
+    life = lives.at_zero(store, budget=Budget(monthly_usd=Decimal("1.50")))
 
     def levels() -> list[str]:
-        kept = store.snapshot()
-        assert kept is not None
-        return [c["level"] for c in kept[0]["concerns"] if c["kind"] == "budget_hold"]
+        return [c["level"] for c in published(store)["concerns"] if c["kind"] == "budget_hold"]
 
     life.submit(a_job())
     life.run(5 * MINUTE)
@@ -96,7 +92,7 @@ def test_a_hold_is_wrong_once_work_waits_behind_it(store: Store) -> None:
 
 
 def test_a_pools_stop_lets_its_empty_node_go_below_the_floor(store: Store) -> None:
-    life = a_life(store, Budget(monthly_usd=MUCH))
+    life = lives.at_zero(store, budget=Budget(monthly_usd=MUCH))
     pool = replace(life.policy.pools[0], min_nodes=1, budget_usd=Decimal("1.40"))
     life.policy = replace(life.policy, pools=(pool,))
     life.run(30 * MINUTE, tick=MINUTE)
@@ -107,7 +103,7 @@ def test_a_pools_stop_lets_its_empty_node_go_below_the_floor(store: Store) -> No
 
 
 def test_an_account_budget_set_at_run_time_has_failed_charges_asked_again_after_a_minute(store: Store) -> None:
-    life = a_life(store, Budget(monthly_usd=MUCH))
+    life = lives.at_zero(store, budget=Budget(monthly_usd=MUCH))
     life.step()
     life.world.advance(datetime(2026, 12, 1, 0, 0, 5, tzinfo=UTC))
     set_to(life, "5000", scope=Scope.ACCOUNT, month="2026-12")
@@ -119,19 +115,22 @@ def test_an_account_budget_set_at_run_time_has_failed_charges_asked_again_after_
 
 
 def test_living_nodes_of_a_pool_that_left_the_configuration_are_looked_up_at_their_price(store: Store) -> None:
-    pools = [WorldPool(id=f"{name}-id", size=SIZE, resources={GPU: 1}, count=1) for name in ("stays", "left")]
-    stays, left = (replace(a_policy().pools[0], id=p.id, name=p.id.removesuffix("-id")) for p in pools)
-    life = Life(world=a_world(*pools), policy=a_policy(stays, left, budget=Budget(monthly_usd=MUCH)), store=store)
+    stays, left = a_pool("stays"), a_pool("left")
+    life = lives.idle_nodes(store, 1, stays, left, budget=Budget(monthly_usd=MUCH))
     assert life.step().facts.spend.elsewhere_per_hour == 0
     life.policy = replace(life.policy, pools=(stays,))
     assert life.step().facts.spend.elsewhere_per_hour == PRICE
 
 
 def test_a_pod_that_only_its_teams_budget_refuses_is_told_once_while_the_pool_grows_for_others(store: Store) -> None:
-    life = a_life(store, Budget(monthly_usd=MUCH, teams={"research": Decimal(1)}))
-    life.submit(a_job("mine", team="research"), a_job("theirs", team="vision", priority=9))
+    life = lives.waiting(
+        store,
+        a_job("mine", team="research"),
+        a_job("theirs", team="vision", priority=9),
+        budget=Budget(monthly_usd=MUCH, teams={"research": Decimal(1)}),
+    )
     life.run(MINUTE)
-    again = Life(world=life.world, policy=life.policy, store=store)
+    again = lives.restarted(life, store)
     again.run(MINUTE)
     told = [(args[0], args[1]) for _, args in life.writes("record_event") + again.writes("record_event")]
     assert sorted(told) == [("ml/mine-0", "NotTriggerScaleUp"), ("ml/theirs-0", "TriggeredScaleUp")]
@@ -149,8 +148,8 @@ def reserved(life: Life) -> Decimal:
 
 
 def test_nodes_that_came_at_a_higher_price_are_reserved_for_at_that_price(store: Store) -> None:
-    dear = replace(a_policy().pools[0], price_usd_per_hour=Decimal(4))
-    life = a_life(store, Budget(monthly_usd=Decimal(24), hold_at=Decimal("0.99")))
+    dear = a_pool(price_usd_per_hour=Decimal(4))
+    life = lives.at_zero(store, budget=Budget(monthly_usd=Decimal(24), hold_at=Decimal("0.99")))
     life.policy = replace(life.policy, pools=(dear,))
     life.submit(*(a_job(f"j{n}", duration=timedelta(hours=6)) for n in range(3)))
     life.run(10 * MINUTE, tick=MINUTE)

@@ -4,18 +4,17 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.core.model.pods import Buffer
 from receiver.ports import Store, TryLater
-from tests.core.builders import a_pod
-from tests.step.harness import Life, Wrapped, a_job, a_policy, a_world
+from tests.core.builders import MINUTE, a_pod
+from tests.given import lives
+from tests.step.harness import Life, Wrapped, a_job
 
-MINUTE = timedelta(minutes=1)
 WARM = Buffer(key="ml/warm", replicas=2, pod=a_pod("capacity-buffer-warm", uid=""))
 
 
-def a_life(store: Store, *buffers: Buffer, **given: object) -> Life:
-    life = Life(world=a_world(), policy=a_policy(), store=store, **given)  # type: ignore[arg-type]  # fields by name
+def a_life(store: Store, *buffers: Buffer) -> Life:
+    life = lives.at_zero(store)
     life.world.buffers = buffers or (WARM,)
     return life
 
@@ -47,7 +46,7 @@ def test_a_status_is_written_only_where_it_differs(store: Store) -> None:
 
 
 def test_observe_mode_writes_no_status(store: Store) -> None:
-    life = a_life(store, mode="observe", wrap_cloud=ObservedCloud, wrap_cluster=ObservedCluster)
+    life = lives.observing(a_life(store))
     life.run(5 * MINUTE)
     assert (life.world.buffer_messages, life.required()) == ({}, 0)
 
@@ -63,7 +62,8 @@ def test_a_status_that_cannot_be_written_delays_neither_the_others_nor_the_pools
 
         return Wrapped(inner, report_buffer=fails)
 
-    life = a_life(store, WARM, other, wrap_cluster=wrapped)
+    life = a_life(store, WARM, other)
+    life.wrap_cluster = wrapped
     life.step()
     assert (life.required(), life.world.buffer_messages) == (2, {"ml/other": ""})
 

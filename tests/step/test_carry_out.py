@@ -19,10 +19,9 @@ from receiver.step.carry_out import (
     removals_stopped,
     settled,
 )
-from tests.core.builders import NOW, a_node, a_state
+from tests.core.builders import HOUR, MINUTE, NOW, SECOND, a_node, a_state
 from tests.step.outside import Outside, receipt
 
-SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 TICK = timedelta(microseconds=1)
 RESCALING = "cannot_scale_already_rescaling_cluster"
 GROWTH = Action(id="grow", pool="l40s-id", kind=ActionKind.GROW, opened_at=NOW, from_count=2, to_count=4)

@@ -12,10 +12,9 @@ from receiver.core.model.model import Backoff, CordonedBy, LateCount, Node, Stag
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import Did, TryLater, WontWork, WriterLostError
 from receiver.step.carry_out import Hands, Progress, carry_out, settled
-from tests.core.builders import NOW, a_busy_node, a_node, a_pod, a_state
+from tests.core.builders import MINUTE, NOW, SECOND, a_busy_node, a_node, a_pod, a_state
 from tests.step.outside import Outside, receipt
 
-SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 CORDONED_AT = NOW - 5 * SECOND  # long enough ago
 POD = a_pod("late", phase=PodPhase.RUNNING, node="n1")
 

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.policy import Policy
 from receiver.ports import Store
@@ -15,9 +13,10 @@ from receiver.replay.world.objects import WorldPool
 from receiver.reports.picture import kept_picture
 from receiver.step.reconcile import step
 from simulator.store import MemoryStore
+from tests.core.builders import SECOND
+from tests.given import lives
 from tests.step.harness import GPU, SIZE, Life, a_job, a_policy, a_world, until_cordoned
 
-SECOND = timedelta(seconds=1)
 OWN = a_policy().pools[0]
 OTHER = replace(OWN, id="other-id", name="other")
 TWO = a_policy(OWN, OTHER)
@@ -49,26 +48,20 @@ def _overridden(life: Life) -> None:
     life.run(10 * SECOND)
 
 
-def observing(life: Life) -> Life:
-    life.mode, life.wrap_cloud, life.wrap_cluster = "observe", ObservedCloud, ObservedCluster
-    return life
-
-
 def told(before: Callable[[Life], None], change: Change, *, restarted: bool, mode: str) -> list[Any]:
     """Everything that is written outside and stored when the policy changes after *before*."""
     pools = (WorldPool(id=pool, size=SIZE, resources={GPU: 1}) for pool in (OWN.id, OTHER.id, "new-id"))
-    world = a_world(*pools)
     store = MemoryStore()
-    life = Life(world=world, policy=TWO, store=store)
+    life = Life(world=a_world(*pools), policy=TWO, store=store)
     before(life)
     earlier = (len(life.cloud.writes), len(life.cluster.writes))
     if restarted:
         earlier = (0, 0)
-        life = Life(world=world, policy=change(TWO), store=store)
+        life = lives.restarted(life, store, policy=change(TWO))
     else:
         life.policy = change(life.policy)
     if mode == "observe":
-        observing(life)
+        lives.observing(life)
     for number in range(6):
         life.submit(a_job(f"later-{number}"))
         life.step()
@@ -97,7 +90,7 @@ def test_a_change_while_it_runs_does_what_a_restart_does(before: Callable[[Life]
 
 
 def test_a_refused_file_is_on_the_pages_at_once_and_told_once(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     file = ConfigurationFile(at=life.now, mistakes=("pools[0].max_nods: unknown key",), digest="5f3c")
     for _ in range(4):
         step(replace(life.sources, file=lambda: file), life.hands, life.policy, life.mode, life.now)
@@ -110,7 +103,7 @@ def test_a_refused_file_is_on_the_pages_at_once_and_told_once(store: Store) -> N
 
 
 def test_an_accepted_file_is_told_once(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     file = ConfigurationFile(at=life.now, changes=("pools.l40s.max_nodes 4 -> 6",), digest="77aa")
     for _ in range(3):
         step(replace(life.sources, file=lambda: file), life.hands, life.policy, life.mode, life.now)

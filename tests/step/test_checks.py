@@ -1,7 +1,6 @@
 """What a step writes for Kueue's checks and ProvisioningRequests, and what goes on when it cannot."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -11,20 +10,18 @@ from receiver.core.model.policy import Budget
 from receiver.core.scaling.admission import CheckState
 from receiver.core.scaling.bookings import BookingStage
 from receiver.ports import Store, TryLater, WontWork
-from tests.core.builders import a_pod
-from tests.step.harness import START, Life, a_job, a_policy, a_world
-
-MINUTE = timedelta(minutes=1)
+from tests.core.builders import MINUTE, a_pod
+from tests.given import lives
+from tests.step.harness import START, Life, a_job
 
 
 def pods(name: str, count: int = 1) -> Sequence[Pod]:
     return tuple(a_pod(f"{name}/0-{n}", uid="", gang=f"ml/{name}", created_at=START) for n in range(count))
 
 
-def a_life(store: Store, *names: str, usd: str = "1000", **given: object) -> Life:
+def a_life(store: Store, *names: str, usd: str = "1000") -> Life:
     """A life with a Workload of one pod for each of *names*, pending."""
-    policy = a_policy(budget=Budget(monthly_usd=Decimal(usd)))
-    life = Life(world=a_world(), policy=policy, store=store, **given)  # type: ignore[arg-type]  # fields by name
+    life = lives.at_zero(store, budget=Budget(monthly_usd=Decimal(usd)))
     life.world.candidates = tuple(Candidate(key=f"ml/{name}", pods=tuple(pods(name))) for name in names)
     return life
 
@@ -99,7 +96,7 @@ def test_an_error_in_the_answers_is_noted_and_changes_no_pool(store: Store, monk
 
 
 def test_a_request_is_bought_for_booked_and_reported(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.world.bookings = (Booking(key="ml/r", pods=tuple(pods("r", 2)), created_at=START),)
     life.step()
     assert (life.required(), life.world.progress["ml/r"].stage) == (2, BookingStage.ACCEPTED)
@@ -108,7 +105,7 @@ def test_a_request_is_bought_for_booked_and_reported(store: Store) -> None:
 
 
 def test_a_request_that_cannot_be_written_delays_neither_the_others_nor_the_pools(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.world.bookings = tuple(Booking(key=f"ml/{n}", pods=tuple(pods(n)), created_at=START) for n in "ab")
     life.cluster.fail_next(TryLater("no"), "report_booking")
     life.step()

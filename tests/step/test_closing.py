@@ -7,63 +7,33 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import open_store
 from receiver.core.model.policy import Billing, Budget, BudgetChange, Scope
 from receiver.core.notices.money_notices import budget_changed
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, Store, TryLater, WontWork
-from receiver.replay.world.objects import WorldNode
 from tests.adapters.store.builders import migrated
-from tests.step.harness import TICK, Life, a_job, a_policy, a_world
+from tests.core.builders import MINUTE
+from tests.expect import closed, nodes, published, removed
+from tests.given import lives
+from tests.step.harness import TICK, a_job
 
-MINUTE = timedelta(minutes=1)
 WHY = "cluster budget 2026-11"
 
 
-def a_life(store: Store, usd: str = "1.00", **given: Any) -> Life:
-    """Somebody bought two nodes; their first hours (2.58) are beyond the line of *usd*."""
-    life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal(usd))), store=store, **given)
-    life.world.resize("l40s-id", 2)
-    return life
-
-
-def at_the_stop(store: Store, usd: str = "1.00", **given: Any) -> Life:
-    """Both nodes are usable, one of them runs a job, and the line is passed."""
-    life = a_life(store, "1000", **given)
-    life.submit(a_job("runs", duration=timedelta(hours=20)))
-    life.run(5 * MINUTE)
-    return with_budget(life, usd)
-
-
-def with_budget(life: Life, usd: str | None) -> Life:
-    """The same life with another allowance, or with none."""
-    budget = None if usd is None else Budget(monthly_usd=Decimal(usd))
-    life.policy = replace(life.policy, budget=budget)
-    return life
-
-
-def nodes(life: Life) -> list[WorldNode]:
-    return list(life.world.nodes.values())
-
-
-def closed(life: Life) -> list[bool]:
-    return [n.unschedulable and STOP_ANNOTATION in n.annotations for n in nodes(life)]
-
-
 def test_at_the_stop_every_node_is_closed_and_says_why(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.step()
     assert [(n.unschedulable, n.annotations.get(STOP_ANNOTATION)) for n in nodes(life)] == [(True, WHY), (True, WHY)]
 
 
 def test_before_the_stop_no_node_is_closed(store: Store) -> None:
-    life = at_the_stop(store, "3.00")  # 86 %: beyond the hold
+    life = lives.at_the_stop(store, "3.00")  # 86 %: beyond the hold
     life.step()
     assert life.writes("cordon_for_budget") == []
 
 
 def test_what_runs_goes_on_and_what_waits_does_not_begin(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.step()
     life.submit(a_job("waits", priority=1000))
     life.run(5 * MINUTE)
@@ -71,22 +41,21 @@ def test_what_runs_goes_on_and_what_waits_does_not_begin(store: Store) -> None:
 
 
 def test_a_pod_that_waits_at_a_closed_node_is_told_of_the_budget_and_of_nothing_else(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.step()
     told = set(life.notices())
     life.submit(a_job("waits"))
     life.run(10 * MINUTE)
     news = set(life.notices()) - told
     assert news == {"GPU pool l40s does not grow: the budget does not cover it"}
-    kept = life.store.snapshot()
-    assert kept is not None
-    (waiting,) = kept[0]["waiting"]
+    (waiting,) = published(life.store)["waiting"]
     assert (waiting["state"], waiting["rule"]) == ("held", "within_budget")
     assert "cluster budget stop at 100%" in waiting["detail"]
 
 
 def test_a_node_that_comes_after_the_line_is_closed_before_its_gpu_is_usable(store: Store) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store, budget=Budget(monthly_usd=Decimal("1.00")))
+    life.world.resize("l40s-id", 2)
     life.run(2 * MINUTE)
     assert closed(life) == [True, True]
     assert not any(n.gpus for n in nodes(life))
@@ -97,26 +66,26 @@ def test_a_node_that_comes_after_the_line_is_closed_before_its_gpu_is_usable(sto
 
 
 def test_a_closed_node_that_is_empty_goes_at_the_end_of_its_paid_hour_although_work_waits(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.step()
     life.submit(a_job("waits"))
     life.run(45 * MINUTE, tick=3 * MINUTE)
     assert life.writes("retire") == []
     life.run(8 * MINUTE, tick=MINUTE)
-    assert (len(life.writes("retire")), life.required()) == (1, 1)
+    assert (removed(life), life.required()) == (1, 1)
 
 
 @pytest.mark.parametrize("usd", ["1000", None], ids=["the budget is raised", "the budget is gone"])
 def test_when_the_stop_ends_the_nodes_are_open_again_and_it_is_told(store: Store, usd: str | None) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.step()
-    with_budget(life, usd).step()
+    lives.with_budget(life, usd).step()
     assert [(n.unschedulable, STOP_ANNOTATION in n.annotations) for n in nodes(life)] == [(False, False)] * 2
     assert "GPU pool l40s: nodes are uncordoned" in life.notices()
 
 
 def test_an_allowance_set_at_run_time_opens_the_nodes(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.step()
     change = BudgetChange(
         scope=Scope.CLUSTER,
@@ -133,7 +102,7 @@ def test_an_allowance_set_at_run_time_opens_the_nodes(store: Store) -> None:
 
 
 def test_a_new_month_opens_the_nodes(store: Store) -> None:
-    life = at_the_stop(store, "5.00")
+    life = lives.at_the_stop(store, "5.00")
     life.world.advance(life.now + timedelta(hours=2))  # six paid hours
     life.step()
     assert closed(life) == [True, True]
@@ -145,26 +114,26 @@ def test_a_new_month_opens_the_nodes(store: Store) -> None:
 
 
 def test_nobody_is_told_that_a_pod_is_ignored_in_the_moment_in_which_its_node_opens(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.step()
     life.submit(a_job("waits"))
     life.run(5 * MINUTE)
-    with_budget(life, "1000").step()
+    lives.with_budget(life, "1000").step()
     assert not any("is pending although" in title for title in life.notices())
 
 
 def test_a_cordon_of_somebody_else_is_neither_taken_over_nor_undone(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     theirs = nodes(life)[0].name
     life.world.patch_node(theirs, unschedulable=True)
     life.step()
     assert STOP_ANNOTATION not in life.world.nodes[theirs].annotations
-    with_budget(life, "1000").step()
+    lives.with_budget(life, "1000").step()
     assert life.world.nodes[theirs].unschedulable
 
 
 def test_a_node_that_somebody_makes_schedulable_is_closed_again(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.step()
     life.world.patch_node(nodes(life)[0].name, unschedulable=False)
     life.step()
@@ -172,21 +141,21 @@ def test_a_node_that_somebody_makes_schedulable_is_closed_again(store: Store) ->
 
 
 def test_a_lost_store_neither_opens_nor_forgets_what_is_closed(store: Store, tmp_path: Any) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.step()
     other = open_store(migrated(tmp_path / "new.db"))
-    again = Life(world=life.world, policy=life.policy, store=other)
+    again = lives.restarted(life, other)
     again.accounts.fail_always(TryLater("timeout"))
     again.step()
     assert again.steps[-1].facts.spend.unknown
     assert closed(again) == [True, True]
-    with_budget(again, None).run(TICK + TICK)
+    lives.with_budget(again, None).run(TICK + TICK)
     other.close()
     assert closed(again) == [False, False]
 
 
 def test_a_removal_that_is_given_up_leaves_its_node_closed(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.step()
     node = next(n.name for n in nodes(life) if not life.world.pods_on(n.name))
     life.cluster.cordon(node, "a-removal")
@@ -196,7 +165,7 @@ def test_a_removal_that_is_given_up_leaves_its_node_closed(store: Store) -> None
 
 
 def test_a_node_that_is_on_its_way_out_stays_cordoned_when_the_stop_ends(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.step()
     node = next(n.name for n in nodes(life) if not life.world.pods_on(n.name))
     life.cluster.cordon(node, "a-removal")
@@ -206,7 +175,7 @@ def test_a_node_that_is_on_its_way_out_stays_cordoned_when_the_stop_ends(store: 
 
 
 def test_nodes_of_a_pool_that_left_the_configuration_are_opened(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.step()
     pool = replace(life.policy.pools[0], id="other-id", name="other")
     life.policy = replace(life.policy, pools=(pool,))
@@ -215,7 +184,7 @@ def test_nodes_of_a_pool_that_left_the_configuration_are_opened(store: Store) ->
 
 
 def test_after_a_pause_nodes_of_such_a_pool_wait_for_the_second_step_like_all_others(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.step()
     life.policy = replace(life.policy, pools=(replace(life.policy.pools[0], id="other-id", name="other"),))
     life.pass_time(20 * MINUTE)
@@ -227,7 +196,7 @@ def test_after_a_pause_nodes_of_such_a_pool_wait_for_the_second_step_like_all_ot
 
 
 def test_a_pools_own_stop_closes_that_pool(store: Store) -> None:
-    life = at_the_stop(store, "1000")
+    life = lives.at_the_stop(store, "1000")
     pool = replace(life.policy.pools[0], budget_usd=Decimal(1))
     life.policy = replace(life.policy, pools=(pool,))
     life.step()
@@ -235,7 +204,7 @@ def test_a_pools_own_stop_closes_that_pool(store: Store) -> None:
 
 
 def test_a_teams_stop_closes_nothing(store: Store) -> None:
-    life = at_the_stop(store, "1000")
+    life = lives.at_the_stop(store, "1000")
     assert life.policy.budget is not None
     life.policy = replace(life.policy, budget=replace(life.policy.budget, teams={"vision": Decimal("0.01")}))
     life.run(3 * MINUTE)
@@ -243,14 +212,14 @@ def test_a_teams_stop_closes_nothing(store: Store) -> None:
 
 
 def test_observe_mode_writes_nothing_and_says_what_would_be_closed(store: Store) -> None:
-    life = at_the_stop(store, mode="observe", wrap_cloud=ObservedCloud, wrap_cluster=ObservedCluster)
+    life = lives.at_the_stop(store, mode="observe")
     life.step()
     assert life.writes() == []
     assert "GPU pool l40s: 2 nodes would be cordoned (observing)" in life.notices()
 
 
 def test_what_nobody_may_do_is_told_and_holds_up_nothing(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.cluster.fail_next(WontWork("forbidden", code="http_403"), "cordon_for_budget")
     life.step()
     assert "GPU pool l40s: could not cordon nodes" in life.notices()
@@ -259,7 +228,7 @@ def test_what_nobody_may_do_is_told_and_holds_up_nothing(store: Store) -> None:
 
 
 def test_one_lost_answer_does_not_leave_the_other_nodes_open(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.cluster.fail_next(TryLater("timeout"), "cordon_for_budget")
     life.step()
     assert sorted(closed(life)) == [False, True]
@@ -268,15 +237,15 @@ def test_one_lost_answer_does_not_leave_the_other_nodes_open(store: Store) -> No
 
 
 def test_where_seconds_are_billed_an_empty_node_does_not_wait_at_the_stop(store: Store) -> None:
-    life = at_the_stop(store, "0.05")
+    life = lives.at_the_stop(store, "0.05")
     assert life.policy.budget is not None
     life.policy = replace(life.policy, billing=Billing(granularity=timedelta(seconds=1), removal_margin=timedelta(0)))
     life.run(2 * MINUTE)
-    assert len(life.writes("retire")) == 1  # not after idle_for, which is ten minutes
+    assert removed(life) == 1  # not after idle_for, which is ten minutes
 
 
 def test_the_stops_message_says_that_no_new_work_begins(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.step()
     bodies = [n.notice.body for n in store.notices_due(life.now + timedelta(days=1), limit=1000)]
     assert any("Until the stop ends all nodes are cordoned, so no new work starts on them" in b for b in bodies)

@@ -15,9 +15,11 @@ from receiver.reports.document import ReportDocument
 from receiver.reports.monthly import report_of
 from receiver.step import gather
 from simulator.store import MemoryStore
-from tests.step.harness import PRICE, SIZE, START, Life, a_job, a_policy, a_world
+from tests.core.builders import HOUR
+from tests.expect import published
+from tests.given import lives
+from tests.step.harness import PRICE, SIZE, START, Life, a_job, a_policy
 
-HOUR = timedelta(hours=1)
 LEFT = Decimal(11 * 24 - 12 - 30)  # hours from START to the month's end, less the thirty that pass
 BUDGET = Budget(
     monthly_usd=Decimal(5000), account_usd=Decimal(9000), teams={"vision": Decimal(900), "idle": Decimal(100)}
@@ -36,9 +38,7 @@ def by_budget(found: Any) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def on_the_overview(store: Store) -> dict[tuple[str, str], dict[str, Any]]:
-    kept = store.snapshot()
-    assert kept is not None
-    return by_budget(kept[0]["budgets"])
+    return by_budget(published(store)["budgets"])
 
 
 def in_the_report(life: Life, team: str | None = None) -> dict[tuple[str, str], dict[str, Any]]:
@@ -51,7 +51,7 @@ def life() -> Life:
     """Thirty hours of a ledger that began on the 20th; a team's node of that time, and a node that was there before.
     The tests leave it as it is."""
     pool = a_policy().pools[0]
-    found = Life(world=a_world(), policy=a_policy(), store=MemoryStore())
+    found = lives.at_zero(MemoryStore())
     found.policy = a_policy(type(pool)(**{**_fields(pool), "budget_usd": Decimal(2000)}), budget=BUDGET)
     before = Charge(
         code=f"kube-node-{SIZE}", label="gone", frm=START - 10 * HOUR, to=START - 3 * HOUR, hours=Decimal(7)

@@ -8,16 +8,15 @@ import pytest
 
 from receiver.ports import Store
 from receiver.server.bootstrap import Outside, Stepping
-from tests.step.harness import Life, a_policy, a_world
-
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+from tests.core.builders import HOUR, MINUTE
+from tests.given import lives
 
 
 class Forgetting:
     """The server's step over a life; *pruned* is when old rows were deleted."""
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.life = Life(world=a_world(), policy=a_policy(), store=store)
+        self.life = lives.at_zero(store)
         self.pruned: list[datetime] = []
         monkeypatch.setattr(store, "prune", self.pruned.append, raising=False)
         self.begun = self.life.now

@@ -1,6 +1,5 @@
 """A whole life with a gang in each form: nodes for all of it are bought at once, or none, and are given back."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,16 +8,16 @@ import pytest
 from campaigns.faults.grouped import FORMS, LEADER_READY, Leaders, formed, object_of
 from receiver.core.model.policy import Objective
 from receiver.ports import Store
-from tests.step.harness import HOUR, Life, a_job, a_policy, a_world
+from tests.core.builders import a_pool
+from tests.given import lives
+from tests.step.harness import HOUR, Life, a_job
 
 EVERY_FORM = ["annotation", *dict.fromkeys(FORMS)]
 
 
 def begun(store: Store, form: str, pods: int, **policy: Any) -> tuple[Life, Leaders]:
     """A life in which a gang of so many *pods* of one GPU has just come, of at most 8 nodes of one GPU."""
-    standby = policy.pop("standby", 0)
-    (pool,) = a_policy().pools
-    life = Life(a_world(), a_policy(replace(pool, standby_nodes=standby), **policy), store)
+    life = lives.at_zero(store, a_pool(standby_nodes=policy.pop("standby", 0)), **policy)
     what = {"id": "train", "form": form, "pods": pods}
     job, leaders, found = formed(a_job(pods=pods, gang=True), what), Leaders(life.world), object_of(what, life.now)
     if found is not None:

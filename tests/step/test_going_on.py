@@ -10,57 +10,24 @@ from typing import Any
 import pytest
 
 from receiver.adapters.clock import SystemClock
-from receiver.config import load
 from receiver.config.model import Mode
 from receiver.ports import Store, TryLater
-from receiver.runtime import loop as loops
 from receiver.runtime.loop import Beat, Loop
 from receiver.runtime.store_opener import Opening
-from receiver.server.bootstrap import Outside, loop_of
+from receiver.server.bootstrap import loop_of
 from receiver.step.gather import gather
 from receiver.step.parts import Parts
 from receiver.step.reconcile import Stepped
-from tests.config.builders import ENVIRONMENT, QUIET, one_pool
-from tests.step.harness import Life, Wrapped, a_policy, a_world
-from tests.step.test_leading import _Right
-
-MINUTE = timedelta(minutes=1)
-
-
-class Seconds:
-    """A clock that a test turns."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
-    """Turn the loop's clock by hand."""
-    turned = Seconds()
-    monkeypatch.setattr(loops, "monotonic", turned)
-    return turned
-
-
-def outside_of(folder: Path, *lines: str, top: str = QUIET, database: str = "") -> Outside:
-    """Everything outside the process, nothing of which is asked; the *database* is SQLite by default."""
-    file = folder / "config.yaml"
-    file.write_text("\n".join(("kubernetes: {enabled: false}", *lines, one_pool(top=top))))
-    environ = {
-        **ENVIRONMENT,
-        "CIVO_API_URL": "http://127.0.0.1:9",
-        "GPU_AUTOSCALER_CONFIG": str(file),
-        "GPU_AUTOSCALER_DATABASE_URL": database or f"sqlite:///{folder}/ledger.db",
-    }
-    return Outside(load(environ), environ, SystemClock())
+from tests.core.builders import MINUTE
+from tests.given import lives
+from tests.step.harness import Wrapped
+from tests.step.loop_builders import Right, Seconds
+from tests.step.process_builders import outside_of
 
 
 @pytest.mark.parametrize("shows", [True, False])
 def test_a_step_is_stuck_when_it_shows_nothing_and_not_when_it_lasts(seconds: Seconds, shows: bool) -> None:
-    beat, right, found = Beat(), _Right(), SimpleQueue[bool]()
+    beat, right, found = Beat(), Right(), SimpleQueue[bool]()
 
     def step(_now: datetime) -> Stepped:
         for _ in range(3):
@@ -77,7 +44,7 @@ def test_a_step_is_stuck_when_it_shows_nothing_and_not_when_it_lasts(seconds: Se
 
 
 def test_a_step_shows_that_it_goes_on_before_each_source_that_it_asks(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     order: list[str] = []
 
     def unanswered(name: str) -> Callable[..., Any]:

@@ -13,33 +13,23 @@ from receiver.adapters.clock import SystemClock
 from receiver.adapters.store.database import Database, parse
 from receiver.metrics.collector import Instruments
 from receiver.ports import TryLater
-from receiver.runtime import loop as loops
 from receiver.runtime.loop import Loop
 from receiver.server.bootstrap import EXTENSION, start, stop
 from receiver.step.reconcile import Stepped
 from tests.core.builders import a_policy, a_state, facts, run
 from tests.e2e.payloads import a_payload
 from tests.e2e.waiting import until
-from tests.step.test_going_on import Seconds
-from tests.step.test_leading import _Right
-from tests.step.test_told_and_late import an_app
+from tests.step.loop_builders import Right, Seconds
+from tests.step.process_builders import an_app
 
 TICK, BOUND = timedelta(seconds=10), timedelta(minutes=5)
 ALL_FAIL = TryLater("store: no such column: pools.offer", code="store")
 
 
-@pytest.fixture
-def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
-    """Turn the loop's clock by hand."""
-    turned = Seconds()
-    monkeypatch.setattr(loops, "monotonic", turned)
-    return turned
-
-
 class Steps:
     """A loop whose steps end as the test says, each when it says so."""
 
-    def __init__(self, right: _Right, tick: timedelta = TICK) -> None:
+    def __init__(self, right: Right, tick: timedelta = TICK) -> None:
         self._ends, self._begun = SimpleQueue[Any](), SimpleQueue[None]()
         self.loop = Loop(self._step, right, SystemClock(), tick, right)
 
@@ -68,7 +58,7 @@ class Steps:
 
 @pytest.fixture
 def steps(seconds: Seconds) -> Iterator[Steps]:
-    made = Steps(_Right())
+    made = Steps(Right())
     made.loop.start()
     yield made
     made.close()
@@ -108,7 +98,7 @@ def test_a_first_step_has_as_long(steps: Steps, seconds: Seconds) -> None:
 
 
 def test_a_loop_that_does_not_lead_has_nothing_to_answer_for(seconds: Seconds) -> None:
-    waiting = Loop(lambda _now: pytest.fail("it does not lead"), _Right(mine=False), SystemClock(), TICK, _Right())
+    waiting = Loop(lambda _now: pytest.fail("it does not lead"), Right(mine=False), SystemClock(), TICK, Right())
     waiting.start()
     until(lambda: waiting.health().state == "waiting", "a loop that waits")
     seconds.now += 10 * BOUND.total_seconds()
@@ -118,7 +108,7 @@ def test_a_loop_that_does_not_lead_has_nothing_to_answer_for(seconds: Seconds) -
 
 
 def test_a_tick_of_minutes_does_not_count_as_failing() -> None:
-    slow = Loop(lambda _now: pytest.fail("not started"), _Right(), SystemClock(), timedelta(minutes=5), _Right())
+    slow = Loop(lambda _now: pytest.fail("not started"), Right(), SystemClock(), timedelta(minutes=5), Right())
     assert slow.health().good_within > timedelta(minutes=15)
 
 

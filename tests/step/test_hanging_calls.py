@@ -10,11 +10,11 @@ from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
 from receiver.core.model.model import CordonedBy
 from receiver.ports import Receipt, Store, TryLater, WontWork
 from receiver.replay.world.objects import WorldPool
-from tests.step.harness import FAST, GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world, until_cordoned
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.given import lives
+from tests.step.harness import GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world
 
-SECOND = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
+WITHOUT_COOLDOWN = a_pool(grow_cooldown=timedelta(0))  # it may grow at every step
 HANGS = 15 * SECOND  # 5 s to connect and 10 s for the answer (`receiver.adapters.civo.cloud`)
 TICK = 10 * SECOND
 
@@ -24,9 +24,7 @@ class Hanging:
 
     def __init__(self, store: Store, pools: str, hang: str) -> None:
         kinds = [WorldPool(id=i, size=SIZE, resources={GPU: 1}, labels={"pool": i}) for i in pools]
-        mine = [
-            replace(a_policy().pools[0], id=i, name=i, labels={"pool": i}, grow_cooldown=timedelta(0)) for i in pools
-        ]
+        mine = [a_pool(id=i, name=i, labels={"pool": i}, grow_cooldown=timedelta(0)) for i in pools]
         self.life = Life(world=a_world(*kinds), policy=a_policy(*mine), store=store)
         self.sent: list[tuple[str, datetime]] = []
         self._hang = hang
@@ -53,11 +51,6 @@ class Hanging:
     def first(self, pool: str) -> datetime:
         """When the first PUT of *pool* was sent."""
         return next(at for sent, at in self.sent if sent == pool)
-
-
-def without_cooldown(store: Store) -> Life:
-    """A life whose pool may grow at every step."""
-    return Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
 
 
 @pytest.mark.parametrize("hang", ["a", "ab", "abc"])
@@ -103,8 +96,7 @@ def test_a_pool_whose_call_hung_comes_last_from_then_on(store: Store) -> None:
 
 
 def test_several_nodes_of_one_removal_do_not_hang_one_after_the_other(store: Store) -> None:
-    world = a_world(WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}, count=4))
-    life = Life(world=world, policy=a_policy(), store=store)
+    life = lives.idle_nodes(store, 4)
     deletes: list[datetime] = []
 
     def retire(pool: str, instance: str) -> Receipt:
@@ -119,7 +111,7 @@ def test_several_nodes_of_one_removal_do_not_hang_one_after_the_other(store: Sto
 
 
 def test_while_a_request_is_unanswered_the_same_count_is_asked_for_before_a_higher_one(store: Store) -> None:
-    life = without_cooldown(store)
+    life = lives.at_zero(store, WITHOUT_COOLDOWN)
     asked: list[int] = []
 
     def resize(pool: str, **given: int) -> Receipt:
@@ -138,7 +130,7 @@ def test_while_a_request_is_unanswered_the_same_count_is_asked_for_before_a_high
 
 
 def test_a_count_that_takes_effect_late_and_unanswered_does_not_lower_a_higher_one(store: Store) -> None:
-    life = without_cooldown(store)
+    life = lives.at_zero(store, WITHOUT_COOLDOWN)
     life.cloud.fail_next(TryLater("no answer", code="timeout"), "resize")
     life.submit(a_job("one", duration=HOUR))
     life.step()
@@ -152,7 +144,7 @@ def test_a_count_that_takes_effect_late_and_unanswered_does_not_lower_a_higher_o
 
 
 def test_a_removal_in_between_does_not_end_the_wait_for_a_lower_count(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.step()
     grown = Action(id="g", pool="l40s-id", kind=ActionKind.GROW, opened_at=life.now, from_count=0, to_count=0)
     retired = replace(grown, id="r", kind=ActionKind.RETIRE, opened_at=life.now + SECOND)
@@ -167,7 +159,7 @@ def test_a_removal_in_between_does_not_end_the_wait_for_a_lower_count(store: Sto
 
 
 def test_the_same_count_is_asked_for_again_at_once_when_its_work_comes_back(store: Store) -> None:
-    life = without_cooldown(store)
+    life = lives.at_zero(store, WITHOUT_COOLDOWN)
     life.cloud.fail_next(TryLater("no answer", code="timeout"), "resize")
     life.submit(a_job("one", duration=HOUR))
     life.step()
@@ -184,7 +176,7 @@ def dies(*args: object, **given: object) -> Receipt:
 
 def died_while_growing(store: Store) -> Life:
     """A life whose process died between the PUT for one pod and its answer."""
-    life = without_cooldown(store)
+    life = lives.at_zero(store, WITHOUT_COOLDOWN)
     life.wrap_cloud = lambda inner: Wrapped(inner, resize=dies)
     life.submit(a_job("one", duration=HOUR))
     with pytest.raises(SystemExit):
@@ -206,7 +198,7 @@ def test_a_higher_count_waits_after_a_crash_though_the_growth_was_withdrawn_mean
 
 def test_a_lower_count_waits_while_a_higher_one_may_still_arrive(store: Store) -> None:
     """It could arrive between our look at the count and our PUT, which would then remove nodes of Civo's choice."""
-    life = without_cooldown(store)
+    life = lives.at_zero(store, WITHOUT_COOLDOWN)
     life.cloud.fail_next(TryLater("no answer", code="timeout"), "resize")
     life.submit(a_job("one", duration=HOUR), a_job("two", duration=HOUR))
     life.step()
@@ -232,8 +224,7 @@ def test_a_higher_count_waits_after_a_crash_between_a_request_and_its_answer(sto
 
 def unanswered_delete(store: Store) -> Life:
     """A removal whose DELETE was sent and not answered, and a pod that waits since."""
-    life = Life(world=a_world(timings=FAST), policy=a_policy(), store=store)
-    until_cordoned(life)
+    life = lives.in_removal(store)
     life.cloud.fail_next(TryLater("no answer", code="timeout"), "retire")
     while not any(v.asked_at for s in store.actions() for v in s.action.victims):
         life.world.advance(life.now + SECOND)
@@ -287,8 +278,7 @@ def test_a_node_whose_delete_may_still_arrive_stays_cordoned_however_its_removal
 
 
 def test_a_node_whose_delete_may_still_arrive_after_a_crash_takes_no_new_work(store: Store) -> None:
-    life = Life(world=a_world(timings=FAST), policy=a_policy(), store=store)
-    until_cordoned(life)
+    life = lives.in_removal(store)
     life.wrap_cloud = lambda inner: Wrapped(inner, retire=dies)
     with pytest.raises(SystemExit):
         life.run(MINUTE, tick=SECOND)

@@ -2,34 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from receiver.adapters.observe import ObservedCluster
 from receiver.core.model.policy import KeepUntil, Policy
-from receiver.core.model.signals import Alert, Matcher, Silence
 from receiver.core.model.usage import Course
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, KEEP_UNTIL_ANNOTATION, Store, TryLater, WontWork
-from receiver.replay.world.objects import PodSpec, WorldPool
+from receiver.replay.world.objects import PodSpec
 from simulator.world import World
-from tests.step.harness import GPU, SIZE, START, Life, a_policy, a_world
+from tests.core.builders import HOUR, MINUTE
+from tests.given import lives, troubles
+from tests.step.harness import GPU, START, Life, a_policy
 from tests.world_ports import FlakyTelemetry
 
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 WINDOW = 10 * MINUTE
 GRACE = 3 * MINUTE
 POLICY = replace(a_policy(), idle_shutdown_grace=GRACE)
 LISTED = replace(POLICY, keep_until=KeepUntil(namespaces=frozenset({"ml"})))
 CONSENT = {IDLE_SHUTDOWN_ANNOTATION: "10m"}
 SCALED = ("scale_to_zero", ("ml", "StatefulSet/web"))
-
-
-def a_life(store: Store, policy: Policy = POLICY, nodes: int = 1, **given: Any) -> Life:
-    """A cluster whose pool has *nodes* usable nodes."""
-    pool = WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}, count=nodes)
-    return Life(world=a_world(pool), policy=policy, store=store, rest=MINUTE, **given)
 
 
 def serve(world: World, name: str = "web-0", engine: float = 0.0, **changes: Any) -> None:
@@ -44,9 +37,9 @@ def serve(world: World, name: str = "web-0", engine: float = 0.0, **changes: Any
     world.add_pod(PodSpec(namespace="ml", name=name, **{**given, **changes}))
 
 
-def an_idle_life(store: Store, policy: Policy = POLICY, **given: Any) -> Life:
+def an_idle_life(store: Store, policy: Policy = POLICY, mode: str = "act") -> Life:
     """One pod that consented and idles from the start."""
-    life = a_life(store, policy, **given)
+    life = lives.idle_nodes(store, policy=policy, rest=MINUTE, mode=mode)
     serve(life.world)
     return life
 
@@ -65,16 +58,6 @@ def until_warned(life: Life) -> None:
     life.run(WINDOW + 2 * MINUTE, tick=MINUTE)
     assert told(life, "will be scaled to zero at") == 1
     assert scaled(life) == []
-
-
-def freeze() -> Alert:
-    labels = {"alertname": "Maintenance", "component": "gpu-autoscaler", "action": "freeze", "pool": "l40s"}
-    return Alert(fingerprint="freeze", labels=labels, starts_at=START)
-
-
-def silence(ends_at: datetime) -> Silence:
-    matchers = (Matcher(name="component", value="gpu-autoscaler"), Matcher(name="pool", value="l40s"))
-    return Silence(id="s", matchers=matchers, ends_at=ends_at)
 
 
 # --- the way to zero
@@ -105,7 +88,7 @@ def test_the_warning_reaches_the_pod_as_an_event(store: Store) -> None:
 
 
 def test_a_workload_without_the_annotation_is_never_scaled_to_zero(store: Store) -> None:
-    life = a_life(store)
+    life = lives.idle_nodes(store, policy=POLICY, rest=MINUTE)
     serve(life.world, annotations={})
     life.run(WINDOW + GRACE + 20 * MINUTE, tick=MINUTE)
     assert scaled(life) == []
@@ -113,7 +96,7 @@ def test_a_workload_without_the_annotation_is_never_scaled_to_zero(store: Store)
 
 
 def test_one_pod_without_the_annotation_keeps_its_workload(store: Store) -> None:
-    life = a_life(store, nodes=2)
+    life = lives.idle_nodes(store, 2, policy=POLICY, rest=MINUTE)
     serve(life.world)
     serve(life.world, "web-1", annotations={})
     life.run(WINDOW + GRACE + 5 * MINUTE, tick=MINUTE)
@@ -121,7 +104,7 @@ def test_one_pod_without_the_annotation_keeps_its_workload(store: Store) -> None
 
 
 def test_one_busy_pod_keeps_its_workload(store: Store) -> None:
-    life = a_life(store, nodes=2)
+    life = lives.idle_nodes(store, 2, policy=POLICY, rest=MINUTE)
     serve(life.world)
     serve(life.world, "web-1", engine=0.5)
     life.run(WINDOW + GRACE + 5 * MINUTE, tick=MINUTE)
@@ -132,7 +115,7 @@ def test_one_busy_pod_keeps_its_workload(store: Store) -> None:
 def test_a_warning_outlives_a_restart(store: Store) -> None:
     life = an_idle_life(store)
     until_warned(life)
-    again = Life(world=life.world, policy=POLICY, store=store, rest=MINUTE)
+    again = lives.restarted(life, store, policy=POLICY, rest=MINUTE)
     again.run(GRACE + MINUTE, tick=MINUTE)
     assert scaled(again) == [SCALED]
     assert told(again, "will be scaled to zero at") == 1
@@ -198,52 +181,16 @@ def test_a_snooze_of_an_unlisted_namespace_is_told_and_puts_nothing_off(store: S
 # --- never on missing data
 
 
-def dcgm_gone(life: Life) -> None:
-    life.world.faults.telemetry_gone = True
-
-
-def prometheus_down(life: Life) -> None:
-    life.telemetry.fail_always(TryLater("no answer"))
-
-
-def rules_dead(life: Life) -> None:
-    life.world.faults.rules_dead = True
-
-
-def kubernetes_down(life: Life) -> None:
-    life.cluster.fail_always(TryLater("no answer"))
-
-
-def civo_down(life: Life) -> None:
-    life.cloud.fail_always(TryLater("no answer"))
-
-
-def alertmanager_down(life: Life) -> None:
-    life.alarms.fail_always(TryLater("no answer"))
-
-
-def no_heartbeat(life: Life) -> None:
-    life.heartbeats, life.policy = False, replace(life.policy, heartbeat_interval=MINUTE)
-
-
-def frozen(life: Life) -> None:
-    life.alarms.extra.append(freeze())
-
-
-def silenced(life: Life) -> None:
-    life.alarms.silences.append(silence(life.now + timedelta(days=1)))
-
-
 TROUBLES = [
-    dcgm_gone,
-    prometheus_down,
-    rules_dead,
-    kubernetes_down,
-    civo_down,
-    alertmanager_down,
-    no_heartbeat,
-    frozen,
-    silenced,
+    troubles.dcgm_gone,
+    troubles.prometheus_down,
+    troubles.rules_dead,
+    troubles.kubernetes_down,
+    troubles.civo_down,
+    troubles.alertmanager_down,
+    troubles.no_heartbeat,
+    troubles.frozen,
+    troubles.silenced,
 ]
 
 
@@ -271,7 +218,7 @@ def test_nothing_is_scaled_to_zero_on_what_cannot_be_known_or_is_forbidden(store
 
 
 def test_a_bare_pod_is_told_once_and_left_alone(store: Store) -> None:
-    life = a_life(store)
+    life = lives.idle_nodes(store, policy=POLICY, rest=MINUTE)
     serve(life.world, "notebook", owner_kind="", owner_name="")
     life.run(WINDOW + GRACE + 5 * MINUTE, tick=MINUTE)
     assert list(life.notices()) == ["GPU workload Pod ml/notebook cannot be scaled to zero"]
@@ -324,7 +271,7 @@ def test_who_is_not_the_writer_scales_nothing(store: Store) -> None:
 
 
 def test_observe_mode_says_once_what_it_would_have_done(store: Store) -> None:
-    life = an_idle_life(store, mode="observe", wrap_cluster=ObservedCluster)
+    life = an_idle_life(store, mode="observe")
     life.run(WINDOW + GRACE + 10 * MINUTE, tick=MINUTE)
     assert scaled(life) == []
     assert told(life, "would be scaled to zero at") == 1
@@ -357,7 +304,7 @@ def test_courses_are_asked_for_once_a_minute_however_often_we_step(store: Store)
 
 
 def test_nobody_is_asked_while_nobody_consented(store: Store) -> None:
-    life = a_life(store)
+    life = lives.idle_nodes(store, policy=POLICY, rest=MINUTE)
     serve(life.world, annotations={})
     telemetry = life.telemetry = Telemetry(life.world)
     life.run(WINDOW + 2 * MINUTE, tick=MINUTE)

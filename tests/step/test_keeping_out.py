@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import open_store
 from receiver.core.model.model import Spend
 from receiver.core.model.pods import PodPhase
@@ -16,12 +15,12 @@ from receiver.core.scaling.packing import may_not_return
 from receiver.ports import STOP_POLICY_ANNOTATION, HeldPlaces, Store, TryLater, WontWork
 from receiver.replay.world.objects import ClusterQueue, HoldQuota
 from tests.adapters.store.builders import migrated
-from tests.core.builders import GPU, NOW, a_busy_node, a_pod, a_pool, a_state, facts, run
+from tests.core.builders import DAY, GPU, MINUTE, NOW, a_busy_node, a_pod, a_pool, a_state, facts, run
 from tests.core.builders import a_policy as core_policy
-from tests.step.harness import TICK, Life, Wrapped, a_job, a_policy, a_world
+from tests.expect import published
+from tests.given import lives
+from tests.step.harness import TICK, Life, Wrapped, a_job
 
-MINUTE = timedelta(minutes=1)
-DAY = timedelta(days=1)
 MEANS = KeepOut(namespaces=("ml", "batch"), cluster_queues=("gpus",))
 HELD = ("ClusterQueue gpus", "batch", "ml")
 
@@ -29,7 +28,7 @@ HELD = ("ClusterQueue gpus", "batch", "ml")
 def a_life(store: Store, usd: str = "1.50", **given: Any) -> Life:
     """A budget of which one node-hour (1.29) passes the hold line; the queue ``gpus`` exists."""
     budget = Budget(monthly_usd=Decimal(usd), keep_out=MEANS, passing=frozenset({"production"}))
-    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store, **given)
+    life = lives.at_zero(store, budget=budget, **given)
     life.world.cluster_queues["gpus"] = ClusterQueue(stop_policy="None")
     return life
 
@@ -51,9 +50,7 @@ def raised(life: Life) -> Life:
 
 def kept_out(life: Life) -> tuple[str, ...]:
     """What the picture shows."""
-    kept = life.store.snapshot()
-    assert kept is not None
-    return tuple(k["place"] for k in kept[0]["kept_out"])
+    return tuple(k["place"] for k in published(life.store)["kept_out"])
 
 
 def test_the_hold_keeps_new_work_out_by_the_configured_means_and_says_so(store: Store) -> None:
@@ -170,7 +167,7 @@ def test_what_somebody_undoes_is_done_again_without_more_news(store: Store) -> N
 @pytest.mark.database("what outlives a process is in it")
 def test_a_restart_neither_forgets_nor_repeats_what_is_held(store: Store) -> None:
     life = beyond_the_hold(a_life(store))
-    again = Life(world=life.world, policy=life.policy, store=store)
+    again = lives.restarted(life, store)
     again.step()
     assert again.writes("hold_namespace", "hold_queue") == []
     raised(again).step()
@@ -181,7 +178,7 @@ def test_a_restart_neither_forgets_nor_repeats_what_is_held(store: Store) -> Non
 def test_a_store_that_was_lost_during_the_hold_still_lets_work_in_again(store: Store, tmp_path: Any) -> None:
     life = beyond_the_hold(a_life(store))
     other = open_store(migrated(tmp_path / "new.db"))
-    raised(Life(world=life.world, policy=life.policy, store=other)).run(TICK + TICK)
+    raised(lives.restarted(life, other)).run(TICK + TICK)
     other.close()
     assert life.world.quotas == {}
     assert life.world.cluster_queues["gpus"].annotations == {}
@@ -205,7 +202,7 @@ def test_means_that_left_the_configuration_and_the_store_are_undone_at_the_start
     assert life.policy.budget is not None
     budget = replace(life.policy.budget, keep_out=KeepOut()) if lost == "budget.hold" else None
     other = open_store(migrated(tmp_path / "new.db"))
-    again = Life(world=life.world, policy=replace(life.policy, budget=budget), store=other)
+    again = lives.restarted(life, other, policy=replace(life.policy, budget=budget))
     again.cluster.fail_next(TryLater("timeout"), "held_places")
     again.run(2 * TICK)
     other.close()
@@ -217,9 +214,7 @@ def test_it_is_known_since_when_a_place_is_kept_out(store: Store) -> None:
     life = beyond_the_hold(a_life(store))
     first = life.steps[0].facts.at
     life.run(MINUTE)
-    kept = life.store.snapshot()
-    assert kept is not None
-    assert {datetime.fromisoformat(k["since"]) for k in kept[0]["kept_out"]} <= {
+    assert {datetime.fromisoformat(k["since"]) for k in published(life.store)["kept_out"]} <= {
         s.facts.at for s in life.steps if s.facts.at < first + 2 * MINUTE
     }
 
@@ -258,7 +253,9 @@ def without_kueue(cluster: Any) -> Any:
 
 
 def test_quotas_are_placed_and_deleted_while_kueue_cannot_be_asked(store: Store) -> None:
-    life = beyond_the_hold(a_life(store, wrap_cluster=without_kueue))
+    life = a_life(store)
+    life.wrap_cluster = without_kueue
+    beyond_the_hold(life)
     assert kept_out(life) == ("batch", "ml")
     assert "Could not block new GPU pods in ClusterQueues: they might still start" in life.notices()
     raised(life).step()
@@ -277,7 +274,7 @@ def test_a_held_queue_is_not_forgotten_while_kueue_cannot_be_asked(store: Store)
 
 
 def test_observe_mode_writes_nothing_and_says_what_would_be_done(store: Store) -> None:
-    life = a_life(store, usd="1.00", mode="observe", wrap_cloud=ObservedCloud, wrap_cluster=ObservedCluster)
+    life = a_life(store, usd="1.00", mode="observe")
     life.world.resize("l40s-id", 1)
     life.run(3 * MINUTE)
     assert life.writes() == []

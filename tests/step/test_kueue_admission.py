@@ -12,7 +12,8 @@ import pytest
 
 from receiver.core.model.policy import Budget
 from receiver.ports import REJECT_TOO_LARGE, Store
-from tests.step.kueue_stage import MINUTE, Stage, nodes, staged
+from tests.core.builders import MINUTE
+from tests.step.kueue_stage import Stage, nodes, staged
 
 Begin = Callable[..., AbstractContextManager[Stage]]
 VERSIONS = ("v1beta2", "v1beta1")

@@ -8,48 +8,17 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.adapters.clock import SystemClock
-from receiver.ports import Leader, WriterLostError
+from receiver.ports import WriterLostError
 from receiver.runtime import loop as loops
 from receiver.runtime.loop import Courier, Loop
 from receiver.step.reconcile import Stepped
-from tests.core.builders import a_policy, a_state, facts, run
+from tests.core.builders import HOUR
 from tests.e2e.waiting import until
-
-HOUR = timedelta(hours=1)
-
-
-class _Right:
-    """The right to write, as a test hands it out; the timer too."""
-
-    def __init__(self, mine: bool = True) -> None:
-        self.mine, self.released, self.taken = mine, 0, 0
-
-    def try_acquire(self) -> bool:
-        self.taken += self.mine
-        return self.mine
-
-    def held(self) -> bool:
-        return self.mine and self.taken > self.released
-
-    def release(self) -> None:
-        self.released += 1
-
-    @property
-    def leader(self) -> Leader:
-        return Leader(name="us" if self.mine else "another", mine=self.held())
-
-    def stepped(self, seconds: float, *, failed: bool, failures: object = ()) -> None:
-        pass
-
-
-def _stepped() -> Stepped:
-    found = facts(a_state())
-    assignment, decisions = run(found, a_policy())
-    return Stepped(facts=found, assignment=assignment, decisions=decisions, reconsider_at=None)
+from tests.step.loop_builders import Right, stepped_once
 
 
 def test_a_step_that_may_not_write_any_more_is_abandoned_the_right_given_up_and_that_is_said() -> None:
-    right, steps = _Right(), threading.Semaphore(0)
+    right, steps = Right(), threading.Semaphore(0)
 
     def step(_now: datetime) -> Stepped:
         steps.release()
@@ -74,11 +43,11 @@ def test_a_step_that_may_not_write_any_more_is_abandoned_the_right_given_up_and_
 
 @pytest.mark.parametrize("mine", [True, False])
 def test_a_loop_says_whether_it_leads(mine: bool) -> None:
-    right, steps = _Right(mine), threading.Semaphore(0)
+    right, steps = Right(mine), threading.Semaphore(0)
 
     def step(_now: datetime) -> Stepped:
         steps.release()
-        return _stepped()
+        return stepped_once()
 
     loop = Loop(step, right, SystemClock(), HOUR, right)
     assert not loop.leads()
@@ -90,7 +59,7 @@ def test_a_loop_says_whether_it_leads(mine: bool) -> None:
 
 
 def test_who_delivers_beside_the_loop_outlives_a_right_that_cannot_be_asked_for() -> None:
-    right, asked, delivered = _Right(), threading.Semaphore(0), threading.Event()
+    right, asked, delivered = Right(), threading.Semaphore(0), threading.Event()
     broken = True
 
     def deliver(_now: datetime) -> int:
@@ -100,7 +69,7 @@ def test_who_delivers_beside_the_loop_outlives_a_right_that_cannot_be_asked_for(
         delivered.set()
         return 0
 
-    loop = Loop(lambda _now: _stepped(), right, SystemClock(), HOUR, right)
+    loop = Loop(lambda _now: stepped_once(), right, SystemClock(), HOUR, right)
     loop.start()
     until(loop.leads, "a loop that leads")
     courier = Courier(deliver, loop, SystemClock(), every=0.001)
@@ -123,14 +92,14 @@ class _Stored:
 
     def step(self, _now: datetime) -> Stepped:
         self.steps.release()
-        return _stepped()
+        return stepped_once()
 
 
 @pytest.fixture
 def stored(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Stored]:
     """A loop that leads, waits for an hour, and looks for news a hundred times a second."""
     monkeypatch.setattr(loops, "LOOK_SECONDS", 0.01)
-    found, right = _Stored(), _Right()
+    found, right = _Stored(), Right()
     loop = Loop(found.step, right, SystemClock(), HOUR, right, newest=lambda: found.newest)
     loop.start()
     assert found.steps.acquire(timeout=60)
@@ -147,12 +116,12 @@ def test_what_another_replica_stores_wakes_the_loop_that_leads_once(stored: _Sto
 
 def test_what_is_stored_during_a_step_is_looked_at_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "LOOK_SECONDS", 0.01)
-    right, newest, steps = _Right(), [0], threading.Semaphore(0)
+    right, newest, steps = Right(), [0], threading.Semaphore(0)
 
     def step(_now: datetime) -> Stepped:
         newest[0] = 1  # too late for this step
         steps.release()
-        return _stepped()
+        return stepped_once()
 
     loop = Loop(step, right, SystemClock(), HOUR, right, newest=lambda: newest[0])
     loop.start()
@@ -162,12 +131,12 @@ def test_what_is_stored_during_a_step_is_looked_at_by_the_next(monkeypatch: pyte
 
 
 def test_a_loop_that_is_stopped_in_a_call_does_not_give_up_the_right_while_the_call_lasts() -> None:
-    right, begun, ends = _Right(), threading.Event(), threading.Event()
+    right, begun, ends = Right(), threading.Event(), threading.Event()
 
     def step(_now: datetime) -> Stepped:
         begun.set()
         ends.wait(60)
-        return _stepped()
+        return stepped_once()
 
     loop = Loop(step, right, SystemClock(), HOUR, right)
     loop.start()

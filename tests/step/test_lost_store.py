@@ -15,17 +15,13 @@ from receiver.replay.world.objects import Behaviour, WorldPool
 from receiver.reports.monthly import costs_of
 from receiver.step.reconcile import step
 from simulator.store import MemoryStore
+from tests.core.builders import HOUR, MINUTE
+from tests.expect import deciding_rule, published
+from tests.given import lives
 from tests.step.harness import GPU, PRICE, SIZE, START, Life, Wrapped, a_job, a_policy, a_world
 
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
 BUDGET = Budget(monthly_usd=Decimal(10_000))
 DOWN = TryLater("Civo at https://api.civo.com was asked to list the charges: no answer within 30 s", code="timeout")
-
-
-def held_by(life: Life) -> str:
-    """The rule that decided about the pool in the last step."""
-    return life.steps[-1].decisions["l40s-id"].deciding.rule
 
 
 def spent(life: Life) -> Decimal:
@@ -35,7 +31,7 @@ def spent(life: Life) -> Decimal:
 
 def a_life_with_a_past(store: Store, budget: Budget | None = BUDGET, behaviour: Behaviour | None = None) -> Life:
     """Six nodes came and went, one lives still."""
-    life = Life(world=a_world(behaviour=behaviour), policy=a_policy(budget=budget), store=store)
+    life = lives.at_zero(store, behaviour=behaviour, budget=budget)
     for number in range(3):
         jobs = [a_job(f"past-{number}-{n}", submit_at=life.now, duration=timedelta(minutes=35)) for n in range(2)]
         life.submit(*jobs)
@@ -57,7 +53,7 @@ def test_a_lost_store_knows_the_months_spend_again_within_one_unit_per_node(
 ) -> None:
     life = a_life_with_a_past(store, behaviour=Behaviour(rounding=rounding))
     before = spent(life)
-    again = Life(world=life.world, policy=life.policy, store=empty_store)
+    again = lives.restarted(life, empty_store)
     again.step()
     again.step()
     assert again.steps[-1].facts.spend.unknown == ""
@@ -68,12 +64,12 @@ def test_a_lost_store_knows_the_months_spend_again_within_one_unit_per_node(
 
 
 def test_a_lost_store_buys_nothing_until_the_charges_have_answered(store: Store) -> None:
-    again = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    again = lives.at_zero(store, budget=BUDGET)
     again.accounts.fail_always(DOWN)
     again.submit(a_job("waits", submit_at=again.now))
     again.run(20 * MINUTE, tick=MINUTE)
     assert again.writes("resize") == []
-    assert held_by(again) == "spend_is_known"
+    assert deciding_rule(again) == "spend_is_known"
     reason = again.steps[-1].decisions["l40s-id"].deciding.detail
     assert "no answer within 30 s" in reason
     assert "budget.spent_usd_stated" in reason
@@ -83,7 +79,7 @@ def test_a_lost_store_buys_nothing_until_the_charges_have_answered(store: Store)
 
 
 def test_while_growth_waits_for_the_charges_they_are_asked_once_a_minute_and_no_more(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store, rest=MINUTE)
+    life = lives.at_zero(store, budget=BUDGET, rest=MINUTE)
     life.accounts.fail_always(DOWN)
     life.run(10 * MINUTE)
     assert 10 <= life.accounts.asked <= 11
@@ -94,7 +90,7 @@ def test_an_account_budget_asks_again_after_a_minute_while_a_new_month_has_no_an
     store: Store, account_usd: Decimal | None, asked: int
 ) -> None:
     budget = Budget(monthly_usd=Decimal(10_000), account_usd=account_usd)
-    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store, rest=MINUTE)
+    life = lives.at_zero(store, budget=budget, rest=MINUTE)
     life.step()
     life.world.advance(datetime(2026, 12, 1, 0, 0, 5, tzinfo=UTC))
     life.accounts.fail_always(DOWN)
@@ -105,15 +101,15 @@ def test_an_account_budget_asks_again_after_a_minute_while_a_new_month_has_no_an
 
 @pytest.mark.database("what outlives a process is in it")
 def test_charges_are_asked_every_fifteen_minutes_over_restarts_too(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life = lives.at_zero(store, budget=BUDGET)
     life.run(46 * MINUTE)
-    again = Life(world=life.world, policy=life.policy, store=store)
+    again = lives.restarted(life, store)
     again.run(5 * MINUTE)
     assert (life.accounts.asked, again.accounts.asked) == (4, 0)
 
 
 def test_a_lost_store_is_seeded_only_once_the_living_nodes_are_seen(store: Store) -> None:
-    again = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    again = lives.at_zero(store, budget=BUDGET)
     again.cloud.fail_always(TryLater("no answer", code="timeout"))
     again.step()
     assert again.store.memory(again.now, START).seed is None
@@ -126,7 +122,7 @@ def test_a_lost_store_is_seeded_again_when_its_first_step_ran_under_a_clock_ahea
     store: Store, empty_store: Store
 ) -> None:
     life = a_life_with_a_past(store)
-    again = Life(world=life.world, policy=life.policy, store=empty_store)
+    again = lives.restarted(life, empty_store)
     step(again.sources, again.hands, again.policy, "act", again.now + timedelta(days=40))
     again.run(2 * MINUTE)
     assert again.steps[-1].facts.spend.unknown == ""
@@ -134,7 +130,7 @@ def test_a_lost_store_is_seeded_again_when_its_first_step_ran_under_a_clock_ahea
 
 
 def test_without_a_budget_a_lost_store_holds_nothing_back(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.accounts.fail_always(WontWork("Civo refused CIVO_API_KEY", code="authentication_failed"))
     life.submit(a_job())
     life.run(2 * MINUTE)
@@ -142,15 +138,14 @@ def test_without_a_budget_a_lost_store_holds_nothing_back(store: Store) -> None:
 
 
 def test_an_account_without_charges_is_seeded_with_nothing_and_grows(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store, budget=BUDGET)
     life.step()
     assert life.steps[-1].facts.spend.seeded == 0
     assert life.writes("resize")
 
 
 def test_a_stated_amount_lets_pools_grow_while_the_charges_are_silent(store: Store) -> None:
-    again = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    again = lives.at_zero(store, budget=BUDGET)
     stated = Stated(month="2026-11", usd=Decimal(1200))
     again.policy = a_policy(budget=Budget(monthly_usd=Decimal(10_000), stated=stated))
     again.accounts.fail_always(DOWN)
@@ -162,16 +157,17 @@ def test_a_stated_amount_lets_pools_grow_while_the_charges_are_silent(store: Sto
 
 
 def test_an_amount_stated_for_another_month_says_nothing(store: Store) -> None:
-    policy = a_policy(budget=Budget(monthly_usd=Decimal(10_000), stated=Stated(month="2026-10", usd=Decimal(1200))))
-    life = Life(world=a_world(), policy=policy, store=store)
+    life = lives.at_zero(
+        store, budget=Budget(monthly_usd=Decimal(10_000), stated=Stated(month="2026-10", usd=Decimal(1200)))
+    )
     life.accounts.fail_always(DOWN)
     life.submit(a_job())
     life.step()
-    assert held_by(life) == "spend_is_known"
+    assert deciding_rule(life) == "spend_is_known"
 
 
 def test_an_amount_stated_anew_replaces_the_one_before(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life = lives.at_zero(store, budget=BUDGET)
     life.step()
     for usd in (500, 800):
         life.policy = a_policy(
@@ -183,17 +179,17 @@ def test_an_amount_stated_anew_replaces_the_one_before(store: Store) -> None:
 
 
 def test_charges_that_cannot_be_read_keep_a_lost_store_from_growing(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life = lives.at_zero(store, budget=BUDGET)
     garbled = Charges(unreadable=("record 3: it has no code (label demo)",))
     life.accounts = Wrapped(life.accounts, charges=lambda _frm, _to: garbled)  # type: ignore[assignment] # stands in for it
     life.submit(a_job())
     life.step()
-    assert held_by(life) == "spend_is_known"
+    assert deciding_rule(life) == "spend_is_known"
     assert "it has no code" in life.steps[-1].decisions["l40s-id"].deciding.detail
 
 
 def test_a_lost_store_grows_two_minutes_after_its_last_unreadable_charge_can_be_read(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life = lives.at_zero(store, budget=BUDGET)
     readable = life.accounts
     garbled = Charges(unreadable=("record 3: it has no code (label demo)",))
     life.accounts = Wrapped(readable, charges=lambda _frm, _to: garbled)  # type: ignore[assignment] # stands in for it
@@ -206,19 +202,17 @@ def test_a_lost_store_grows_two_minutes_after_its_last_unreadable_charge_can_be_
 
 
 def test_a_pod_that_waits_for_a_lost_store_is_told_about_the_spend_and_not_to_raise_the_budget(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life = lives.at_zero(store, budget=BUDGET)
     life.accounts.fail_always(DOWN)
     life.submit(a_job("waits", submit_at=life.now))
     life.step()
-    kept = store.snapshot()
-    assert kept is not None
-    [entry] = kept[0]["waiting"]
+    [entry] = published(store)["waiting"]
     assert entry["rule"] == "spend_is_known"
     assert "Civo's charges cannot be read" in entry["detail"]
 
 
 def test_nodes_of_other_clusters_with_our_size_are_in_the_seed(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life = lives.at_zero(store, budget=BUDGET)
     gone = Charge(
         code=f"kube-node-{SIZE}",
         label="other-node",
@@ -233,12 +227,12 @@ def test_nodes_of_other_clusters_with_our_size_are_in_the_seed(store: Store) -> 
 
 @pytest.mark.database("what outlives a process is in it")
 def test_the_seed_outlives_a_restart_and_ends_with_its_month(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life = lives.at_zero(store, budget=BUDGET)
     life.accounts.others = (
         Charge(code=f"kube-node-{SIZE}", label="x", frm=START - 9 * HOUR, to=START - HOUR, hours=Decimal(8)),
     )
     life.step()
-    again = Life(world=life.world, policy=life.policy, store=store)
+    again = lives.restarted(life, store)
     again.step()
     assert spent(again) == 8 * PRICE
     again.world.advance(datetime(2026, 12, 1, 0, 0, 10, tzinfo=UTC))
@@ -249,7 +243,7 @@ def test_the_seed_outlives_a_restart_and_ends_with_its_month(store: Store) -> No
 
 
 def test_nodes_from_before_us_and_of_somebody_else_count_from_their_creation(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life = lives.at_zero(store, budget=BUDGET)
     life.world.resize("l40s-id", 1)
     life.pass_time(150 * MINUTE)
     life.step()
@@ -290,7 +284,7 @@ def test_another_pool_of_the_cluster_costs_the_account_and_not_the_cluster(store
 
 
 def test_charges_older_than_a_day_say_nothing_of_the_account(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life = lives.at_zero(store, budget=BUDGET)
     life.step()
     assert life.steps[-1].facts.spend.account == 0
     life.accounts.fail_always(DOWN)
@@ -311,7 +305,7 @@ def test_charges_older_than_a_day_say_nothing_of_the_account(store: Store) -> No
 def test_an_account_at_its_stop_stays_there_while_the_charges_are_silent(store: Store) -> None:
     prices = {"dbaas": ChargePrice(usd_per_hour=Decimal(10))}
     budget = Budget(monthly_usd=Decimal(10_000), account_usd=Decimal(100))
-    life = Life(world=a_world(), policy=a_policy(budget=budget, charge_prices=prices), store=store)
+    life = lives.at_zero(store, budget=budget, charge_prices=prices)
     life.accounts.others = (Charge(code="dbaas", frm=START - 10 * HOUR, to=START, hours=Decimal(10)),)
     life.step()
     life.accounts.fail_always(DOWN)
@@ -324,7 +318,7 @@ def test_an_account_at_its_stop_stays_there_while_the_charges_are_silent(store: 
 
 
 def test_a_difference_is_told_once_a_month(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life = lives.at_zero(store, budget=BUDGET)
     life.step()
     unseen = Charge(code=f"kube-node-{SIZE}", label="unseen", frm=START, to=START + 9 * HOUR, hours=Decimal(9))
     life.accounts.others = (unseen,)

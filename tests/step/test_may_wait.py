@@ -4,22 +4,19 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.adapters.observe import ObservedCluster
 from receiver.core.explain.explain import State
 from receiver.core.model.pods import Pod
 from receiver.ports import MAY_WAIT, Receipt, Store, WontWork
 from receiver.replay.world.objects import Job
-from tests.core.builders import HOUR, MINUTE
-from tests.step.harness import Life, a_job, a_policy, a_world
+from tests.core.builders import HOUR, MINUTE, a_pool
+from tests.expect import published
+from tests.given import lives
+from tests.step.harness import Life, a_job, a_policy
 
 
 def patient(name: str = "patient", **given: Any) -> Job:
     """A job that may wait for four hours, behind the scheduling gate."""
     return a_job(name, **{"gate": MAY_WAIT, "annotations": {MAY_WAIT: "4h"}, **given})
-
-
-def a_life(store: Store, **changes: Any) -> Life:
-    return Life(world=a_world(), policy=a_policy(), store=store, **changes)
 
 
 def started(life: Life) -> dict[str, timedelta]:
@@ -32,8 +29,7 @@ def bought_at(life: Life) -> list[datetime]:
 
 
 def test_without_room_a_node_is_bought_in_time_for_the_deadline(store: Store) -> None:
-    life = a_life(store)
-    life.submit(patient())
+    life = lives.waiting(store, patient())
     submitted = life.now
     life.run(3 * HOUR)
     assert bought_at(life) == []
@@ -44,8 +40,7 @@ def test_without_room_a_node_is_bought_in_time_for_the_deadline(store: Store) ->
 
 
 def test_patient_work_starts_on_a_node_that_urgent_work_has_left(store: Store) -> None:
-    life = a_life(store)
-    life.submit(a_job("urgent"), patient())
+    life = lives.waiting(store, a_job("urgent"), patient())
     life.run(HOUR)
     assert len(bought_at(life)) == 1
     assert life.world.finished[0].id == "urgent"
@@ -54,8 +49,7 @@ def test_patient_work_starts_on_a_node_that_urgent_work_has_left(store: Store) -
 
 def test_the_urgent_pod_gets_the_node_that_was_bought_for_it(store: Store) -> None:
     """The scheduler serves the older pod first; the gate keeps the patient one out of its way."""
-    life = a_life(store)
-    life.submit(patient())
+    life = lives.waiting(store, patient())
     life.pass_time(MINUTE)
     life.submit(a_job("urgent"))
     life.run(9 * MINUTE)
@@ -66,8 +60,7 @@ def test_the_urgent_pod_gets_the_node_that_was_bought_for_it(store: Store) -> No
 
 
 def test_without_the_gate_a_patient_pod_waits_for_its_node_all_the_same(store: Store) -> None:
-    life = a_life(store)
-    life.submit(patient(gate=""))
+    life = lives.waiting(store, patient(gate=""))
     life.run(3 * HOUR)
     assert bought_at(life) == []
     life.run(70 * MINUTE)
@@ -75,8 +68,7 @@ def test_without_the_gate_a_patient_pod_waits_for_its_node_all_the_same(store: S
 
 
 def test_the_pod_says_until_when_it_may_wait(store: Store) -> None:
-    life = a_life(store)
-    life.submit(patient())
+    life = lives.waiting(store, patient())
     life.run(HOUR)
     (said,) = [event for event in life.world.events if event.name == "patient-0"]
     assert said.reason == "MayWait"
@@ -86,22 +78,21 @@ def test_the_pod_says_until_when_it_may_wait(store: Store) -> None:
 
 
 def test_a_held_pod_and_a_patient_one_are_told_apart(store: Store) -> None:
-    life = a_life(store)
-    life.policy = replace(a_policy(), pools=(replace(a_policy().pools[0], max_nodes=0),))
+    life = lives.at_zero(store)
+    life.policy = replace(a_policy(), pools=(a_pool(max_nodes=0),))
     life.submit(patient(), a_job("held"))
     life.run(MINUTE)
     assert {e.name: e.reason for e in life.world.events} == {"patient-0": "MayWait", "held-0": "NotTriggerScaleUp"}
 
 
 def test_observe_mode_admits_nothing(store: Store) -> None:
-    life = a_life(store, mode="observe", wrap_cluster=ObservedCluster)
-    life.submit(patient())
+    life = lives.waiting(store, patient(), mode="observe")
     life.run(5 * HOUR)
     assert life.writes("admit") == []
 
 
 def test_a_refused_admission_is_tried_again_and_delays_nothing_else(store: Store) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store)
     admit, refused = life.cluster.admit, list[str]()
 
     def once(pod: Any) -> Receipt:
@@ -118,18 +109,16 @@ def test_a_refused_admission_is_tried_again_and_delays_nothing_else(store: Store
 
 
 def test_the_page_shows_patient_work_among_the_waiting(store: Store) -> None:
-    life = a_life(store)
-    life.submit(patient())
+    life = lives.waiting(store, patient())
     life.run(MINUTE)
-    kept = store.snapshot()
-    assert kept is not None
-    (entry,) = kept[0]["waiting"]
+    kept = published(store)
+    (entry,) = kept["waiting"]
     assert (entry["name"], entry["state"]) == ("patient-0", State.MAY_WAIT)
-    assert kept[0]["waiting_total"] == 1
+    assert kept["waiting_total"] == 1
 
 
 def test_a_refusal_that_lasts_holds_up_no_other_work(store: Store) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store)
     admit = life.cluster.admit
 
     def never(pod: Any) -> Receipt:
@@ -145,15 +134,15 @@ def test_a_refusal_that_lasts_holds_up_no_other_work(store: Store) -> None:
 
 def test_a_large_gang_is_admitted_in_one_step(store: Store) -> None:
     """The scheduler lets none of its pods start before the last one has come."""
-    life = a_life(store)
-    life.submit(patient(pods=60, gang=True, annotations={MAY_WAIT: "1m"}), patient("z", annotations={MAY_WAIT: "1m"}))
+    life = lives.waiting(
+        store, patient(pods=60, gang=True, annotations={MAY_WAIT: "1m"}), patient("z", annotations={MAY_WAIT: "1m"})
+    )
     life.step()
     assert len(life.writes("admit")) == 60
 
 
 def test_in_observe_mode_the_page_promises_neither_a_node_nor_the_gates_removal(store: Store) -> None:
-    life = a_life(store, mode="observe", wrap_cluster=ObservedCluster)
-    life.submit(patient(annotations={MAY_WAIT: "1h"}))
+    life = lives.waiting(store, patient(annotations={MAY_WAIT: "1h"}), mode="observe")
     said = []
     for _ in range(2):
         life.run(MINUTE)
@@ -165,7 +154,7 @@ def test_in_observe_mode_the_page_promises_neither_a_node_nor_the_gates_removal(
 
 
 def test_a_gate_that_may_not_be_removed_is_a_message(store: Store) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store)
 
     def refused(pod: Pod) -> Receipt:
         raise WontWork('Kubernetes API: patch pods failed: 403: grant the verb "patch" on "pods"', code="http_403")

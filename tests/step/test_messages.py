@@ -12,10 +12,10 @@ from receiver.core.model.policy import Budget
 from receiver.core.notices.notice import Cause, Notice
 from receiver.ports import DecisionFilter, Store, TryLater, WontWork
 from tests.adapters.store.builders import migrated
-from tests.step.harness import Life, a_job, a_policy, a_world
-from tests.step.stories.bench import idle_nodes, two_pools
+from tests.core.builders import MINUTE
+from tests.given import lives
+from tests.step.harness import Life, a_job, a_policy
 
-MINUTE = timedelta(minutes=1)
 BUDGET = Budget(monthly_usd=Decimal(100))
 
 
@@ -39,8 +39,7 @@ def lines(notice: Notice) -> dict[str, str]:
 
 
 def test_a_growth_is_told_with_whose_work_it_is_for_and_what_is_left_of_the_budget(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
-    life.submit(a_job(pods=2))
+    life = lives.waiting(store, a_job(pods=2), budget=BUDGET)
     life.step()
     notice = the(life, Cause.GREW)
     said = lines(notice)
@@ -52,7 +51,7 @@ def test_a_growth_is_told_with_whose_work_it_is_for_and_what_is_left_of_the_budg
 
 
 def test_a_removal_is_told_with_the_reason_that_began_it_though_another_decision_is_in_force(store: Store) -> None:
-    life = idle_nodes(store, policy=a_policy(budget=BUDGET))
+    life = lives.idle_nodes(store, budget=BUDGET)
     life.step()
     life.pass_time(54 * MINUTE)
     life.run(4 * MINUTE, tick=MINUTE)
@@ -66,7 +65,7 @@ def test_a_removal_is_told_with_the_reason_that_began_it_though_another_decision
 
 
 def test_a_full_cloud_is_told_with_the_pool_that_takes_the_work_and_until_when_it_backs_off(store: Store) -> None:
-    life = two_pools(store)
+    life = lives.small_and_big(store)
     life.submit(a_job())
     life.cloud.fail_next(WontWork("none left", code="gpu_count_exceeded"), "resize")
     life.step()
@@ -75,16 +74,14 @@ def test_a_full_cloud_is_told_with_the_pool_that_takes_the_work_and_until_when_i
 
 
 def test_what_is_told_of_a_pool_leads_to_its_decision(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal(1))), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store, budget=Budget(monthly_usd=Decimal(1)))
     life.step()
     (kept,) = store.decisions(DecisionFilter(pool="l40s-id"), limit=1)
     assert the(life, Cause.HELD).decision == kept.id
 
 
 def test_a_held_pool_is_no_longer_told_once_it_may_grow(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal(1))), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store, budget=Budget(monthly_usd=Decimal(1)))
     life.step()
     assert the(life, Cause.HELD).title == "GPU pool l40s does not grow: the budget does not cover it"
     life.policy = a_policy(budget=BUDGET)
@@ -95,8 +92,7 @@ def test_a_held_pool_is_no_longer_told_once_it_may_grow(store: Store) -> None:
 
 
 def test_while_kubernetes_is_silent_nothing_counts_as_over(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal(1))), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store, budget=Budget(monthly_usd=Decimal(1)))
     life.step()
     life.cluster.fail_always(TryLater("no answer", code="timeout"))
     life.pass_time(MINUTE)

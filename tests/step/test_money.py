@@ -10,31 +10,18 @@ from receiver.core.model.actions import OutcomeKind
 from receiver.core.model.model import CordonedBy, Spend
 from receiver.core.model.policy import Billing, Budget, Limits
 from receiver.ports import Store, TryLater
-from receiver.replay.world.objects import Behaviour, WorldPool
-from tests.core.builders import NOW, a_node, a_pod, a_pool, a_silence, a_state, facts, run
+from receiver.replay.world.objects import Behaviour
+from tests.core.builders import HOUR, MINUTE, NOW, a_node, a_pod, a_pool, a_silence, a_state, facts, run
 from tests.core.builders import a_policy as core_policy
-from tests.step.harness import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world
+from tests.expect import removed
+from tests.given import lives, troubles
+from tests.step.harness import PRICE, a_job, a_policy
 
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
 POOL = "kubernetes.civo.com/civo-node-pool"
 
 
-def two_pools(store: Store, behaviour: Behaviour | None = None, **given: object) -> Life:
-    """A cheap pool a and a dear pool b that fit the same work."""
-    world = a_world(
-        WorldPool(id="a-id", size=SIZE, resources={GPU: 1}),
-        WorldPool(id="b-id", size=SIZE, resources={GPU: 1}),
-        behaviour=behaviour,
-    )
-    base = a_policy().pools[0]
-    a = replace(base, id="a-id", name="a")
-    b = replace(base, id="b-id", name="b", price_usd_per_hour=Decimal("2.00"))
-    return Life(world=world, policy=a_policy(a, b, **given), store=store)
-
-
 def test_nodes_that_always_come_up_broken_do_not_fill_the_pool_to_its_maximum(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.world.faults.odd_status("l40s-id", 100)
     life.submit(a_job())
     life.run(HOUR)
@@ -42,18 +29,17 @@ def test_nodes_that_always_come_up_broken_do_not_fill_the_pool_to_its_maximum(st
 
 
 def test_without_kubernetes_a_pod_that_keeps_waiting_is_not_bought_a_node_every_twenty_minutes(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.world.faults.gpu_never("l40s-id", 100)
     life.submit(a_job())
-    life.cluster.fail_always(TryLater("connection refused"))
+    troubles.kubernetes_down(life)
     life.run(90 * MINUTE, tick=MINUTE)
     assert life.required() <= 2
 
 
 def test_an_open_growth_does_not_reserve_its_money_twice(store: Store) -> None:
     budget = Budget(monthly_usd=Decimal("2.00"))  # covers one node of 1.29, not two
-    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store, budget=budget)
     for _ in range(30):
         life.cloud.fail_next(TryLater("already rescaling", code="cannot_scale_already_rescaling_cluster"), "resize")
     life.run(3 * MINUTE)
@@ -72,18 +58,18 @@ def test_removals_of_all_pools_in_one_step_stay_within_the_limit() -> None:
 
 def test_removals_under_way_count_for_the_limit(store: Store) -> None:
     """The count falls late, so the first removal is still open when the second pool's node is due."""
-    life = two_pools(
+    life = lives.two_pools(
         store, limits=Limits(max_removals_per_hour=1), behaviour=Behaviour(decrement=timedelta(minutes=12))
     )
     life.submit(a_job("ja", node_selector={POOL: "a-id"}))
     life.run(2 * MINUTE)
     life.submit(a_job("jb", node_selector={POOL: "b-id"}))
     life.run(70 * MINUTE)
-    assert len(life.writes("retire")) <= 1
+    assert removed(life) <= 1
 
 
 def test_growth_confirmed_by_the_look_counts_for_the_hour_in_the_same_step(store: Store) -> None:
-    life = two_pools(store, limits=Limits(max_growth_per_hour=1))
+    life = lives.two_pools(store, limits=Limits(max_growth_per_hour=1))
     life.submit(a_job("ja", node_selector={"kubernetes.civo.com/civo-node-pool": "a-id"}))
     life.cloud.fail_after(TryLater("no answer", code="timeout"), "resize")
     life.step()
@@ -96,7 +82,7 @@ def test_growth_confirmed_by_the_look_counts_for_the_hour_in_the_same_step(store
 def test_growth_that_cannot_be_closed_counts_for_the_hour_of_the_other_pools(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    life = two_pools(store, limits=Limits(max_growth_per_hour=1))
+    life = lives.two_pools(store, limits=Limits(max_growth_per_hour=1))
     life.submit(a_job("ja", node_selector={POOL: "a-id"}))
     life.cloud.fail_after(TryLater("no answer", code="timeout"), "resize")
     life.step()
@@ -126,7 +112,7 @@ def test_at_the_budget_stop_an_empty_node_goes_even_while_standby_asks_for_more(
 
 
 def test_nodes_of_a_pool_that_left_the_configuration_still_cost_money(store: Store) -> None:
-    life = two_pools(store, budget=Budget(monthly_usd=Decimal(1000)))
+    life = lives.two_pools(store, budget=Budget(monthly_usd=Decimal(1000)))
     life.submit(a_job("ja", duration=10 * HOUR, node_selector={"kubernetes.civo.com/civo-node-pool": "a-id"}))
     life.run(30 * MINUTE)
     life.policy = replace(life.policy, pools=life.policy.pools[1:])
@@ -135,14 +121,12 @@ def test_nodes_of_a_pool_that_left_the_configuration_still_cost_money(store: Sto
 
 
 def test_a_price_given_later_also_prices_the_nodes_that_are_gone(store: Store) -> None:
-    pool = a_policy().pools[0]
     budget = Budget(monthly_usd=Decimal(1000))
-    world = a_world(WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}, count=1))
-    life = Life(world=world, policy=a_policy(replace(pool, price_usd_per_hour=None), budget=budget), store=store)
+    life = lives.idle_nodes(store, 1, a_pool(price_usd_per_hour=None), budget=budget)
     life.run(MINUTE)
     life.world.resize("l40s-id", 0)
     life.run(5 * MINUTE)
-    life.policy = a_policy(pool, budget=budget)
+    life.policy = a_policy(budget=budget)
     life.submit(a_job())
     life.run(10 * MINUTE)
     assert life.writes("resize")
@@ -150,16 +134,14 @@ def test_a_price_given_later_also_prices_the_nodes_that_are_gone(store: Store) -
 
 def test_a_removal_margin_of_zero_still_lets_nodes_go(store: Store) -> None:
     billing = Billing(removal_margin=timedelta(0))
-    life = Life(world=a_world(), policy=a_policy(billing=billing), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store, billing=billing)
     life.run(2 * HOUR)
     assert life.required() == 0
 
 
 def test_a_removal_margin_of_five_seconds_still_lets_nodes_go(store: Store) -> None:
     billing = Billing(removal_margin=timedelta(seconds=5))
-    life = Life(world=a_world(), policy=a_policy(billing=billing), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store, billing=billing)
     life.run(2 * HOUR)
     assert life.required() == 0
 
@@ -173,9 +155,8 @@ def test_an_idle_node_cordoned_by_somebody_else_is_no_standby_node() -> None:
 
 
 def test_a_node_kept_for_a_pod_that_never_lands_there_goes_or_people_are_told(store: Store) -> None:
-    pool = replace(a_policy().pools[0], labels={"gpu": "on-demand"})  # the real nodes carry no such label
-    life = Life(world=a_world(), policy=a_policy(pool), store=store)
-    life.submit(a_job(node_selector={"gpu": "on-demand"}))
+    pool = a_pool(labels={"gpu": "on-demand"})  # the real nodes carry no such label
+    life = lives.waiting(store, a_job(node_selector={"gpu": "on-demand"}), pool=pool)
     life.run(3 * HOUR, tick=MINUTE)
     told = [t for t in life.notices() if "->" not in t]
     assert told or life.required() == 0
@@ -203,17 +184,8 @@ def test_a_stop_with_fewer_required_than_living_never_aims_below_zero() -> None:
 
 
 def test_the_observed_growth_of_observe_mode_does_not_use_up_the_hourly_limit(store: Store) -> None:
-    from receiver.adapters.observe import ObservedCloud, ObservedCluster
 
-    life = Life(
-        world=a_world(),
-        policy=a_policy(limits=Limits(max_growth_per_hour=4)),
-        store=store,
-        mode="observe",
-        wrap_cloud=ObservedCloud,
-        wrap_cluster=ObservedCluster,
-    )
-    life.submit(a_job())
+    life = lives.waiting(store, limits=Limits(max_growth_per_hour=4), mode="observe")
     life.run(10 * MINUTE)
     assert not any("does not grow" in t for t in life.notices())
     assert len(life.store.actions()) <= 2

@@ -1,14 +1,14 @@
 """receiver.step.chores.node_upkeep: labels, taints and left-over cordons of nodes; a failed write is tried again."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from receiver.core.model.policy import Pool, Taint
 from receiver.ports import CORDON_ANNOTATION, Store, TryLater, WontWork
-from receiver.replay.world.objects import WorldPool
-from tests.step.harness import FAST, GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world, until_cordoned
+from tests.core.builders import a_pool
+from tests.given import lives
+from tests.step.harness import Life, Wrapped, a_job, until_cordoned
 
 TEN_SECONDS = timedelta(seconds=10)
 LABELS = {"gpu": "on-demand"}
@@ -16,15 +16,12 @@ TAINT = Taint(key="gpu", value="true")
 
 
 def a_labelled_pool(name: str, *, applies: bool = True) -> Pool:
-    base = a_policy().pools[0]
-    labels, taints = LABELS, (TAINT,)
-    return replace(base, id=name, name=name, min_nodes=1, labels=labels, taints=taints, apply_to_nodes=applies)
+    return a_pool(name, id=name, min_nodes=1, labels=LABELS, taints=(TAINT,), apply_to_nodes=applies)
 
 
 def a_life(store: Store, *pools: Pool, nodes: int = 1) -> Life:
     """A life whose pools have so many usable nodes each, without labels and taints; nothing was written yet."""
-    kinds = [WorldPool(id=p.id, size=SIZE, resources={GPU: 1}, count=nodes) for p in pools]
-    life = Life(world=a_world(*kinds, timings=FAST), policy=a_policy(*pools), store=store)
+    life = lives.idle_nodes(store, nodes, *pools)
     life.world.advance(life.now + timedelta(minutes=5))
     return life
 
@@ -60,7 +57,7 @@ def test_every_cordon_that_outlived_its_removal_is_lifted_in_one_step(store: Sto
 
 def test_a_node_that_a_person_uncordoned_during_its_removal_is_theirs_to_cordon(store: Store) -> None:
     """`kubectl uncordon`, hours later `kubectl drain`: the second cordon was taken for ours and lifted."""
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     name = until_cordoned(life)
     life.world.patch_node(name, unschedulable=False)
     life.run(timedelta(minutes=2))

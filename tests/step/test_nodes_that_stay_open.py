@@ -7,9 +7,12 @@ from receiver.core.model.policy import Budget
 from receiver.core.notices.money_notices import CLOSED_TOPIC
 from receiver.ports import STOP_ANNOTATION, Receipt, Store, TryLater, WontWork
 from receiver.replay.world.objects import PodSpec
-from tests.step.harness import SIZE, Life, Wrapped, a_policy, a_world
-from tests.step.test_closing import MINUTE, WHY, at_the_stop, closed, nodes, with_budget
+from tests.core.builders import MINUTE
+from tests.expect import closed, nodes
+from tests.given import lives
+from tests.step.harness import SIZE, Life, Wrapped
 
+WHY = "cluster budget 2026-11"
 REFUSED = "GPU pool l40s: could not cordon nodes"
 AGAIN = "GPU pool l40s: nodes are cordoned again"
 
@@ -34,22 +37,22 @@ def refusing(life: Life, *bad: str, error: Exception | None = None) -> Life:
 
 
 def test_one_node_that_refuses_to_be_closed_leaves_no_other_open(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     refusing(life, nodes(life)[0].name).step()
     assert closed(life) == [False, True]
 
 
 def test_one_node_that_refuses_to_be_opened_keeps_no_other_closed(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.step()
-    with_budget(refusing(life, nodes(life)[0].name), "1000").step()
+    lives.with_budget(refusing(life, nodes(life)[0].name), "1000").step()
     assert closed(life) == [True, False]
     assert "GPU pool l40s: nodes are uncordoned" in life.notices()
     assert "GPU pool l40s: could not uncordon nodes" in life.notices()
 
 
 def test_nodes_that_refuse_are_told_once_in_one_message(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     refusing(life, *(n.name for n in nodes(life))).run(MINUTE)
     bodies = [n.notice.body for n in store.notices_due(life.now, limit=1000) if n.notice.title == REFUSED]
     assert len(bodies) == 1
@@ -57,16 +60,16 @@ def test_nodes_that_refuse_are_told_once_in_one_message(store: Store) -> None:
 
 
 def test_nodes_that_never_answer_do_not_keep_those_behind_them_open(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.world.resize("l40s-id", 4)
     life.run(4 * MINUTE, tick=MINUTE)
-    with_budget(life, "1.00")
+    lives.with_budget(life, "1.00")
     refusing(life, *(n.name for n in nodes(life)[:3]), error=TryLater("timeout")).run(MINUTE)
     assert sum(closed(life)) == 1
 
 
 def test_a_node_that_hosts_us_stays_open_at_the_stop(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     busy = next(n for n in nodes(life) if life.world.pods_on(n.name))
     host_us(life, busy.name)
     life.run(MINUTE)
@@ -76,7 +79,7 @@ def test_a_node_that_hosts_us_stays_open_at_the_stop(store: Store) -> None:
 
 
 def test_a_node_that_comes_to_host_us_is_opened_again(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.run(MINUTE)
     host = nodes(life)[0].name
     host_us(life, host)
@@ -92,7 +95,7 @@ def host_us(life: Life, node: str) -> None:
 
 
 def test_a_stop_that_is_reached_again_after_it_was_over_is_told(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     assert life.policy.budget is not None
     stop, over = life.policy.budget, replace(life.policy.budget, stop_at=Decimal(10))
     for budget in (stop, over, stop):  # as when a corrected ledger falls below the line for a while
@@ -104,7 +107,7 @@ def test_a_stop_that_is_reached_again_after_it_was_over_is_told(store: Store) ->
 
 
 def test_a_stop_that_is_reached_once_is_told_by_its_line_alone(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.run(2 * MINUTE)
     assert AGAIN not in life.notices()
 
@@ -117,7 +120,7 @@ def without_a_price(life: Life) -> Life:
 
 
 def test_nodes_that_stay_closed_for_want_of_a_price_are_told_and_no_all_clear_is(store: Store) -> None:
-    life = at_the_stop(store)
+    life = lives.at_the_stop(store)
     life.run(MINUTE)
     without_a_price(life).run(5 * MINUTE)
     assert closed(life) == [True, True]

@@ -9,9 +9,9 @@ from receiver.core.model.actions import Action, ActionKind, OutcomeKind, Victim,
 from receiver.core.model.model import PoolState
 from receiver.ports import Store
 from receiver.step.carry_out import carry_out
-from tests.step.harness import Life, a_policy, a_world
-
-MINUTE = timedelta(minutes=1)
+from tests.core.builders import MINUTE
+from tests.given import lives
+from tests.step.harness import Life
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_a_node_that_went_while_nobody_looked_is_no_removal_that_civo_answered_w
     minutes: int, outcome: OutcomeKind, store: Store
 ) -> None:
     """Else six nodes in place of the three that it left would stop the pool's removals for a day."""
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     action = a_removal(life, minutes * MINUTE)
     progress = carry_out(action, PoolState(pool="l40s-id", required=4), (), life.hands, life.now)
     assert progress.outcome is not None
@@ -35,7 +35,7 @@ def test_a_node_that_went_while_nobody_looked_is_no_removal_that_civo_answered_w
 
 def test_a_ready_node_that_civo_does_not_list_is_not_taken_for_deleted(store: Store) -> None:
     """Civo's list may be an old one: the node would stay, cordoned, and read as one that replaced it."""
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     action = a_removal(life, MINUTE)
     ready = PoolState(pool="l40s-id", required=4, unjoined=("n1",))
     progress = carry_out(action, ready, (), life.hands, life.now)

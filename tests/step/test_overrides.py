@@ -4,29 +4,27 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from receiver.adapters.observe import ObservedCloud
 from receiver.adapters.store import open_store
 from receiver.core.model.policy import KeepUntil
 from receiver.core.notices.people_notices import was_ended
 from receiver.ports import KEEP_UNTIL_ANNOTATION, Store
-from tests.step.harness import Life, a_job, a_policy, a_world
+from tests.core.builders import HOUR, MINUTE
+from tests.expect import published, removed
+from tests.given import lives
+from tests.step.harness import Life, a_job
 
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
 READY = 5 * MINUTE  # a node is usable by then
 
 
 def a_life(store: Store, **policy: Any) -> Life:
-    life = Life(world=a_world(), policy=a_policy(**policy), store=store)
+    life = lives.at_zero(store, **policy)
     life.step()
     return life
 
 
 def shown(life: Life) -> list[str]:
     """The kinds of overrides that the picture shows for the pool."""
-    kept = life.store.snapshot()
-    assert kept is not None
-    return [o["kind"] for o in kept[0]["pools"][0]["overrides"]]
+    return [o["kind"] for o in published(life.store)["pools"][0]["overrides"]]
 
 
 def test_a_pin_grows_the_pool_at_the_next_step_and_is_shown(store: Store) -> None:
@@ -46,7 +44,7 @@ def test_a_pin_survives_a_restart_and_expires_by_itself_and_that_is_told_once(tm
     life.run(READY)
     first.close()
     second = open_store(url)
-    again = Life(world=life.world, policy=life.policy, store=second)
+    again = lives.restarted(life, second)
     again.run(20 * MINUTE)
     assert (again.required(), shown(again)) == (2, ["pin"])
     again.run(10 * MINUTE)
@@ -83,7 +81,7 @@ def test_a_ceiling_removes_idle_nodes_in_the_middle_of_their_paid_hour_and_leave
     assert len(life.world.nodes) == 2
     life.set_override("ceiling", 0)
     life.run(2 * MINUTE)
-    assert len(life.writes("retire")) == 1
+    assert removed(life) == 1
     assert life.required() == 1
     assert any(p.node for p in life.cluster.look().pods)
 
@@ -115,7 +113,7 @@ def test_a_pause_gives_a_removal_under_way_up_and_releases_its_node(store: Store
 
 
 def test_observe_mode_says_what_an_override_would_do(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store, mode="observe", wrap_cloud=ObservedCloud)
+    life = lives.at_zero(store, mode="observe")
     life.set_override("pin", 2)
     life.run(MINUTE)
     assert life.writes() == []
@@ -144,20 +142,18 @@ def test_a_node_stays_for_a_workload_that_asked_also_when_its_pod_is_gone_and_th
     life = a_job_that_asks(store, 3 * HOUR, keep_until=LISTED)
     life.run(HOUR)
     assert life.cluster.look().pods == ()
-    again = Life(world=life.world, policy=life.policy, store=store)
+    again = lives.restarted(life, store)
     again.run(HOUR + 50 * MINUTE)
     assert again.writes("retire") == []
-    kept = store.snapshot()
-    assert kept is not None
-    [node] = kept[0]["pools"][0]["nodes"]
+    [node] = published(store)["pools"][0]["nodes"]
     assert (node["kept_for"] or "").startswith("ml/train")
     again.run(HOUR + 20 * MINUTE)
-    assert len(again.writes("retire")) == 1
+    assert removed(again) == 1
 
 
 def test_a_node_goes_at_its_hours_end_without_a_wish_that_may_be_honoured_and_that_is_told_once(store: Store) -> None:
     life = a_job_that_asks(store, 3 * HOUR)
     life.run(HOUR)
-    assert len(life.writes("retire")) == 1
+    assert removed(life) == 1
     [event] = [e for e in life.world.events if e.reason == "KeepUntilIgnored"]
     assert "not listed under keep_until.namespaces" in event.message

@@ -19,8 +19,9 @@ from receiver.runtime.loop import Loop
 from receiver.step import publish
 from receiver.step.parts import PARTS, counted_as
 from tests.e2e.waiting import until
-from tests.step.harness import TICK, Life, a_job, a_policy, a_world
-from tests.step.test_leading import _Right, _stepped
+from tests.given import lives
+from tests.step.harness import TICK
+from tests.step.loop_builders import Right, stepped_once
 
 RECEIVER = Path(publish.__file__).parents[1]
 
@@ -59,13 +60,13 @@ def test_all_messages_count_as_one_part() -> None:
 def test_the_loop_counts_the_parts_of_a_step_that_failed_in_a_step_that_is_good() -> None:
     counted: list[Any] = []
 
-    class Counting(_Right):
+    class Counting(Right):
         def stepped(self, seconds: float, *, failed: bool, failures: object = ()) -> None:
             counted.append((failed, failures))
 
     failure = Failure(part="picture", error=ValueError("a bug"))
     right = Counting()
-    step = replace(_stepped(), failures=(failure,))
+    step = replace(stepped_once(), failures=(failure,))
     loop = Loop(lambda _now: step, right, SystemClock(), TICK, right)
     loop.start()
     try:
@@ -78,7 +79,7 @@ def test_the_loop_counts_the_parts_of_a_step_that_failed_in_a_step_that_is_good(
 def test_a_step_without_a_picture_is_counted_and_served_the_pools(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.step()
     life.pass_time(TICK)
     monkeypatch.setattr(publish, "picture", lambda *_: 1 / 0)
@@ -91,8 +92,7 @@ def test_a_step_without_a_picture_is_counted_and_served_the_pools(
 def test_work_that_waits_for_a_pool_with_a_bug_is_told_so_in_plain_words(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store)
     monkeypatch.setattr(decide, "decide", lambda *_: 1 / 0)
     stepped = life.step()
     (decision,) = stepped.decisions.values()

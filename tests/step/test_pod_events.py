@@ -9,15 +9,9 @@ import pytest
 
 from receiver.core.model.policy import Budget
 from receiver.ports import ClusterFacts, Store, TryLater
-from receiver.replay.world.objects import WorldPool
-from tests.step.harness import GPU, SIZE, Life, a_job, a_policy, a_world
-
-MINUTE = timedelta(minutes=1)
-
-
-def a_life(store: Store, most: int = 6, **given: object) -> Life:
-    pool = replace(a_policy().pools[0], max_nodes=most)
-    return Life(world=a_world(), policy=a_policy(pool, **given), store=store)
+from tests.core.builders import MINUTE, a_pool
+from tests.given import lives
+from tests.step.harness import Life, a_job, a_policy
 
 
 def told(life: Life, reason: str = "NotTriggerScaleUp") -> dict[str, list[str]]:
@@ -30,8 +24,7 @@ def told(life: Life, reason: str = "NotTriggerScaleUp") -> dict[str, list[str]]:
 
 
 def test_each_pod_of_a_refused_gang_is_told_what_is_short(store: Store) -> None:
-    life = a_life(store)
-    life.submit(a_job("gang", pods=8, gang=True))
+    life = lives.waiting(store, a_job("gang", pods=8, gang=True), pool=a_pool(max_nodes=6))
     life.run(2 * MINUTE)
     found = told(life)
     assert set(found) == {f"gang-{n}" for n in range(8)}
@@ -42,8 +35,7 @@ def test_each_pod_of_a_refused_gang_is_told_what_is_short(store: Store) -> None:
 
 
 def test_each_pod_of_an_incomplete_gang_is_told_how_many_are_missing(store: Store) -> None:
-    life = a_life(store, most=8)
-    life.submit(a_job("gang", pods=8, gang=True))
+    life = lives.waiting(store, a_job("gang", pods=8, gang=True))
     whole = life.cluster.look
 
     def half() -> ClusterFacts:
@@ -58,7 +50,7 @@ def test_each_pod_of_an_incomplete_gang_is_told_how_many_are_missing(store: Stor
 
 
 def test_a_pod_that_comes_while_its_pool_is_held_is_told_too(store: Store) -> None:
-    life = a_life(store, most=0)
+    life = lives.at_zero(store, a_pool(max_nodes=0))
     for n in range(3):
         life.submit(a_job(f"late{n}"))
         life.run(MINUTE)
@@ -66,8 +58,7 @@ def test_a_pod_that_comes_while_its_pool_is_held_is_told_too(store: Store) -> No
 
 
 def test_more_pods_than_one_step_tells_are_told_in_the_next_ones(store: Store) -> None:
-    life = a_life(store, most=0)
-    life.submit(a_job("many", pods=120))
+    life = lives.waiting(store, a_job("many", pods=120), pool=a_pool(max_nodes=0))
     life.step()
     assert len(told(life)) == 50
     life.run(MINUTE)
@@ -77,7 +68,7 @@ def test_more_pods_than_one_step_tells_are_told_in_the_next_ones(store: Store) -
 
 def test_no_pod_gets_one_message_twice_within_seconds_while_decisions_change(store: Store) -> None:
     """Two rules take turns every few seconds, and the pool's decision is a new one each time."""
-    life = a_life(store, most=0)
+    life = lives.at_zero(store, a_pool(max_nodes=0))
     poor = replace(life.policy, budget=Budget(monthly_usd=Decimal(1)))
     life.submit(a_job())
     full = life.policy
@@ -92,17 +83,15 @@ def test_no_pod_gets_one_message_twice_within_seconds_while_decisions_change(sto
 
 @pytest.mark.database("what outlives a process is in it")
 def test_after_a_restart_nobody_is_told_again(store: Store) -> None:
-    life = a_life(store, most=0)
-    life.submit(a_job())
+    life = lives.waiting(store, pool=a_pool(max_nodes=0))
     life.step()
-    again = Life(world=life.world, policy=life.policy, store=store)
+    again = lives.restarted(life, store)
     again.run(MINUTE)
     assert len(told(again)["train-0"]) == 1
 
 
 def test_a_pod_is_told_again_when_another_rule_holds_it(store: Store) -> None:
-    life = a_life(store, most=0)
-    life.submit(a_job())
+    life = lives.waiting(store, pool=a_pool(max_nodes=0))
     life.run(MINUTE)
     life.policy = replace(a_policy(), budget=Budget(monthly_usd=Decimal(1)))
     life.run(MINUTE)
@@ -113,9 +102,7 @@ def test_a_pod_is_told_again_when_another_rule_holds_it(store: Store) -> None:
 
 
 def test_pods_of_one_owner_that_no_pool_fits_are_told_each_for_itself(store: Store) -> None:
-    world = a_world(WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}))
-    life = Life(world=world, policy=a_policy(), store=store)
-    life.submit(a_job("giant", gpus_per_pod=16, pods=2))
+    life = lives.waiting(store, a_job("giant", gpus_per_pod=16, pods=2))
     life.run(MINUTE)
     assert {name: messages[0].split(".")[0] for name, messages in told(life).items()} == {
         f"giant-{n}": f"No GPU pool can hold pod ml/giant-{n}" for n in range(2)
@@ -125,8 +112,7 @@ def test_pods_of_one_owner_that_no_pool_fits_are_told_each_for_itself(store: Sto
 def test_events_that_the_api_server_does_not_take_are_tried_again_after_minutes_and_not_in_each_step(
     store: Store,
 ) -> None:
-    life = a_life(store, most=0)
-    life.submit(a_job())
+    life = lives.waiting(store, pool=a_pool(max_nodes=0))
     calls = []
     inner = life.cluster.record_event
 
@@ -157,7 +143,7 @@ def rolls_out(life: Life) -> None:
 
 
 def test_a_rolling_update_that_waits_for_itself_is_told_with_its_remedy_within_two_minutes(store: Store) -> None:
-    life = a_life(store, most=1)
+    life = lives.at_zero(store, a_pool(max_nodes=1))
     rolls_out(life)
     life.submit(a_job("old", duration=timedelta(hours=9)))
     life.run(20 * MINUTE)
@@ -167,14 +153,14 @@ def test_a_rolling_update_that_waits_for_itself_is_told_with_its_remedy_within_t
     assert first == "GPU pool l40s does not grow: it is at its maximum: at most 1 node"
     assert second.startswith("rolling update of Deployment ml/serve: its new pod needs 1 GPU that its old pod keeps")
     assert "kubectl -n ml patch deployment serve --type merge" in second
-    again = Life(world=life.world, policy=life.policy, store=store)
+    again = lives.restarted(life, store)
     rolls_out(again)
     again.run(2 * MINUTE)
     assert len(told(again)["new-0"]) == 2  # also after a restart
 
 
 def test_a_surge_below_the_maximum_is_told_with_its_price(store: Store) -> None:
-    life = a_life(store, most=2)
+    life = lives.at_zero(store, a_pool(max_nodes=2))
     rolls_out(life)
     life.submit(a_job("old", duration=timedelta(hours=9)))
     life.run(20 * MINUTE)

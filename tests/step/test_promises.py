@@ -6,24 +6,22 @@ from typing import Any
 
 from receiver.ports import Store
 from receiver.step.reconcile import step
-from tests.step.harness import FAST, Life, a_job, a_policy, a_world
+from tests.core.builders import MINUTE
+from tests.expect import published
+from tests.given import lives
+from tests.step.harness import FAST, Life, a_job
 
-MINUTE = timedelta(minutes=1)
 LONG = timedelta(hours=5)
 
 
 def experienced(store: Store) -> Life:
     """A pool that has bought six nodes, which are all busy."""
-    life = Life(world=a_world(timings=replace(FAST, jitter=0.2)), policy=a_policy(), store=store)
-    life.submit(a_job("first", pods=6, duration=LONG))
-    life.run(6 * MINUTE)
-    return life
+    first = a_job("first", pods=6, duration=LONG)
+    return lives.working(store, first, lasts=6 * MINUTE, timings=replace(FAST, jitter=0.2))
 
 
 def waiting(store: Store) -> dict[str, Any]:
-    kept = store.snapshot()
-    assert kept is not None
-    (pod,) = kept[0]["waiting"]
+    (pod,) = published(store)["waiting"]
     return dict(pod)
 
 
@@ -79,7 +77,7 @@ def test_a_promise_is_counted_once_when_the_pod_runs_whichever_process_made_it(s
     assert store.counts()["promises"] == {}  # the first six got guesses
     life.submit(a_job("late", duration=LONG))
     life.run(MINUTE)
-    again = Life(world=life.world, policy=life.policy, store=store)
+    again = lives.restarted(life, store)
     again.run(10 * MINUTE)
     assert sum(store.counts()["promises"].values()) == 1
 
@@ -88,7 +86,7 @@ def test_a_replica_that_leads_again_does_not_count_what_another_has_counted(stor
     first = experienced(store)
     first.submit(a_job("late", duration=LONG))
     first.run(MINUTE)
-    second = Life(world=first.world, policy=first.policy, store=store)
+    second = lives.restarted(first, store)
     second.run(10 * MINUTE)
     counted = dict(store.counts()["promises"])
     first.run(MINUTE)
@@ -110,7 +108,7 @@ def test_a_late_pod_counts_once_whichever_process_sees_it_wait_and_run(store: St
     life.submit(a_job("late", duration=LONG))
     life.run(8 * MINUTE)
     assert store.counts()["promises"] == {("l40s-id", "late"): 1}
-    again = Life(world=life.world, policy=life.policy, store=store)
+    again = lives.restarted(life, store)
     again.run(timedelta(hours=1))
     assert store.counts()["promises"] == {("l40s-id", "late"): 1}
 

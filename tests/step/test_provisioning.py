@@ -11,7 +11,8 @@ import pytest
 
 from receiver.ports import PROVISIONING_CLASS, Store
 from simulator.manifests import pod_spec
-from tests.step.kueue_stage import GPU, KUEUE, MINUTE, Stage, nodes, staged
+from tests.core.builders import MINUTE
+from tests.step.kueue_stage import GPU, KUEUE, Stage, nodes, staged
 
 Begin = Callable[..., AbstractContextManager[Stage]]
 SCALING = "autoscaling.x-k8s.io"

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.model.signals import Alert, Matcher, SignalAction, Silence, payload_life
-from receiver.ports import Delivery, Store, TryLater
+from receiver.ports import Delivery, Store
 from receiver.step.gather import Sources, gather
 from receiver.step.parts import Parts
-from tests.step.harness import START, Life, a_job, a_policy, a_world
-from tests.step.test_going_on import outside_of
-
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+from tests.core.builders import HOUR, MINUTE
+from tests.given import lives, troubles
+from tests.step.harness import START, Life, a_job
+from tests.step.process_builders import outside_of
 
 
 def tell(store: Store, action: str, at: datetime, *, firing: bool = True) -> None:
@@ -29,14 +29,9 @@ def tell(store: Store, action: str, at: datetime, *, firing: bool = True) -> Non
     store.remember(Delivery(receiver="r", group_key=action, alerts=(alert,)), at)
 
 
-def without_api(store: Store) -> Life:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.alarms.fail_always(TryLater("no answer"))
-    return life
-
-
 def test_a_freeze_that_still_fires_holds_until_its_next_repeat(store: Store) -> None:
-    life = without_api(store)
+    life = lives.at_zero(store)
+    troubles.alertmanager_down(life)
     tell(store, "freeze", START)
     life.submit(a_job())
     for passed in (5 * MINUTE, 2 * HOUR, 4 * HOUR):  # the next delivery is due after 4 h to 4 h 5 min
@@ -46,7 +41,8 @@ def test_a_freeze_that_still_fires_holds_until_its_next_repeat(store: Store) -> 
 
 
 def test_a_freeze_ends_when_it_is_resolved(store: Store) -> None:
-    life = without_api(store)
+    life = lives.at_zero(store)
+    troubles.alertmanager_down(life)
     tell(store, "freeze", START)
     life.submit(a_job())
     life.pass_time(5 * MINUTE)
@@ -57,7 +53,7 @@ def test_a_freeze_ends_when_it_is_resolved(store: Store) -> None:
 
 def after_a_restart(store: Store, action: str) -> Life:
     """Alertmanager has just started, and knows no alert until Prometheus sends it again."""
-    life = Life(world=a_world(), policy=a_policy(), store=store, rest=MINUTE)
+    life = lives.at_zero(store, rest=MINUTE)
     tell(store, action, START)
     life.alarms.started_at = START
     life.submit(a_job())
@@ -90,7 +86,8 @@ def test_an_alert_that_is_resolved_or_silenced_after_the_restart_does_not_count(
 
 @pytest.mark.parametrize("action", [SignalAction.FREEZE, SignalAction.PAUSE_SCALE_UP, SignalAction.HOLD])
 def test_an_alert_counts_as_long_as_the_configured_intervals_say(store: Store, action: SignalAction) -> None:
-    life = without_api(store)
+    life = lives.at_zero(store)
+    troubles.alertmanager_down(life)
     sources = replace(life.sources, payload_life=payload_life(2 * MINUTE, MINUTE / 2))
     tell(store, action.value, START)
 

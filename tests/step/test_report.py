@@ -8,14 +8,19 @@ from receiver.core.money.budget import month_of
 from receiver.core.report.lines import PaidFor
 from receiver.ports import Store
 from receiver.reports.monthly import report_of
-from tests.step.harness import PRICE, Life, a_job, a_policy, a_world
-
-MINUTE = timedelta(minutes=1)
+from tests.core.builders import MINUTE
+from tests.given import lives
+from tests.step.harness import PRICE, a_job
 
 
 def test_a_report_of_lived_hours_has_what_was_bought_who_held_it_and_how_long_it_waited(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(billing=Billing()), store=store, rest=2 * MINUTE)
-    life.submit(a_job("train", team="vision"), a_job("tune", team="search", duration=30 * MINUTE))
+    life = lives.waiting(
+        store,
+        a_job("train", team="vision"),
+        a_job("tune", team="search", duration=30 * MINUTE),
+        billing=Billing(),
+        rest=2 * MINUTE,
+    )
     life.run(timedelta(minutes=100), tick=timedelta(seconds=30))
     month = month_of(life.now, life.policy.timezone)
     found = report_of(store, life.policy, month, life.now)

@@ -1,24 +1,22 @@
 """Where Kubernetes would not let us remove a node, none is bought; it is asked seldom, and a grant is seen soon."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.core.model.model import AGAIN_AFTER, GRANTED_FOR, UNKNOWN_HOLDS_FOR, Rights
 from receiver.ports import Store, TryLater, WontWork
-from tests.step.harness import Life, a_job, a_policy, a_world
+from tests.given import lives
+from tests.step.harness import Life
 
 REFUSED = ("patch nodes", "create pods/eviction")
 MOMENT = timedelta(seconds=1)
 
 
-def waiting(store: Store, *refused: str, **changes: Any) -> Life:
+def waiting(store: Store, *refused: str, mode: str = "act") -> Life:
     """A pod waits, no node is there, and the cluster refuses *refused*."""
-    life = Life(world=a_world(), policy=a_policy(), store=store, **changes)
+    life = lives.waiting(store, mode=mode)
     life.cluster.refused = refused
-    life.submit(a_job())
     return life
 
 
@@ -116,7 +114,7 @@ def test_a_cluster_that_answers_again_is_asked_at_once(store: Store) -> None:
 
 
 def test_observe_mode_asks_for_no_right_and_shows_the_growth_that_there_would_be(store: Store) -> None:
-    life = waiting(store, *REFUSED, mode="observe", wrap_cloud=ObservedCloud, wrap_cluster=ObservedCluster)
+    life = waiting(store, *REFUSED, mode="observe")
     stepped = life.step()
     assert stepped.facts.rights is None
     assert stepped.decisions["l40s-id"].target == 1

@@ -6,18 +6,15 @@ from itertools import pairwise
 from receiver.core.explain.samples import Doing
 from receiver.ports import Store, TryLater
 from receiver.reports.picture import kept_picture
-from tests.step.harness import Life, Wrapped, a_job, a_policy, a_world
-from tests.step.stories.bench import MINUTE, POOL
+from tests.core.builders import MINUTE
+from tests.given import lives
+from tests.step.harness import POOL, Wrapped, a_job
 
-
-def a_life(store: Store) -> Life:
-    life = Life(world=a_world(), policy=a_policy(), store=store, rest=MINUTE)
-    life.submit(a_job(duration=3 * MINUTE))
-    return life
+SHORT = a_job(duration=3 * MINUTE)
 
 
 def test_a_pool_is_sampled_once_a_minute(store: Store) -> None:
-    life = a_life(store)
+    life = lives.waiting(store, SHORT, rest=MINUTE)
     began = life.now
     life.run(10 * MINUTE)
     found = store.samples(began - MINUTE, life.now, pool=POOL)
@@ -26,7 +23,7 @@ def test_a_pool_is_sampled_once_a_minute(store: Store) -> None:
 
 
 def test_a_nodes_way_from_building_to_idle_is_kept(store: Store) -> None:
-    life = a_life(store)
+    life = lives.waiting(store, SHORT, rest=MINUTE)
     began = life.now
     life.run(12 * MINUTE)
     doings = [turn.doing for turn in store.turns(POOL, began, life.now)]
@@ -34,7 +31,7 @@ def test_a_nodes_way_from_building_to_idle_is_kept(store: Store) -> None:
 
 
 def test_while_civo_is_silent_counts_are_unknown(store: Store) -> None:
-    life = a_life(store)
+    life = lives.waiting(store, SHORT, rest=MINUTE)
     life.run(2 * MINUTE)
     life.cloud.fail_next(TryLater("503", code="civo"), "look")
     life.world.advance(life.now.replace(second=0) + MINUTE)
@@ -44,7 +41,7 @@ def test_while_civo_is_silent_counts_are_unknown(store: Store) -> None:
 
 
 def test_while_neither_kubernetes_nor_prometheus_answers_what_waits_is_unknown(store: Store) -> None:
-    life = a_life(store)
+    life = lives.waiting(store, SHORT, rest=MINUTE)
     life.run(2 * MINUTE)
     life.cluster.fail_next(TryLater("503", code="kubernetes"), "look")
     life.telemetry.fail_next(TryLater("503", code="prometheus"), "look")
@@ -55,7 +52,7 @@ def test_while_neither_kubernetes_nor_prometheus_answers_what_waits_is_unknown(s
 
 
 def test_under_a_clock_that_jumped_nothing_is_sampled(store: Store) -> None:
-    life = a_life(store)
+    life = lives.waiting(store, SHORT, rest=MINUTE)
     life.run(2 * MINUTE)
     life.world.advance(life.now + timedelta(hours=5))
     life.step()
@@ -66,7 +63,7 @@ def test_a_bug_in_sampling_spoils_no_step(store: Store) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("no pixels left")
 
-    life = a_life(Wrapped(store, keep_samples=broken))
+    life = lives.waiting(Wrapped(store, keep_samples=broken), SHORT, rest=MINUTE)
     for _ in range(2):  # of the first nobody knows whether its clock is right
         life.step()
         life.pass_time(timedelta(seconds=10))

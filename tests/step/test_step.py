@@ -7,7 +7,6 @@ from typing import Literal
 
 import pytest
 
-from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.core.model.actions import OutcomeKind
 from receiver.core.model.policy import Billing, Budget
 from receiver.core.model.signals import Alert
@@ -16,15 +15,15 @@ from receiver.replay.world.objects import Behaviour, PodSpec, Timings
 from receiver.reports.observed import ObservedDocument
 from receiver.reports.picture import kept_picture
 from receiver.step.reconcile import step
-from tests.step.harness import GPU, START, TICK, Life, a_job, a_policy, a_world, until_cordoned
-
-HOUR = timedelta(hours=1)
-MINUTE = timedelta(minutes=1)
+from tests.core.builders import HOUR, MINUTE
+from tests.expect import removed
+from tests.given import lives
+from tests.step.harness import GPU, START, TICK, Life, a_job, a_policy, until_cordoned
 
 
 @pytest.fixture
 def life(store: Store) -> Life:
-    return Life(world=a_world(), policy=a_policy(), store=store)
+    return lives.at_zero(store)
 
 
 def test_a_pod_gets_a_node_runs_and_the_pool_goes_back_to_zero_at_the_end_of_the_paid_hour(life: Life) -> None:
@@ -43,8 +42,7 @@ def test_a_pod_gets_a_node_runs_and_the_pool_goes_back_to_zero_at_the_end_of_the
 
 def test_forty_jobs_at_once_buy_exactly_forty_gpus_while_drivers_install(store: Store) -> None:
     pool = a_policy().pools[0]
-    life = Life(world=a_world(), policy=a_policy(replace(pool, max_nodes=100)), store=store)
-    life.submit(*(a_job(f"j{n}") for n in range(40)))
+    life = lives.waiting(store, *(a_job(f"j{n}") for n in range(40)), pool=replace(pool, max_nodes=100))
     life.run(20 * MINUTE)
     assert len(life.world.lives) == 40
     assert len(life.writes("resize")) == 1
@@ -166,7 +164,7 @@ def test_there_are_five_seconds_between_the_cordon_and_the_delete(life: Life) ->
     assert life.writes("retire") == []
     life.world.advance(life.now + timedelta(milliseconds=100))
     life.step()
-    assert len(life.writes("retire")) == 1
+    assert removed(life) == 1
 
 
 def test_a_cordon_that_outlived_its_action_is_lifted(life: Life) -> None:
@@ -192,24 +190,14 @@ def test_a_cordon_of_somebody_else_is_left_alone(life: Life) -> None:
 def test_a_count_that_does_not_fall_stops_removals_and_is_never_lowered_by_a_put(
     store: Store, decrement: Literal["never"] | timedelta
 ) -> None:
-    world = a_world(behaviour=Behaviour(decrement=decrement))
-    life = Life(world=world, policy=a_policy(), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store, behaviour=Behaviour(decrement=decrement))
     life.run(80 * MINUTE)
     assert [args for _, args in life.writes("resize")] == [("l40s-id", 1)]
-    assert len(life.writes("retire")) <= 2
+    assert removed(life) <= 2
 
 
 def test_observe_mode_writes_nothing_and_tells_once(store: Store) -> None:
-    life = Life(
-        world=a_world(),
-        policy=a_policy(),
-        store=store,
-        mode="observe",
-        wrap_cloud=ObservedCloud,
-        wrap_cluster=ObservedCluster,
-    )
-    life.submit(a_job())
+    life = lives.waiting(store, mode="observe")
     life.run(10 * MINUTE)
     assert life.writes() == []
     told = [t for t in life.notices() if "l40s" in t]
@@ -217,11 +205,10 @@ def test_observe_mode_writes_nothing_and_tells_once(store: Store) -> None:
 
 
 def test_observe_mode_does_not_cordon_an_idle_node(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store)
     life.run(40 * MINUTE)
     before = life.writes()
-    life.mode, life.wrap_cloud, life.wrap_cluster = "observe", ObservedCloud, ObservedCluster
+    lives.observing(life)
     life.run(HOUR)
     assert life.writes() == before
     assert any("would go 1 -> 0" in t for t in life.notices())
@@ -229,8 +216,7 @@ def test_observe_mode_does_not_cordon_an_idle_node(store: Store) -> None:
 
 def test_a_budget_hold_keeps_new_work_out_and_running_work_goes_on(store: Store) -> None:
     budget = Budget(monthly_usd=Decimal("3.20"))  # two paid hours are 2.58: past the hold line of 2.56
-    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store)
-    life.submit(a_job("one", duration=3 * HOUR))
+    life = lives.waiting(store, a_job("one", duration=3 * HOUR), budget=budget)
     life.run(65 * MINUTE)
     life.submit(a_job("two"))
     life.run(20 * MINUTE)
@@ -242,8 +228,7 @@ def test_a_budget_hold_keeps_new_work_out_and_running_work_goes_on(store: Store)
 
 
 def test_a_gang_is_bought_whole_and_starts_together(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job("gang", pods=3, gang=True))
+    life = lives.waiting(store, a_job("gang", pods=3, gang=True))
     life.run(10 * MINUTE)
     assert life.writes("resize") == [("resize", ("l40s-id", 3))]
     starts = {p.started_at for p in life.world.pods.values()}
@@ -268,8 +253,7 @@ def test_eight_nodes_of_one_age_all_go_in_the_last_minutes_of_their_paid_hour(li
 
 def test_where_seconds_are_billed_a_node_goes_after_idle_for(store: Store) -> None:
     billing = Billing(granularity=timedelta(seconds=1), removal_margin=timedelta(0))
-    life = Life(world=a_world(), policy=a_policy(billing=billing), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store, billing=billing)
     life.run(30 * MINUTE)
     [node] = life.world.lives
     assert node.gone_at is not None
@@ -291,7 +275,7 @@ def test_a_civo_that_is_silent_for_a_while_changes_nothing_that_was_under_way(li
     life.run(timedelta(seconds=30))
     life.cloud.fail_always(None)
     life.run(2 * MINUTE)
-    assert len(life.writes("retire")) == 1
+    assert removed(life) == 1
     assert life.required() == 0
 
 
@@ -305,8 +289,7 @@ def test_the_ledger_agrees_with_what_civo_charges(life: Life) -> None:
 
 def test_slow_builds_do_not_buy_twice(store: Store) -> None:
     slow = Timings(create=timedelta(minutes=2), build=timedelta(minutes=8), boot=MINUTE, driver=timedelta(minutes=7))
-    life = Life(world=a_world(timings=slow), policy=a_policy(), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store, timings=slow)
     life.run(19 * MINUTE)
     assert life.writes("resize") == [("resize", ("l40s-id", 1))]
 

@@ -9,40 +9,25 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.core.model.actions import VictimStage
 from receiver.ports import CORDON_ANNOTATION, Did, Receipt, Store, TryLater, WontWork
-from receiver.replay.world.objects import Behaviour, WorldPool
+from receiver.replay.world.objects import Behaviour
 from receiver.runtime.loop import Loop
-from tests.core.builders import EVERY_SECOND, NOW, a_node, a_state, facts, run
+from tests.core.builders import EVERY_SECOND, HOUR, MINUTE, NOW, a_node, a_pool, a_state, facts, run
 from tests.core.builders import a_policy as core_policy
-from tests.step.harness import GPU, SIZE, START, Life, Wrapped, a_job, a_policy, a_world, until_cordoned
+from tests.expect import removed
+from tests.given import lives
+from tests.step.harness import SIZE, START, Life, Wrapped, a_job, until_cordoned
 
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
 POOL = "kubernetes.civo.com/civo-node-pool"
-
-
-def two_pools(
-    store: Store, behaviour: Behaviour | None = None, world: dict[str, Any] | None = None, **given: Any
-) -> Life:
-    made = a_world(
-        WorldPool(id="a-id", size=SIZE, resources={GPU: 1}),
-        WorldPool(id="b-id", size="an.g1.l40s.kube.x2", resources={GPU: 1}),
-        behaviour=behaviour,
-        **(world or {}),
-    )
-    base = a_policy().pools[0]
-    a = replace(base, id="a-id", name="a")
-    b = replace(base, id="b-id", name="b", size="an.g1.l40s.kube.x2", price_usd_per_hour=Decimal("2.00"))
-    return Life(world=made, policy=a_policy(a, b, **given), store=store)
+DEAR = {"size": "an.g1.l40s.kube.x2", "price_usd_per_hour": Decimal("2.00")}  # of another size
 
 
 # --- other pools are tried
 
 
 def test_a_growth_that_only_ever_meets_try_later_gives_way_to_another_pool(store: Store) -> None:
-    life = two_pools(store)
+    life = lives.two_pools(store, other=DEAR)
     life.submit(a_job(duration=5 * HOUR))
     a = life.cloud
 
@@ -57,8 +42,7 @@ def test_a_growth_that_only_ever_meets_try_later_gives_way_to_another_pool(store
 
 
 def test_a_growth_that_only_ever_meets_try_later_is_told(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job(duration=5 * HOUR))
+    life = lives.waiting(store, a_job(duration=5 * HOUR))
 
     def resize(pool: str, **given: Any) -> Receipt:
         raise TryLater("internal error", code="http_500")
@@ -69,7 +53,7 @@ def test_a_growth_that_only_ever_meets_try_later_is_told(store: Store) -> None:
 
 
 def test_a_node_that_is_stuck_building_does_not_keep_work_from_another_pool(store: Store) -> None:
-    life = two_pools(store)
+    life = lives.two_pools(store, other=DEAR)
     life.world.faults.stuck_building("a-id")
     life.submit(a_job(duration=5 * HOUR))
     life.run(HOUR)
@@ -78,7 +62,7 @@ def test_a_node_that_is_stuck_building_does_not_keep_work_from_another_pool(stor
 
 @pytest.mark.parametrize("fault", ["stuck_building", "gpu_never"])
 def test_a_node_that_never_becomes_usable_is_told(store: Store, fault: str) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     getattr(life.world.faults, fault)("l40s-id")
     life.submit(a_job(duration=5 * HOUR))
     life.run(2 * HOUR)
@@ -86,23 +70,20 @@ def test_a_node_that_never_becomes_usable_is_told(store: Store, fault: str) -> N
 
 
 def test_a_count_that_civo_took_and_never_builds_gives_way_to_another_pool(store: Store) -> None:
-    life = two_pools(store, behaviour=Behaviour(partial_fill=True), world={"stock": {SIZE: 0}})
+    life = lives.two_pools(store, other=DEAR, behaviour=Behaviour(partial_fill=True), stock={SIZE: 0})
     life.submit(a_job(duration=5 * HOUR))
     life.run(HOUR, tick=MINUTE)
     assert life.required("b-id") == 1
 
 
 def test_a_count_that_civo_took_and_never_builds_is_told(store: Store) -> None:
-    world = a_world(behaviour=Behaviour(partial_fill=True), stock={SIZE: 0})
-    life = Life(world=world, policy=a_policy(), store=store)
-    life.submit(a_job(duration=5 * HOUR))
+    life = lives.waiting(store, a_job(duration=5 * HOUR), behaviour=Behaviour(partial_fill=True), stock={SIZE: 0})
     life.run(HOUR, tick=MINUTE)
     assert [t for t in life.notices() if "0 -> 1" not in t]
 
 
 def test_an_old_node_that_lost_its_gpu_does_not_stop_the_pool_from_growing(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job(duration=10 * HOUR))
+    life = lives.waiting(store, a_job(duration=10 * HOUR))
     life.run(HOUR)
     [name] = life.world.nodes
     look = life.cluster.look
@@ -121,7 +102,7 @@ def test_an_old_node_that_lost_its_gpu_does_not_stop_the_pool_from_growing(store
 
 
 def test_a_removal_that_fails_for_good_is_not_tried_again_at_every_tick(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     tries = []
 
     def cordon(node: str, action: str) -> Receipt:
@@ -135,7 +116,7 @@ def test_a_removal_that_fails_for_good_is_not_tried_again_at_every_tick(store: S
 
 
 def test_a_removal_that_fails_does_not_keep_the_pool_from_growing(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
 
     def cordon(node: str, action: str) -> Receipt:
         raise WontWork("grant the verb patch on nodes", code="http_403")
@@ -151,7 +132,7 @@ def test_a_removal_that_fails_does_not_keep_the_pool_from_growing(store: Store) 
 
 def test_a_node_whose_drain_is_refused_is_not_cordoned_again_and_again(store: Store) -> None:
     """A CPU pod with safe-to-evict: false stands there: the look does not show it, the drain does."""
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
 
     def drain(node: str, **_: object) -> Receipt:
         return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: ml/notebook is protected")
@@ -164,15 +145,14 @@ def test_a_node_whose_drain_is_refused_is_not_cordoned_again_and_again(store: St
 
 
 def test_a_replacement_that_civo_builds_stops_the_removals_of_the_pool(store: Store) -> None:
-    life = Life(world=a_world(behaviour=Behaviour(decrement="never")), policy=a_policy(), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store, behaviour=Behaviour(decrement="never"))
     life.run(3 * HOUR, tick=timedelta(seconds=30))
-    assert len(life.writes("retire")) == 1
+    assert removed(life) == 1
     assert any("removals stop until" in t for t in life.notices())
 
 
 def test_a_pod_that_wants_a_cordoned_node_does_not_wait_for_the_retry_of_its_drain(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
 
     def drain(node: str, **_: object) -> Receipt:
         raise TryLater("too many requests", code="http_429", delay=timedelta(minutes=30))
@@ -186,7 +166,7 @@ def test_a_pod_that_wants_a_cordoned_node_does_not_wait_for_the_retry_of_its_dra
 
 
 def test_a_node_that_a_person_makes_schedulable_again_is_not_deleted(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     node = until_cordoned(life)
     life.world.patch_node(node, unschedulable=False)
     life.run(timedelta(seconds=15))
@@ -194,7 +174,7 @@ def test_a_node_that_a_person_makes_schedulable_again_is_not_deleted(store: Stor
 
 
 def test_a_pod_bound_after_the_last_look_to_a_node_that_lost_its_cordon_is_not_killed(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     node = until_cordoned(life)
     life.world.patch_node(node, unschedulable=False)
 
@@ -214,7 +194,7 @@ def test_a_pod_bound_after_the_last_look_to_a_node_that_lost_its_cordon_is_not_k
 
 
 def test_an_open_action_of_a_pool_that_left_the_configuration_is_closed(store: Store) -> None:
-    life = two_pools(store)
+    life = lives.two_pools(store, other=DEAR)
     life.submit(a_job(duration=5 * HOUR))
     life.cloud.fail_next(TryLater("already rescaling"), "resize")
     life.step()
@@ -224,7 +204,7 @@ def test_an_open_action_of_a_pool_that_left_the_configuration_is_closed(store: S
 
 
 def test_a_cordon_of_ours_in_a_pool_that_left_the_configuration_is_lifted(store: Store) -> None:
-    life = two_pools(store)
+    life = lives.two_pools(store, other=DEAR)
     node = until_cordoned(life)
     life.policy = replace(life.policy, pools=life.policy.pools[1:])
     life.run(HOUR)
@@ -232,16 +212,8 @@ def test_a_cordon_of_ours_in_a_pool_that_left_the_configuration_is_lifted(store:
 
 
 def test_what_was_observed_is_done_once_the_mode_is_act(store: Store) -> None:
-    pool = replace(a_policy().pools[0], grow_cooldown=timedelta(0))
-    life = Life(
-        world=a_world(),
-        policy=a_policy(pool),
-        store=store,
-        mode="observe",
-        wrap_cloud=ObservedCloud,
-        wrap_cluster=ObservedCluster,
-    )
-    life.submit(a_job())
+    pool = a_pool(grow_cooldown=timedelta(0))
+    life = lives.waiting(store, pool=pool, mode="observe")
     life.run(MINUTE)
     life.mode, life.wrap_cloud, life.wrap_cluster = "act", None, None
     life.run(10 * MINUTE)
@@ -249,9 +221,8 @@ def test_what_was_observed_is_done_once_the_mode_is_act(store: Store) -> None:
 
 
 def test_a_removal_under_way_is_not_noted_as_deleted_when_the_mode_becomes_observe(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    until_cordoned(life)
-    life.mode, life.wrap_cloud, life.wrap_cluster = "observe", ObservedCloud, ObservedCluster
+    life = lives.in_removal(store)
+    lives.observing(life)
     life.run(MINUTE)
     newest = life.store.actions()[0]
     assert all(v.stage is not VictimStage.DELETED for v in newest.action.victims)
@@ -270,8 +241,7 @@ def test_reconsider_at_is_not_every_second_where_seconds_are_billed() -> None:
 def test_a_clock_that_was_a_day_ahead_for_a_moment_does_not_stop_growth_for_a_day(store: Store) -> None:
     from receiver.step.reconcile import step
 
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store)
     ahead = life.now + timedelta(days=1)
     beat = life._beat
     beat()
@@ -287,7 +257,7 @@ def test_a_heartbeat_heard_under_a_wrong_clock_does_not_count_for_ever(store: St
     from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
     from receiver.ports import Delivery
 
-    life = Life(world=a_world(), policy=a_policy(), store=store, heartbeats=False)
+    life = lives.at_zero(store, heartbeats=False)
     alert = Alert(fingerprint="beat", labels={"alertname": HEARTBEAT_ALERT, "action": "heartbeat"}, starts_at=START)
     delivery = Delivery(receiver="t", group_key="g", alerts=(alert,))
     life.store.remember(delivery, life.now + timedelta(days=1))
@@ -296,7 +266,7 @@ def test_a_heartbeat_heard_under_a_wrong_clock_does_not_count_for_ever(store: St
 
 
 def test_a_bug_met_in_one_pool_does_not_stop_the_others(store: Store) -> None:
-    life = two_pools(store)
+    life = lives.two_pools(store, other=DEAR)
     life.submit(a_job("ja", node_selector={POOL: "a-id"}), a_job("jb", node_selector={POOL: "b-id"}))
     real = life.cloud
 
@@ -353,7 +323,7 @@ def test_the_loop_outlives_a_lock_that_cannot_be_asked_for() -> None:
 
 def test_a_node_without_created_at_at_civo_ages_from_when_it_was_first_seen(store: Store) -> None:
     """Civo may leave created_at out while it builds; the adapter then says `now` at every look."""
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.world.faults.stuck_building("l40s-id")
     look = life.cloud.look
 
@@ -368,12 +338,12 @@ def test_a_node_without_created_at_at_civo_ages_from_when_it_was_first_seen(stor
     life.run(19 * MINUTE)
     assert life.writes("retire") == []
     life.run(3 * MINUTE)
-    assert len(life.writes("retire")) == 1  # stuck for 20 minutes, however young Civo calls it
+    assert removed(life) == 1  # stuck for 20 minutes, however young Civo calls it
 
 
 def test_a_node_that_kubernetes_knows_by_another_identity_is_never_deleted_as_stuck(store: Store) -> None:
     """Without a provider id no node joins its instance: the instance looks as if it never came up, and work runs."""
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     look, pods_on = life.cluster.look, life.cluster.gpu_pods_on
 
     def renamed() -> Any:
@@ -392,7 +362,7 @@ def test_a_node_that_kubernetes_knows_by_another_identity_is_never_deleted_as_st
 
 def test_events_that_cannot_be_written_do_not_hold_up_the_step(store: Store) -> None:
     """Each try may cost 35 s; the first failure says enough."""
-    life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], max_nodes=50)), store=store)
+    life = lives.at_zero(store, a_pool(max_nodes=50))
     calls = []
 
     def record_event(pod: Any, **given: Any) -> Receipt:
@@ -406,7 +376,7 @@ def test_events_that_cannot_be_written_do_not_hold_up_the_step(store: Store) -> 
 
 
 def test_an_end_that_could_not_be_told_in_its_step_is_told_later(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     failures = [TryLater("store: database is locked", code="store")]
 
     def say(notice: Any, at: Any) -> bool:
@@ -434,7 +404,7 @@ def test_a_resolved_alert_counts_after_the_clock_was_set_back(store: Store) -> N
 
 
 def test_a_node_whose_pods_come_back_as_fast_as_they_are_evicted_is_given_up(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(billing=EVERY_SECOND), store=store)
+    life = lives.at_zero(store, billing=EVERY_SECOND)
 
     def drain(node: str, **_: object) -> Receipt:
         raise TryLater(f"web/web0 still leaving {node}", code="draining", delay=timedelta(seconds=5))
@@ -460,7 +430,7 @@ def a_partial_list(life: Life) -> None:
 
 
 def test_work_gets_a_node_though_one_stays_cordoned_that_a_partial_list_showed_as_deleted(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     node = until_cordoned(life)
     a_partial_list(life)
     life.submit(a_job("later"))

@@ -22,10 +22,10 @@ from simulator.civo_shapes import charge_json
 from simulator.store import MemoryStore
 from simulator.world import World
 from tests.adapters.civo.answers import CLUSTER, KEY
+from tests.core.builders import HOUR
 from tests.step.harness import FAST, GPU, PRICE, SIZE, a_policy, a_world
 from tests.world_ports import FlakyAccounts, FlakyCloud
 
-HOUR = timedelta(hours=1)
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 END = datetime(2026, 11, 10, 23, 30, tzinfo=UTC)
 ROUND = timedelta(minutes=30)

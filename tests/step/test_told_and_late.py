@@ -11,33 +11,31 @@ from receiver.adapters.store import SqlStore
 from receiver.core.model.actions import Action, ActionKind, Victim, VictimStage
 from receiver.core.model.policy import Budget, Limits
 from receiver.ports import Store, TryLater
-from receiver.replay.world.objects import Behaviour, WorldPool
+from receiver.replay.world.objects import Behaviour
 from receiver.reports.monthly import MonthEnd
-from receiver.server.bootstrap import EXTENSION, create_app, stop
+from receiver.server.bootstrap import EXTENSION, stop
 from receiver.step.carry_out import settled
-from tests.core.builders import NOW, a_state
-from tests.step.harness import GPU, SIZE, Life, a_job, a_policy, a_world
-
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
+from tests.core.builders import HOUR, MINUTE, NOW, a_state
+from tests.expect import removed
+from tests.given import lives
+from tests.step.harness import Life, a_job, a_policy
+from tests.step.process_builders import an_app
 
 
 def test_one_job_of_many_pods_that_fit_nowhere_is_one_notice(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job("giant", gpus_per_pod=16, pods=50))
+    life = lives.waiting(store, a_job("giant", gpus_per_pod=16, pods=50))
     life.run(MINUTE)
     assert sum("No GPU pool can hold" in t for t in life.notices()) <= 3
 
 
 def test_a_step_writes_a_bounded_number_of_events_for_pods_that_fit_nowhere(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job("giant", gpus_per_pod=16, pods=300))
+    life = lives.waiting(store, a_job("giant", gpus_per_pod=16, pods=300))
     life.step()
     assert len(life.writes("record_event")) <= 100
 
 
 def test_two_rules_that_take_turns_in_holding_a_pool_are_told_once_each_and_again_the_next_day(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal("1.00"))), store=store)
+    life = lives.at_zero(store, budget=Budget(monthly_usd=Decimal("1.00")))
     short, full = life.policy, replace(life.policy, budget=None, limits=Limits(max_gpus=0))
 
     told: list[str] = []
@@ -64,7 +62,7 @@ def sent(life: Life) -> list[str]:
 
 def test_a_hold_is_not_told_again_with_every_pod_that_comes(store: Store) -> None:
     budget = Budget(monthly_usd=Decimal("1.00"))
-    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store)
+    life = lives.at_zero(store, budget=budget)
     for number in range(12):
         life.submit(a_job(f"j{number}"))
         life.run(30 * timedelta(seconds=1))
@@ -73,8 +71,7 @@ def test_a_hold_is_not_told_again_with_every_pod_that_comes(store: Store) -> Non
 
 def test_a_hold_that_ended_is_told_when_it_comes_back(store: Store) -> None:
     pool = a_policy().pools[0]
-    life = Life(world=a_world(), policy=a_policy(pool, limits=Limits(max_gpus=0)), store=store)
-    life.submit(a_job("train"))
+    life = lives.waiting(store, a_job("train"), pool=pool, limits=Limits(max_gpus=0))
     life.run(MINUTE)
     told = sent(life)
     life.world.cancel_job("train")
@@ -98,24 +95,15 @@ def test_a_removal_is_confirmed_beside_a_node_that_civo_does_not_list_yet() -> N
 
 
 def test_a_count_that_falls_late_does_not_keep_a_later_node_beyond_its_paid_hour(store: Store) -> None:
-    life = Life(world=a_world(behaviour=Behaviour(decrement=12 * MINUTE)), policy=a_policy(), store=store)
-    life.submit(a_job("one"))
+    life = lives.waiting(store, a_job("one"), behaviour=Behaviour(decrement=12 * MINUTE))
     life.run(2 * MINUTE)
     life.submit(a_job("two"))
     life.run(64 * MINUTE)
-    assert len(life.writes("retire")) == 2
+    assert removed(life) == 2
 
 
 def test_pods_do_not_wait_for_the_count_to_fall_when_another_pool_fits(store: Store) -> None:
-    world = a_world(
-        WorldPool(id="a-id", size=SIZE, resources={GPU: 1}),
-        WorldPool(id="b-id", size=SIZE, resources={GPU: 1}),
-        behaviour=Behaviour(decrement=12 * MINUTE),
-    )
-    base = a_policy().pools[0]
-    a = replace(base, id="a-id", name="a")
-    b = replace(base, id="b-id", name="b", price_usd_per_hour=Decimal("2.00"))
-    life = Life(world=world, policy=a_policy(a, b), store=store)
+    life = lives.two_pools(store, behaviour=Behaviour(decrement=12 * MINUTE))
     life.submit(a_job("one"))
     for _ in range(1000):
         wake = life.wake_after_step(timedelta(seconds=5))
@@ -125,27 +113,6 @@ def test_pods_do_not_wait_for_the_count_to_fall_when_another_pool_fits(store: St
     life.submit(a_job("late"))
     life.run(3 * MINUTE)
     assert len(life.writes("resize")) == 2
-
-
-def an_app(tmp_path: Any) -> Any:
-    """The whole application over a store of its own; Civo does not answer."""
-    config = tmp_path / "config.yaml"
-    config.write_text(
-        "mode: observe\nkubernetes: {enabled: false}\npools:\n  - {name: l40s, civo_pool_id: l40s-id, "
-        "size: an.g1.l40s.kube.x1, resources: {nvidia.com/gpu: 1}, max_nodes: 8}\n"
-    )
-    return create_app(
-        {
-            "CIVO_API_KEY": "key",
-            "CIVO_API_URL": "http://127.0.0.1:9",
-            "CIVO_REGION": "lon1",
-            "CIVO_CLUSTER_ID": "cluster",
-            "GPU_AUTOSCALER_CONFIG": str(config),
-            "GPU_AUTOSCALER_DATABASE_URL": f"sqlite:///{tmp_path}/store.db",
-            "GPU_AUTOSCALER_WEBHOOK_TOKEN": "a-token-that-is-long-enough-1234567890",
-            "GPU_AUTOSCALER_OPERATOR_TOKEN": "b-token-that-is-long-enough-1234567890",
-        }
-    )
 
 
 @pytest.mark.usefixtures("own_logs")

@@ -3,25 +3,24 @@
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from receiver.core.model.policy import Budget, Limits
 from receiver.ports import Receipt, Store, TryLater, WontWork
-from receiver.replay.world.objects import WorldPool
-from tests.step.harness import GPU, PRICE, SIZE, Life, Wrapped, a_job, a_policy, a_world
+from tests.core.builders import MINUTE
+from tests.given import lives
+from tests.step.harness import PRICE, Life, Wrapped, a_job
 
-MINUTE = timedelta(minutes=1)
 FIRST, SECOND = "first-id", "second-id"
 ONE_NODE = Budget(monthly_usd=Decimal("2.00"))  # covers a node of 1.29, not two
 
 
-def two_pools(store: Store, **given: object) -> Life:
+def two_pools(store: Store, **changes: Any) -> Life:
     """Two pools of one price for the same work; the first is tried first."""
-    pools = [WorldPool(id=pool, size=SIZE, resources={GPU: 1}) for pool in (FIRST, SECOND)]
-    base = a_policy().pools[0]
-    mine = [replace(base, id=pool, name=pool.removesuffix("-id")) for pool in (FIRST, SECOND)]
-    return Life(world=a_world(*pools), policy=a_policy(*mine, **{"budget": ONE_NODE, **given}), store=store)
+    same = {"price_usd_per_hour": PRICE}
+    return lives.two_pools(store, "first", "second", other=same, **{"budget": ONE_NODE, **changes})
 
 
 def unanswered(life: Life) -> None:
@@ -35,9 +34,9 @@ def unanswered(life: Life) -> None:
     life.wrap_cloud = lambda inner: Wrapped(inner, resize=resize)
 
 
-def paused_before_an_answer(store: Store, **given: object) -> Life:
+def paused_before_an_answer(store: Store, **changes: Any) -> Life:
     """The first pool's PUT is on its way, unanswered, and the pool is paused."""
-    life = two_pools(store, **given)
+    life = two_pools(store, **changes)
     unanswered(life)
     life.submit(a_job(duration=timedelta(hours=2)))
     life.step()
@@ -59,7 +58,7 @@ def test_a_request_that_arrives_late_is_not_paid_for_twice(store: Store) -> None
 def test_the_money_is_kept_over_a_restart(store: Store) -> None:
     before = paused_before_an_answer(store)
     before.step()
-    again = Life(world=before.world, policy=before.policy, store=store)
+    again = lives.restarted(before, store)
     again.run(4 * MINUTE)
     assert again.required(SECOND) == 0
     budget = again.steps[-1].assignment.budget

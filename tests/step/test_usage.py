@@ -19,18 +19,13 @@ from receiver.core.money.cost import in_cents, spend_by_pool
 from receiver.ports import Store, TryLater
 from receiver.replay.world.objects import WorldPool
 from receiver.reports.monthly import costs_of
+from tests.core.builders import HOUR, MINUTE, a_pool
+from tests.given import lives, troubles
 from tests.step.harness import GPU, PRICE, SIZE, START, TICK, Life, Wrapped, a_job, a_policy, a_world
 from tests.world_ports import FlakyTelemetry
 
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+OF_FOUR = a_pool(resources={GPU: 4})
 WATCHED = timedelta(minutes=2.5)  # steps further apart than three minutes do not know what happened in between
-
-
-def a_life(store: Store, **given: Any) -> Life:
-    """One pool of nodes with four GPUs."""
-    world = a_world(WorldPool(id="l40s-id", size=SIZE, resources={GPU: 4}))
-    pool = replace(a_policy().pools[0], resources={GPU: 4})
-    return Life(world=world, policy=a_policy(pool, **given), store=store, rest=WATCHED)
 
 
 def attributed(life: Life, now: datetime | None = None) -> Attributed:
@@ -57,7 +52,7 @@ def workloads(life: Life) -> dict[str, WorkloadLife]:
 
 
 def test_ten_hours_of_two_teams_add_up_to_what_was_billed(store: Store, figure: Callable[[str], None]) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store, OF_FOUR, rest=WATCHED)
     for hour in range(0, 8, 2):
         vision = a_job(f"vision-{hour}", team="vision", gpus_per_pod=2, duration=90 * MINUTE)
         nlp = a_job(f"nlp-{hour}", team="nlp", namespace="nlp", duration=30 * MINUTE, gpu_util=0.02)
@@ -65,8 +60,8 @@ def test_ten_hours_of_two_teams_add_up_to_what_was_billed(store: Store, figure: 
         life.run(2 * HOUR, tick=2.5 * MINUTE)
     life.run(2 * HOUR, tick=2.5 * MINUTE)
     found = told(life)
-    lives = store.node_lives(month_of(START, "UTC").start)
-    billed = sum(spend_by_pool(lives, START - HOUR, life.now, life.policy.billing)[0].values(), Decimal(0))
+    node_lives = store.node_lives(month_of(START, "UTC").start)
+    billed = sum(spend_by_pool(node_lives, START - HOUR, life.now, life.policy.billing)[0].values(), Decimal(0))
     assert sum(found.values(), Decimal(0)) == in_cents(billed) == in_cents(life.world.paid())
     held = seconds_of(life)
     truth = {f.id: f.gpus * (f.finished_at - f.started_at).total_seconds() for f in life.world.finished}
@@ -90,7 +85,7 @@ def test_shares_in_a_gpu_and_slices_of_it_cost_their_part_of_a_node(store: Store
         WorldPool(id="cut-id", size=SIZE, resources=cut, gpus=1),
     )
     pools = [
-        replace(a_policy().pools[0], id=f"{name}-id", name=name, resources=resources)
+        a_pool(id=f"{name}-id", name=name, resources=resources)
         for name, resources in (("shared", shared), ("cut", cut))
     ]
     life = Life(world=world, policy=a_policy(*pools), store=store)
@@ -108,7 +103,7 @@ def test_shares_in_a_gpu_and_slices_of_it_cost_their_part_of_a_node(store: Store
 
 
 def test_a_job_is_followed_from_its_request_to_its_end(store: Store) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store, OF_FOUR, rest=WATCHED)
     life.submit(a_job())
     life.run(HOUR, tick=MINUTE)
     found = workloads(life)["ml/Job/train"]
@@ -121,7 +116,7 @@ def test_a_job_is_followed_from_its_request_to_its_end(store: Store) -> None:
 
 
 def test_a_workload_that_was_deleted_has_ended_and_nobody_knows_how(store: Store) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store, OF_FOUR, rest=WATCHED)
     life.submit(a_job(duration=5 * HOUR))
     life.run(20 * MINUTE, tick=MINUTE)
     life.world.scale_to_zero("Job", "ml", "train")
@@ -135,7 +130,7 @@ def test_ticks_of_other_lengths_count_the_same_seconds(tmp_path: Any) -> None:
     counted = []
     for number, tick in enumerate((TICK, MINUTE)):
         with closing(open_store(f"sqlite:///{tmp_path}/{number}.db")) as store:
-            life = a_life(store)
+            life = lives.at_zero(store, OF_FOUR, rest=WATCHED)
             life.submit(a_job(gpus_per_pod=3))
             life.run(HOUR, tick=tick)
             counted.append(seconds_of(life))
@@ -145,7 +140,7 @@ def test_ticks_of_other_lengths_count_the_same_seconds(tmp_path: Any) -> None:
 @pytest.mark.database("what outlives a process is in it")
 def test_a_restart_after_a_crash_counts_nothing_twice(store: Store) -> None:
     """The store is the same; the accounting that was under way is lost."""
-    life = a_life(store)
+    life = lives.at_zero(store, OF_FOUR, rest=WATCHED)
     life.submit(a_job(duration=40 * MINUTE))
     life.run(20 * MINUTE, tick=MINUTE)
 
@@ -163,7 +158,7 @@ def test_a_restart_after_a_crash_counts_nothing_twice(store: Store) -> None:
 
 
 def test_what_ran_while_we_were_away_is_counted_only_where_it_is_still_known(store: Store) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store, OF_FOUR, rest=WATCHED)
     life.submit(a_job("stays", duration=9 * HOUR), a_job("goes", duration=20 * MINUTE))
     life.run(10 * MINUTE, tick=MINUTE)
     life.pass_time(3 * HOUR)
@@ -179,7 +174,7 @@ def test_what_ran_while_we_were_away_is_counted_only_where_it_is_still_known(sto
 
 
 def test_a_silent_kubernetes_stops_the_account_and_loses_no_time(store: Store) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store, OF_FOUR, rest=WATCHED)
     life.submit(a_job(duration=5 * HOUR))
     life.run(10 * MINUTE, tick=MINUTE)
     stood = store.accounted().at
@@ -194,7 +189,7 @@ def test_a_silent_kubernetes_stops_the_account_and_loses_no_time(store: Store) -
 
 
 def test_an_instance_that_civo_leaves_out_for_a_while_costs_and_is_held_as_if_it_had_been_there(store: Store) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store, OF_FOUR, rest=WATCHED)
     life.submit(a_job(duration=5 * HOUR))
     life.run(20 * MINUTE, tick=MINUTE)
     [before] = store.node_lives(START)
@@ -217,8 +212,8 @@ def test_an_instance_that_civo_leaves_out_for_a_while_costs_and_is_held_as_if_it
 
 
 def test_without_dcgm_nothing_is_measured_and_nothing_is_idle(store: Store) -> None:
-    life = a_life(store)
-    life.world.faults.telemetry_gone = True
+    life = lives.at_zero(store, OF_FOUR, rest=WATCHED)
+    troubles.dcgm_gone(life)
     life.submit(a_job(gpu_util=0.0))
     life.run(15 * MINUTE, tick=MINUTE)
     row = store.usage("2026-11")[0]
@@ -240,7 +235,7 @@ class Telemetry(FlakyTelemetry):
 
 
 def test_samples_are_asked_for_once_a_minute_however_often_we_step(store: Store) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store, OF_FOUR, rest=WATCHED)
     life.submit(a_job(duration=5 * HOUR))
     life.run(20 * MINUTE, tick=MINUTE)
     telemetry = life.telemetry = Telemetry(life.world)
@@ -250,7 +245,7 @@ def test_samples_are_asked_for_once_a_minute_however_often_we_step(store: Store)
 
 
 def test_a_bug_in_the_account_keeps_no_pool_from_growing(store: Store) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store, OF_FOUR, rest=WATCHED)
     telemetry = life.telemetry = Telemetry(life.world)
     telemetry.broken = True
     life.submit(a_job())
@@ -261,7 +256,7 @@ def test_a_bug_in_the_account_keeps_no_pool_from_growing(store: Store) -> None:
 
 def test_the_spend_of_teams_reaches_the_facts_where_a_team_has_a_budget(store: Store) -> None:
     budget = Budget(monthly_usd=Decimal(1000), teams={"vision": Decimal(100)})
-    life = a_life(store, budget=budget)
+    life = lives.at_zero(store, OF_FOUR, rest=WATCHED, budget=budget)
     life.submit(a_job(duration=3 * HOUR, gpus_per_pod=4))
     life.run(HOUR + 10 * MINUTE, tick=MINUTE)
     teams = life.step().facts.spend.teams
@@ -270,7 +265,7 @@ def test_the_spend_of_teams_reaches_the_facts_where_a_team_has_a_budget(store: S
 
 
 def test_what_is_told_adds_up_to_what_a_step_spends(store: Store) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store, OF_FOUR, rest=WATCHED)
     life.submit(a_job(duration=90 * MINUTE))
     life.run(130 * MINUTE, tick=MINUTE)
     usd = life.step().facts.spend.usd
@@ -296,7 +291,7 @@ def failing(store: Store, dice: random.Random) -> Any:
 @pytest.mark.parametrize("seed", range(2))
 def test_random_hours_with_failures_count_no_time_twice_and_add_up(store: Store, seed: int) -> None:
     dice = random.Random(seed)
-    life = a_life(store)
+    life = lives.at_zero(store, OF_FOUR, rest=WATCHED)
     life.store = failing(store, dice)
     for number in range(15):
         job = a_job(

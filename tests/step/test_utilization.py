@@ -7,11 +7,14 @@ from typing import Any
 from receiver.core.model.model import Source
 from receiver.core.model.policy import Billing, Packing
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Store, TelemetryFacts
-from receiver.replay.world.objects import PodSpec, WorldPool
+from receiver.replay.world.objects import PodSpec
 from receiver.step.gather import gather
 from receiver.step.parts import Parts
-from tests.step.harness import GPU, Life, a_policy, a_world
-from tests.step.stories.bench import BIG_SIZE, HOUR, MINUTE, POOL, SECOND, bound, living
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.expect import living
+from tests.given import lives
+from tests.step.harness import BIG_SIZE, GPU, POOL, Life
+from tests.step.stories.bench import bound
 
 EVERY_SECOND = Billing(granularity=SECOND, removal_margin=timedelta(0))
 CONSENTS = {SAFE_TO_EVICT_ANNOTATION: "true"}
@@ -19,9 +22,9 @@ CONSENTS = {SAFE_TO_EVICT_ANNOTATION: "true"}
 
 def a_life(store: Store, count: int, **given: Any) -> Life:
     """*count* nodes of two GPUs, empty, and Alertmanager as our rules make it of what their GPUs do."""
-    world = a_world(WorldPool(id=POOL, size=BIG_SIZE, resources={GPU: 2}, count=count))
-    pool = replace(a_policy().pools[0], size=BIG_SIZE, resources={GPU: 2}, max_nodes=count)
-    return Life(world=world, policy=a_policy(pool, packing=Packing.SCHEDULER, **given), store=store)
+    return lives.idle_nodes(
+        store, count, a_pool(size=BIG_SIZE, resources={GPU: 2}, max_nodes=count), packing=Packing.SCHEDULER, **given
+    )
 
 
 def work(life: Life, node: int, used: float, gpus: int = 1, **given: Any) -> PodSpec:

@@ -12,10 +12,11 @@ from receiver.adapters.store import open_store
 from receiver.core.model.policy import Billing
 from receiver.core.scaling.waits import Shortage, shortage_of
 from receiver.ports import Did, Receipt, TryLater, WontWork
-from receiver.replay.world.objects import WorldPool
 from tests.adapters.store.builders import migrated
-from tests.step.harness import GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world
-from tests.step.stories.bench import HOUR, MINUTE, POOL, SECOND
+from tests.core.builders import HOUR, MINUTE, SECOND
+from tests.expect import published
+from tests.given import lives
+from tests.step.harness import POOL, Life, Wrapped, a_job
 
 EVERY_SECOND = Billing(granularity=SECOND, removal_margin=timedelta(0))
 
@@ -81,7 +82,7 @@ def test_another_process_holds_what_the_last_one_held_until_the_same_moment(
 ) -> None:
     path = f"sqlite:///{tmp_path}/ledger.db"
     store = open_store(path)
-    life = Life(world=a_world(WorldPool(id=POOL, size=SIZE, resources={GPU: 1})), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.run(MINUTE)
     cause(life)
     found: list[dict[str, Any]] = []
@@ -94,7 +95,7 @@ def test_another_process_holds_what_the_last_one_held_until_the_same_moment(
     store.close()
 
     again = open_store(path)
-    second = Life(world=life.world, policy=life.policy, store=again, wrap_cluster=life.wrap_cluster)
+    second = lives.restarted(life, again, wrap_cluster=life.wrap_cluster)
     second.step()
     assert [w for w in waits_of(second) if (w["direction"], w["kind"]) == (direction, kind)] == [before]
     assert second.writes("resize" if direction == "grow" else "cordon") == []
@@ -114,7 +115,7 @@ def test_the_reason_of_a_back_off_from_growth_tells_its_cause(
     tmp_path: Path, error: WontWork | TryLater, cause: Shortage
 ) -> None:
     store = open_store(migrated(tmp_path / "ledger.db"))
-    life = Life(world=a_world(WorldPool(id=POOL, size=SIZE, resources={GPU: 1})), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     for _ in range(10):
         life.cloud.fail_next(error, "resize")
     life.submit(a_job("one"))
@@ -131,14 +132,10 @@ def test_the_reason_of_a_back_off_from_growth_tells_its_cause(
 
 def test_the_picture_names_the_rules_that_held_the_decision(tmp_path: Path) -> None:
     store = open_store(migrated(tmp_path / "ledger.db"))
-    life = Life(world=a_world(WorldPool(id=POOL, size=SIZE, resources={GPU: 1})), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.run(5 * SECOND)
-    kept = store.snapshot()
-    assert kept is not None
-    assert kept[0]["pools"][0]["held_by"] == []
+    assert published(store)["pools"][0]["held_by"] == []
     grown(life)
     life.run(20 * SECOND)
-    kept = store.snapshot()
-    assert kept is not None
-    assert "cooled_down" in kept[0]["pools"][0]["held_by"]
+    assert "cooled_down" in published(store)["pools"][0]["held_by"]
     store.close()

@@ -6,9 +6,8 @@ import pytest
 
 from receiver.ports import Store
 from receiver.runtime.store_opener import WarmUp
+from tests.core.builders import MINUTE
 from tests.step.harness import START
-
-MINUTE = timedelta(minutes=1)
 
 
 def test_a_new_store_warms_up_from_the_first_count_that_civo_told(store: Store) -> None:

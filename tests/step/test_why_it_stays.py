@@ -13,22 +13,16 @@ from receiver.adapters.store.schema import actions
 from receiver.core.explain.departure import Departure, departure
 from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import PoolState
-from receiver.core.model.signals import Alert
 from receiver.ports import PROTECT_ANNOTATION, Store
-from receiver.replay.world.objects import PodSpec, WorldPool
+from receiver.replay.world.objects import PodSpec
 from receiver.step.carry_out import settled
 from simulator.world import Pdb
-from tests.step.harness import FAST, GPU, SIZE, START, Life, a_job, a_policy, a_world, until_cordoned
+from tests.core.builders import HOUR, MINUTE, SECOND
+from tests.given import lives, troubles
+from tests.step.harness import FAST, GPU, START, Life, a_job, until_cordoned
 
-SECOND = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
 VICTIMS: Any = actions.c.victims.type
 HELD = "ml/web-0 may not be evicted: The disruption budget keep-web needs 1 healthy pods"
-
-
-def a_life(store: Store) -> Life:
-    return Life(world=a_world(), policy=a_policy(), store=store)
 
 
 def ended(life: Life, within: timedelta = 10 * MINUTE) -> Outcome:
@@ -67,8 +61,7 @@ def opened(life: Life, node: str) -> None:
 
 
 def frozen(life: Life, node: str) -> None:
-    labels = {"alertname": "Maintenance", "component": "gpu-autoscaler", "action": "freeze"}
-    life.alarms.extra.append(Alert(fingerprint="f", labels=labels, starts_at=life.now))
+    troubles.frozen(life)
 
 
 def deleted_by_somebody(life: Life, node: str) -> None:
@@ -99,7 +92,7 @@ def deleted_by_somebody(life: Life, node: str) -> None:
 def test_the_one_reason_is_told(
     store: Store, happens: Callable[[Life, str], None], kind: OutcomeKind, detail: str
 ) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store)
     node = until_cordoned(life)
     happens(life, node)
     outcome = ended(life)
@@ -114,7 +107,7 @@ def explained(life: Life, name: str) -> Departure:
 
 
 def test_a_node_names_the_disruption_budget_that_keeps_it_while_it_is_tried_and_afterwards(store: Store) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store)
     node = until_cordoned(life)
     held_by_a_budget(life, node)
     while not any(v.why for v in life.store.actions()[0].action.victims):
@@ -129,7 +122,7 @@ def test_a_node_names_the_disruption_budget_that_keeps_it_while_it_is_tried_and_
 
 def test_a_node_that_is_wanted_after_pods_were_evicted_from_it_backs_off(store: Store) -> None:
     """Its pods return and keep the waiting work out again; without a backoff they would be evicted again and again."""
-    life = Life(world=a_world(timings=replace(FAST, terminate=30 * SECOND)), policy=a_policy(), store=store)
+    life = lives.at_zero(store, timings=replace(FAST, terminate=30 * SECOND))
     node = until_cordoned(life)
     life.world.add_pod(PodSpec(namespace="ml", name="web-0", node=node, owner_kind="ReplicaSet", owner_name="web"))
     for _ in range(20):
@@ -153,8 +146,7 @@ def test_a_node_that_went_by_itself_is_told_so(store: Store) -> None:
 
 
 def test_of_several_nodes_each_has_its_own_reason(store: Store) -> None:
-    world = a_world(WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}, count=3))
-    life = Life(world=world, policy=a_policy(), store=store)
+    life = lives.idle_nodes(store, 3)
     while len(life.writes("cordon")) < 3:
         life.world.advance(life.wake_after_step(5 * SECOND))
     first, second, third = (str(args[0]) for _, args in life.writes("cordon"))
@@ -168,7 +160,7 @@ def test_of_several_nodes_each_has_its_own_reason(store: Store) -> None:
 
 
 def test_the_message_says_it_too(store: Store) -> None:
-    life = a_life(store)
+    life = lives.at_zero(store)
     node = until_cordoned(life)
     wanted_by_a_pod(life, node)
     ended(life)

@@ -1,12 +1,11 @@
 """A day with windows: what is bought when one opens, and what becomes of running work when one closes the pool."""
 
-from dataclasses import replace
-
-from receiver.core.model.policy import Pool
 from receiver.core.model.windows import Window
 from receiver.ports import Store
-from tests.step.harness import START, Life, a_job, a_policy, a_world
-from tests.step.stories.bench import HOUR, MINUTE, SECOND, living
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.expect import living
+from tests.given import lives
+from tests.step.harness import START, a_job
 
 # START is 12:00 UTC; Berlin's clock shows 13:00.
 AFTERNOON = Window(
@@ -17,13 +16,8 @@ OPENS = START + HOUR
 CLOSES = START + 5 * HOUR
 
 
-def a_life(store: Store, window: Window, **changes: object) -> Life:
-    pool: Pool = replace(a_policy().pools[0], windows=(window,), **changes)  # type: ignore[arg-type]  # a test's own fields
-    return Life(world=a_world(), policy=a_policy(pool), store=store)
-
-
 def test_standby_of_a_window_is_bought_at_the_very_moment_it_opens_and_goes_after_it(store: Store) -> None:
-    life = a_life(store, AFTERNOON)
+    life = lives.at_zero(store, a_pool(windows=(AFTERNOON,)))
     assert life.step().reconsider_at == OPENS
     life.run(HOUR, tick=10 * MINUTE)
     assert life.writes() == []
@@ -38,8 +32,9 @@ def test_standby_of_a_window_is_bought_at_the_very_moment_it_opens_and_goes_afte
 def test_a_window_that_closes_the_pool_lets_running_work_finish_and_serves_what_waits_when_it_ends(
     store: Store,
 ) -> None:
-    life = a_life(store, CLOSED)
-    life.submit(a_job("long", duration=3 * HOUR), a_job("short", duration=80 * MINUTE))
+    life = lives.waiting(
+        store, a_job("long", duration=3 * HOUR), a_job("short", duration=80 * MINUTE), pool=a_pool(windows=(CLOSED,))
+    )
     life.run(OPENS - life.now + MINUTE, tick=MINUTE)
     assert len(living(life)) == 2
     life.run(HOUR, tick=2 * MINUTE)

@@ -8,36 +8,35 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Budget, Pool
 from receiver.core.model.usage import Use
 from receiver.core.model.windows import Window
 from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Store, TryLater
-from receiver.replay.world.objects import WorldPool
 from receiver.step.reconcile import step
-from simulator.world import Pdb, World
-from tests.step.harness import FAST, GPU, SIZE, START, Life, a_job, a_policy, a_world
-from tests.step.stories.bench import HOUR, MINUTE, SECOND, alert, living, titles
+from simulator.world import Pdb
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.expect import living, removed, titles
+from tests.given import lives, troubles
+from tests.step.harness import FAST, GPU, START, Life, a_job, a_policy
 from tests.stores import a_store
 
 # Short, so that few steps tell it: it opens at 12:06 and evicts from 12:16 on.
 NIGHT = Window(name="night", times=((12 * 60 + 6, 12 * 60 + 40),), max_nodes=1, evict_after=10 * MINUTE)
+POOL_AT_NIGHT = a_pool(windows=(NIGHT,))
 OPENS, ENDS, CLOSES = START + 6 * MINUTE, START + 16 * MINUTE, START + 40 * MINUTE
 TICK = 2 * MINUTE
 EVICTION = "WindowEviction"
 CONSENTS = {SAFE_TO_EVICT_ANNOTATION: "true"}
 
 
-def a_life(store: Store, world: World | None = None, mode: str = "act") -> Life:
-    pool: Pool = replace(a_policy().pools[0], windows=(NIGHT,))
-    return Life(world=world or a_world(), policy=a_policy(pool), store=store, mode=mode)
-
-
 def at_night(store: Store, **job: Any) -> Life:
     """Three nodes with work for ten hours, and the window has just opened."""
-    life = a_life(store)
-    life.submit(*(a_job(f"j{n}", duration=10 * HOUR, gpu_util=0.5, annotations=CONSENTS, **job) for n in range(3)))
+    life = lives.waiting(
+        store,
+        *(a_job(f"j{n}", duration=10 * HOUR, gpu_util=0.5, annotations=CONSENTS, **job) for n in range(3)),
+        pool=POOL_AT_NIGHT,
+    )
     life.run(OPENS - life.now + timedelta(seconds=1), tick=TICK)
     assert len(living(life)) == 3
     return life
@@ -50,7 +49,7 @@ def until_just_before(life: Life, moment: Any) -> None:
 def a_pool_of_two() -> Pool:
     """Nodes of two GPUs, and a window that stays open for hours."""
     night = replace(NIGHT, times=((12 * 60 + 6, 24 * 60),), max_nodes=2)
-    return replace(a_policy().pools[0], resources={GPU: 2}, max_nodes=3, windows=(night,))
+    return a_pool(resources={GPU: 2}, max_nodes=3, windows=(night,))
 
 
 def gpu_nodes(life: Life) -> set[str | None]:
@@ -86,7 +85,7 @@ def test_what_was_evicted_waits_until_the_window_closes_and_runs_then(store: Sto
 def test_a_restart_does_not_begin_the_grace_anew(store: Store) -> None:
     life = at_night(store)
     until_just_before(life, ENDS - TICK)
-    again = a_life(store, life.world)
+    again = lives.restarted(life, store)
     until_just_before(again, ENDS)
     assert again.writes("cordon") == []
     again.run(TICK)
@@ -97,7 +96,7 @@ def test_a_lost_store_begins_it_anew_for_nobody_knows_who_was_told(store: Store)
     life = at_night(store)
     until_just_before(life, ENDS)
     with a_store() as other:
-        again = a_life(other, life.world)
+        again = lives.restarted(life, other)
         again.run(9 * MINUTE, tick=TICK)
         assert again.writes("evict") == []
         assert titles(again, "evicted from") == ["GPU pool l40s: GPU work is evicted from 12:27 UTC on"]
@@ -126,8 +125,9 @@ def test_a_pod_that_is_protected_in_the_grace_keeps_its_node(store: Store) -> No
 
 
 def test_gangs_are_left_whole(store: Store) -> None:
-    life = a_life(store)
-    life.submit(a_job("g", duration=10 * HOUR, pods=3, gang=True, gpu_util=0.5, annotations=CONSENTS))
+    life = lives.waiting(
+        store, a_job("g", duration=10 * HOUR, pods=3, gang=True, gpu_util=0.5, annotations=CONSENTS), pool=POOL_AT_NIGHT
+    )
     life.run(ENDS - life.now + TICK, tick=TICK)
     assert (len(living(life)), life.writes("evict"), titles(life, "evicted from")) == (3, [], [])
 
@@ -166,13 +166,12 @@ def test_a_pause_takes_the_word_back_and_after_it_the_whole_grace_begins_anew(st
 def test_observe_mode_says_what_it_would_do_and_what_it_said_is_no_word_for_acting(store: Store) -> None:
     life = at_night(store)
     with a_store() as other:
-        watching = a_life(other, life.world, mode="observe")
-        watching.wrap_cloud, watching.wrap_cluster = ObservedCloud, ObservedCluster
+        watching = lives.restarted(life, other, mode="observe")
         watching.run(ENDS - life.now + 3 * TICK, tick=TICK)
         assert watching.writes() == []
         assert titles(watching, "would be evicted")
         assert titles(watching, "would go 3 -> 1 nodes")
-        acting = a_life(other, life.world)
+        acting = lives.restarted(life, other)
         acting.run(9 * MINUTE, tick=TICK)
         assert acting.writes("evict", "cordon") == []
         acting.run(2 * TICK, tick=TICK)
@@ -180,8 +179,7 @@ def test_observe_mode_says_what_it_would_do_and_what_it_said_is_no_word_for_acti
 
 
 def test_a_word_that_one_step_under_a_slow_clock_would_give_is_not_given(store: Store) -> None:
-    life = a_life(store)
-    life.policy = a_policy(replace(a_policy().pools[0], windows=(replace(NIGHT, times=((11 * 60, 12 * 60 + 40),)),)))
+    life = lives.at_zero(store, a_pool(windows=(replace(NIGHT, times=((11 * 60, 12 * 60 + 40),)),)))
     held = replace(life.policy.pools[0], windows=())
     windows, life.policy = life.policy, a_policy(held)
     life.submit(*(a_job(f"j{n}", duration=10 * HOUR, gpu_util=0.5, annotations=CONSENTS) for n in range(3)))
@@ -226,10 +224,7 @@ def test_at_a_budgets_stop_the_word_is_taken_back(store: Store) -> None:
 
 def beside_held_pods(store: Store, min_available: int) -> Life:
     """Three nodes, each with a free pod beside one that a PodDisruptionBudget covers; the grace has just ended."""
-    pool = a_pool_of_two()
-    life = Life(
-        world=a_world(WorldPool(id="l40s-id", size=SIZE, resources={GPU: 2})), policy=a_policy(pool), store=store
-    )
+    life = lives.at_zero(store, a_pool_of_two())
     for n in range(3):
         life.submit(
             a_job(f"held{n}", duration=10 * HOUR, gpu_util=0.5, namespace="held", annotations=CONSENTS),
@@ -265,9 +260,12 @@ NONE_AT_NIGHT = replace(NIGHT, max_nodes=0, evict_after=5 * MINUTE)
 def being_emptied(store: Store, **job: Any) -> Life:
     """One node with a Deployment's pod, which has just been evicted for a window that allows no node. It ends within a
     second: before the drain is tried again."""
-    life = a_life(store, a_world(timings=replace(FAST, terminate=SECOND)))
-    life.policy = a_policy(replace(life.policy.pools[0], windows=(NONE_AT_NIGHT,)))
-    life.submit(a_job("web", duration=10 * HOUR, gpu_util=0.5, owner_kind="ReplicaSet", **job))
+    life = lives.waiting(
+        store,
+        a_job("web", duration=10 * HOUR, gpu_util=0.5, owner_kind="ReplicaSet", **job),
+        pool=a_pool(windows=(NONE_AT_NIGHT,)),
+        timings=replace(FAST, terminate=SECOND),
+    )
     life.run(OPENS + 5 * MINUTE - life.now, tick=TICK)
     while not life.writes("evict") and life.now < OPENS + 6 * MINUTE:
         life.run(SECOND, tick=SECOND)
@@ -279,7 +277,7 @@ def test_a_node_that_was_emptied_goes_however_often_the_loop_wakes_in_between(st
     life = being_emptied(store)
     life.run(MINUTE, tick=tick)
     life.run(15 * MINUTE, tick=TICK)
-    assert (life.writes("evict"), len(life.writes("retire"))) == ([("evict", ("ml", "web-0"))], 1)
+    assert (life.writes("evict"), removed(life)) == ([("evict", ("ml", "web-0"))], 1)
     assert (living(life), life.writes("uncordon")) == ([], [])
     assert len(titles(life, "work is evicted from")) == len(titles(life, "no work is evicted any more")) == 1
     assert gpu_nodes(life) == {None}
@@ -296,16 +294,16 @@ def test_the_word_stands_until_the_node_that_was_emptied_is_deleted(store: Store
 @pytest.mark.database("what outlives a process is in it")
 def test_a_restart_carries_on_what_was_begun(store: Store) -> None:
     life = being_emptied(store)
-    again = Life(world=life.world, policy=life.policy, store=store)
+    again = lives.restarted(life, store)
     again.run(10 * MINUTE, tick=SECOND)
-    assert (again.writes("evict", "uncordon"), len(again.writes("retire"))) == ([], 1)
+    assert (again.writes("evict", "uncordon"), removed(again)) == ([], 1)
 
 
 def test_a_jump_of_the_clock_calls_nothing_off_that_was_begun(store: Store) -> None:
     life = being_emptied(store)
     life.world.advance(life.now + 16 * MINUTE)
     life.run(MINUTE, tick=SECOND)
-    assert (len(life.writes("evict")), life.writes("uncordon"), len(life.writes("retire"))) == (1, [], 1)
+    assert (len(life.writes("evict")), life.writes("uncordon"), removed(life)) == (1, [], 1)
 
 
 @pytest.mark.parametrize("source", ["telemetry", "cluster", "alarms"])
@@ -316,7 +314,7 @@ def test_while_a_source_is_silent_what_was_begun_waits_and_stays_cordoned(store:
     assert life.writes("uncordon", "retire") == []
     getattr(life, source).fail_always(None)
     life.run(MINUTE, tick=SECOND)
-    assert (len(life.writes("evict")), life.writes("uncordon"), len(life.writes("retire"))) == (1, [], 1)
+    assert (len(life.writes("evict")), life.writes("uncordon"), removed(life)) == (1, [], 1)
 
 
 def test_a_source_that_stays_silent_gives_the_node_back_in_the_end(store: Store) -> None:
@@ -337,7 +335,7 @@ def test_gpus_that_seem_in_use_after_the_last_pod_are_waited_for(store: Store, m
             life.pass_time(10 * SECOND)
         assert life.writes("uncordon", "retire") == []
     life.run(2 * MINUTE)
-    assert (life.writes("uncordon"), len(life.writes("retire"))) == ([], 1)
+    assert (life.writes("uncordon"), removed(life)) == ([], 1)
 
 
 def by_word(kind: str, nodes: int | None = None) -> Callable[[Life], object]:
@@ -355,7 +353,9 @@ def by_node(**changes: Any) -> Callable[[Life], object]:
         pytest.param(by_word("snooze"), id="a snooze"),
         pytest.param(by_word("floor", 1), id="a floor"),
         pytest.param(by_word("pin", 1), id="a pin"),
-        pytest.param(lambda life: life.alarms.extra.append(alert("Stop", "freeze", at=life.now)), id="a freeze"),
+        pytest.param(
+            lambda life: life.alarms.extra.append(troubles.alert("Stop", "freeze", at=life.now)), id="a freeze"
+        ),
         pytest.param(by_node(annotations={PROTECT_ANNOTATION: "true"}), id="a protected node"),
         pytest.param(by_node(unschedulable=False), id="a cordon that somebody lifts"),
     ],

@@ -10,10 +10,9 @@ from receiver.core.model.policy import Budget, KeepOut, KeepUntil, Limits
 from receiver.ports import Store, TryLater
 from receiver.replay.world.objects import ClusterQueue
 from receiver.step.reconcile import step
-from tests.step.harness import PRICE, START, Life, a_job, a_policy, a_world
-
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
+from tests.core.builders import HOUR, MINUTE
+from tests.given import lives
+from tests.step.harness import PRICE, START, Life, a_job
 
 
 def a_step_ahead(life: Life, by: timedelta) -> None:
@@ -23,7 +22,7 @@ def a_step_ahead(life: Life, by: timedelta) -> None:
 
 @pytest.mark.parametrize("ahead", [timedelta(days=1), timedelta(days=31)])
 def test_one_step_under_a_clock_ahead_ends_no_override(store: Store, ahead: timedelta) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.set_override("pin", 2)
     life.run(10 * MINUTE, tick=2 * MINUTE)
     a_step_ahead(life, ahead)
@@ -36,7 +35,7 @@ def test_one_step_under_a_clock_ahead_ends_no_override(store: Store, ahead: time
 
 
 def test_an_override_comes_back_when_a_clock_that_was_ahead_for_a_while_is_right_again(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     pin = life.set_override("pin", 2)
     life.run(10 * MINUTE, tick=2 * MINUTE)
     for _ in range(3):
@@ -50,7 +49,7 @@ def test_an_override_comes_back_when_a_clock_that_was_ahead_for_a_while_is_right
 
 
 def test_one_step_under_a_clock_behind_brings_no_override_back(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.set_override("pin", 2)
     life.run(2 * HOUR, tick=10 * MINUTE)
     before = list(life.notices())
@@ -60,8 +59,7 @@ def test_one_step_under_a_clock_behind_brings_no_override_back(store: Store) -> 
 
 
 def test_a_node_seen_to_go_under_a_clock_ahead_does_not_cost_until_then(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job(duration=5 * MINUTE))
+    life = lives.waiting(store, a_job(duration=5 * MINUTE))
     life.run(10 * MINUTE, tick=2 * MINUTE)
     [vm] = life.world.pools["l40s-id"].living
     life.world.delete_instance("l40s-id", vm.id)
@@ -72,7 +70,7 @@ def test_a_node_seen_to_go_under_a_clock_ahead_does_not_cost_until_then(store: S
 
 
 def test_a_node_seen_first_under_a_clock_ahead_goes_as_soon_as_any_other(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.world.resize("l40s-id", 1)
     life.pass_time(10 * MINUTE)
     a_step_ahead(life, timedelta(days=1))
@@ -81,8 +79,7 @@ def test_a_node_seen_first_under_a_clock_ahead_goes_as_soon_as_any_other(store: 
 
 
 def test_moments_are_not_moved_back_by_one_step_under_a_clock_behind(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job(duration=5 * MINUTE))
+    life = lives.waiting(store, a_job(duration=5 * MINUTE))
     life.run(3 * HOUR, tick=10 * MINUTE)
     before = {x.instance: x.gone_at for x in store.node_lives(START)}
     a_step_ahead(life, -timedelta(hours=2, minutes=30))
@@ -91,8 +88,7 @@ def test_moments_are_not_moved_back_by_one_step_under_a_clock_behind(store: Stor
 
 
 def test_growth_under_a_clock_a_day_ahead_does_not_use_up_the_limit_of_each_hour_until_then(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(limits=Limits(max_growth_per_hour=1)), store=store)
-    life.submit(a_job("one"))
+    life = lives.waiting(store, a_job("one"), limits=Limits(max_growth_per_hour=1))
     a_step_ahead(life, timedelta(days=1))
     life.submit(a_job("two"))
     life.run(2 * HOUR, tick=10 * MINUTE)
@@ -100,8 +96,7 @@ def test_growth_under_a_clock_a_day_ahead_does_not_use_up_the_limit_of_each_hour
 
 
 def test_growth_under_a_clock_a_day_ahead_is_not_waited_for_until_then(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job("one"), a_job("two"))
+    life = lives.waiting(store, a_job("one"), a_job("two"))
     life.cloud.fail_next(TryLater("no answer", code="timeout"), "resize")
     a_step_ahead(life, timedelta(days=1))
     life.world.cancel_job("two")
@@ -110,7 +105,7 @@ def test_growth_under_a_clock_a_day_ahead_is_not_waited_for_until_then(store: St
 
 
 def test_a_clock_is_believed_from_the_second_step_on(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     told = [life.step().steady, life.step().steady]
     a_step_ahead(life, timedelta(days=31))
     told += [life.step().steady, life.step().steady]
@@ -120,8 +115,7 @@ def test_a_clock_is_believed_from_the_second_step_on(store: Store) -> None:
 
 
 def test_a_wish_to_be_kept_outlives_a_step_under_a_clock_ahead(store: Store) -> None:
-    policy = a_policy(keep_until=KeepUntil(namespaces=frozenset({"ml"})))
-    life = Life(world=a_world(), policy=policy, store=store)
+    life = lives.at_zero(store, keep_until=KeepUntil(namespaces=frozenset({"ml"})))
     wish = (life.now + 4 * HOUR).isoformat()
     life.submit(a_job(duration=5 * MINUTE, annotations={KEEP_UNTIL: wish}))
     life.run(20 * MINUTE, tick=2 * MINUTE)
@@ -133,7 +127,7 @@ def test_a_wish_to_be_kept_outlives_a_step_under_a_clock_ahead(store: Store) -> 
 
 def test_one_step_under_the_clock_of_another_month_lets_no_work_into_what_a_hold_keeps_shut(store: Store) -> None:
     budget = Budget(monthly_usd=Decimal("3.00"), keep_out=KeepOut(namespaces=("ml",), cluster_queues=("gpus",)))
-    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store)
+    life = lives.at_zero(store, budget=budget)
     life.world.cluster_queues["gpus"] = ClusterQueue(stop_policy="None")
     life.submit(a_job(duration=10 * HOUR))
     life.run(70 * MINUTE, tick=5 * MINUTE)  # two paid hours
@@ -148,8 +142,7 @@ def test_one_step_under_the_clock_of_another_month_lets_no_work_into_what_a_hold
 
 def test_a_month_that_began_lets_work_in_with_the_second_step(store: Store) -> None:
     budget = Budget(monthly_usd=Decimal("1.50"), keep_out=KeepOut(namespaces=("ml",)))
-    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store)
-    life.submit(a_job(duration=MINUTE))
+    life = lives.waiting(store, a_job(duration=MINUTE), budget=budget)
     life.run(5 * MINUTE, tick=MINUTE)
     life.run(2 * HOUR, tick=5 * MINUTE)
     assert life.required() == 0

@@ -2,39 +2,26 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from receiver.core.model.policy import Pool
 from receiver.ports import Receipt, Store
-from receiver.replay.world.objects import Behaviour, PodSpec, WorldPool
-from tests.step.harness import FAST, GPU, PRICE, SIZE, Life, Wrapped, a_job, a_policy, a_world
-from tests.step.stories.bench import (
-    BIG_SIZE,
-    HOUR,
-    MINUTE,
-    POOL,
-    SECOND,
-    a_pool,
-    alert,
-    bought,
-    deliver,
-    living,
-    titles,
-    waiting,
-)
+from receiver.replay.world.objects import Behaviour, PodSpec, Timings
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.expect import bought, living, titles
+from tests.given import lives, troubles
+from tests.step.harness import BIG_SIZE, FAST, GPU, POOL, PRICE, SIZE, Life, Wrapped, a_job
+from tests.step.stories.bench import waiting
 
 SLOW_DRIVER = replace(FAST, driver=7 * MINUTE)
 
 
-def of_size(store: Store, gpus: int, **given: Any) -> Life:
+def of_size(store: Store, gpus: int, timings: Timings) -> Life:
     """An empty pool whose nodes have *gpus* GPUs each."""
     size = SIZE if gpus == 1 else BIG_SIZE
-    pool: Pool = a_pool(size=size, resources={GPU: gpus}, max_nodes=100, price_usd_per_hour=gpus * PRICE)
-    world = a_world(WorldPool(id=POOL, size=size, resources={GPU: gpus}), **given)
-    return Life(world=world, policy=a_policy(pool), store=store)
+    pool = a_pool(size=size, resources={GPU: gpus}, max_nodes=100, price_usd_per_hour=gpus * PRICE)
+    return lives.at_zero(store, pool, timings=timings)
 
 
 @pytest.mark.parametrize("webhooks", [False, True], ids=["the alert fires", "and its webhooks come every 10 s"])
@@ -55,7 +42,7 @@ def test_forty_jobs_on_nodes_that_are_ready_minutes_before_their_gpus_buy_forty_
             ready_without_gpu += 1
             assert any(a.labels["alertname"] == "GpuPodsPending" for a in life.alarms.look().alerts)
         if webhooks:
-            deliver(life, alert("GpuPodsPending", "scale_up", at=life.now))
+            troubles.deliver(life, troubles.alert("GpuPodsPending", "scale_up", at=life.now))
         assert bought(life) * gpus <= 40
 
     life.rest = 10 * SECOND
@@ -97,8 +84,7 @@ def test_a_pod_that_is_pending_for_another_reason_than_room_is_no_demand(store: 
 
 def test_no_stock_for_six_hours_is_asked_for_rarely_told_once_and_recovered_from_alone(store: Store) -> None:
     """AKS #2345: a size without capacity was asked for again and again, until the API throttled everything."""
-    life = Life(world=a_world(stock={SIZE: 0}), policy=a_policy(), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store, stock={SIZE: 0})
     life.run(6 * HOUR, tick=30 * SECOND)
     # After 0, 1, 3, 7, 15, 31 minutes, then every 30 to 33: 5 more in the first three hours, 6 in the next.
     assert 10 <= len(life.writes("resize")) <= 17
@@ -113,7 +99,7 @@ def test_a_count_that_somebody_raises_between_our_look_and_our_put_is_not_exceed
     store: Store, raised_to: int
 ) -> None:
     """gitpod #14165: two writers, each sure of its own count, went to 95 nodes where 75 were allowed."""
-    life = Life(world=a_world(), policy=a_policy(a_pool(max_nodes=4)), store=store)
+    life = lives.at_zero(store, a_pool(max_nodes=4))
     raised: list[int] = []
 
     def resize(pool: str, **given: Any) -> Receipt:
@@ -131,7 +117,7 @@ def test_a_count_that_somebody_raises_between_our_look_and_our_put_is_not_exceed
 
 def _a_life_with_messages(store: Store, *, noisy: bool) -> list[tuple[str, tuple[object, ...]]]:
     """What is written in a life in which webhooks of every kind come before each step, or none."""
-    life = Life(world=a_world(), policy=a_policy(), store=store, rest=MINUTE)
+    life = lives.at_zero(store, rest=MINUTE)
     life.alarms = None  # type: ignore[assignment]  # so that remembered webhooks are what a step knows of alerts
     steps = 0
 
@@ -139,8 +125,10 @@ def _a_life_with_messages(store: Store, *, noisy: bool) -> list[tuple[str, tuple
         nonlocal steps
         steps += 1
         if noisy:
-            deliver(life, alert("GpuPodsPending", "scale_up", firing=steps % 3 > 0, at=life.now))
-            deliver(life, alert(f"GpuNodeIdle{steps}", "scale_down", firing=steps % 2 > 0, at=life.now))
+            troubles.deliver(life, troubles.alert("GpuPodsPending", "scale_up", firing=steps % 3 > 0, at=life.now))
+            troubles.deliver(
+                life, troubles.alert(f"GpuNodeIdle{steps}", "scale_down", firing=steps % 2 > 0, at=life.now)
+            )
 
     life.submit(a_job("one"), a_job("two", duration=40 * MINUTE))
     life.run(65 * MINUTE, tick=MINUTE, each=messages)
@@ -161,24 +149,7 @@ def test_scale_from_zero_and_back_to_zero_with_two_pools_of_different_sizes_one_
     store: Store, figure: Callable[[str], None]
 ) -> None:
     """Cluster Autoscaler #5278, #2721, #929: no growth from zero; claudie #2023: never back to zero."""
-    life = Life(
-        world=a_world(
-            WorldPool(id="small-id", size=SIZE, resources={GPU: 1}),
-            WorldPool(id="big-id", size=BIG_SIZE, resources={GPU: 8}),
-            stock={SIZE: 0},
-        ),
-        policy=a_policy(
-            a_pool(id="small-id", name="small"),
-            a_pool(
-                id="big-id",
-                name="big",
-                size=BIG_SIZE,
-                resources={GPU: 8},
-                price_usd_per_hour=Decimal("8.50"),
-            ),
-        ),
-        store=store,
-    )
+    life = lives.small_and_big(store, stock={SIZE: 0})
     life.submit(*(a_job(f"j{n}", gpus_per_pod=1) for n in range(9)), a_job("wide", gpus_per_pod=8))
     life.run(20 * MINUTE)
     assert (bought(life, "small-id"), bought(life, "big-id")) == (0, 3)  # 17 GPUs on nodes of eight
@@ -196,7 +167,7 @@ def test_a_second_resize_that_civo_refuses_while_it_rescales_loses_nothing_and_b
 ) -> None:
     """Nomad Autoscaler #610: a second scaling request during the first one was carried out on top of it."""
     behaviour = Behaviour(rescale_conflict=True)
-    life = Life(world=a_world(behaviour=behaviour), policy=a_policy(), store=store)
+    life = lives.at_zero(store, behaviour=behaviour)
     for number in range(5):
         life.submit(a_job(f"j{number}"))
         life.run(20 * SECOND, tick=5 * SECOND)
@@ -207,9 +178,9 @@ def test_a_second_resize_that_civo_refuses_while_it_rescales_loses_nothing_and_b
 
 def test_a_cpu_pod_that_waits_is_none_of_ours(store: Store) -> None:
     """kubernetes-mixin #271: an alert on any pending pod is no demand for GPUs."""
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.world.add_pod(PodSpec(namespace="web", name="front", node_selector={"disk": "ssd"}))
     life.pass_time(SECOND)
-    deliver(life, alert("GpuPodsPending", "scale_up"))
+    troubles.deliver(life, troubles.alert("GpuPodsPending", "scale_up"))
     life.run(10 * MINUTE)
     assert life.writes("resize") == []

@@ -19,9 +19,10 @@ from receiver.ports import MAY_WAIT, PROVISIONING_CLASS, Store
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
 from simulator.world import World
+from tests.core.builders import HOUR, MINUTE, SECOND
+from tests.expect import bought, living, published, titles
 from tests.simulator.builders import config
-from tests.step.harness import GPU, PRICE, SIZE, START, Life, a_policy
-from tests.step.stories.bench import HOUR, MINUTE, POOL, SECOND, bought, living, titles
+from tests.step.harness import GPU, POOL, PRICE, SIZE, START, Life, a_policy
 
 JSON = dict[str, Any]
 GPU_CLASS, MIG_CLASS = "gpu.nvidia.com", "mig.nvidia.com"
@@ -188,9 +189,7 @@ def test_a_claim_of_two_devices_gets_a_node_of_two(begin: Begin) -> None:
     submit(life, "train", claim="train")
     life.pass_time(SECOND)
     life.run(MINUTE)
-    picture = life.store.snapshot()
-    assert picture is not None
-    [waits] = picture[0]["waiting"]
+    [waits] = published(life.store)["waiting"]
     assert waits["detail"].startswith("it claims 2 devices of class gpu.nvidia.com (claim train); node ")
     assert waits["resources"] == {"resource.k8s.io/claims": 2}
     to_the_end(life, 1)

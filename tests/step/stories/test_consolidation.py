@@ -1,29 +1,30 @@
 """Pods that consent to be moved let their node go; nobody else's are touched."""
 
-from typing import Any
-
 from receiver.core.model.actions import Because
 from receiver.core.model.policy import Packing
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Store
-from receiver.replay.world.objects import WorldPool
 from simulator.world import Pdb
-from tests.step.harness import GPU, START, Life, a_policy, a_world
-from tests.step.stories.bench import BIG_SIZE, HOUR, MINUTE, POOL, SECOND, a_pool, alert, bound, living
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.expect import living
+from tests.given import lives, troubles
+from tests.step.harness import BIG_SIZE, GPU, START, Life
+from tests.step.stories.bench import bound
 
 CONSENTS = {SAFE_TO_EVICT_ANNOTATION: "true"}
 AT_THE_HOURS_END = HOUR + MINUTE
 
 
-def half_empty(store: Store, *, movable: dict[str, str], **given: Any) -> Life:
+def half_empty(store: Store, *, movable: dict[str, str]) -> Life:
     """Two two-GPU nodes, one pod on each; that of the second carries the annotations *movable*."""
-    world = a_world(WorldPool(id=POOL, size=BIG_SIZE, resources={GPU: 2}, count=2), **given)
-    life = Life(
-        world=world, policy=a_policy(a_pool(size=BIG_SIZE, resources={GPU: 2}), packing=Packing.SCHEDULER), store=store
-    )
-    first, second = (vm.hostname for vm in world.lives)
+    life = lives.idle_nodes(store, 2, a_pool(size=BIG_SIZE, resources={GPU: 2}), packing=Packing.SCHEDULER)
+    first, second = (vm.hostname for vm in life.world.lives)
     owned = {"owner_kind": "ReplicaSet", "gpu_util": 0.6}
-    world.add_pod(bound("stays", first, owner_name="stays", annotations={SAFE_TO_EVICT_ANNOTATION: "false"}, **owned))
-    world.add_pod(bound("moves", second, owner_name="moves", annotations=movable, labels={"app": "moves"}, **owned))
+    life.world.add_pod(
+        bound("stays", first, owner_name="stays", annotations={SAFE_TO_EVICT_ANNOTATION: "false"}, **owned)
+    )
+    life.world.add_pod(
+        bound("moves", second, owner_name="moves", annotations=movable, labels={"app": "moves"}, **owned)
+    )
     return life
 
 
@@ -58,7 +59,7 @@ def test_without_the_annotation_no_pod_is_ever_moved(store: Store) -> None:
 
 def test_nothing_is_consolidated_while_hold_fires(store: Store) -> None:
     life = half_empty(store, movable=CONSENTS)
-    life.alarms.extra.append(alert("GpuPoolBusy", "hold"))
+    life.alarms.extra.append(troubles.alert("GpuPoolBusy", "hold"))
     life.run(AT_THE_HOURS_END, tick=30 * SECOND)
     assert life.writes() == []
     assert len(living(life)) == 2
@@ -66,7 +67,7 @@ def test_nothing_is_consolidated_while_hold_fires(store: Store) -> None:
 
 def test_hold_of_another_pool_does_not_matter(store: Store) -> None:
     life = half_empty(store, movable=CONSENTS)
-    life.alarms.extra.append(alert("GpuPoolBusy", "hold", pool="other-id"))
+    life.alarms.extra.append(troubles.alert("GpuPoolBusy", "hold", pool="other-id"))
     life.run(AT_THE_HOURS_END, tick=20 * SECOND)
     assert len(living(life)) == 1
 

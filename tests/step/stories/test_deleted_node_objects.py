@@ -8,18 +8,15 @@ import pytest
 from receiver.core.model.model import Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import ClusterFacts, Store, TryLater
-from tests.step.harness import FAST, GPU, START, Life, a_job, a_policy, a_world
-from tests.step.stories.bench import HOUR, MINUTE, POOL, SECOND, a_pool, bought, bound, idle_nodes, living, titles
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.expect import bought, living, phases, titles
+from tests.given import lives
+from tests.step.harness import FAST, GPU, POOL, START, Life, a_job
+from tests.step.stories.bench import bound
 
 REGISTERED = FAST.create + FAST.build + FAST.boot / 2 + 5 * SECOND
+LONG = a_job(duration=2 * HOUR)
 READY = FAST.create + FAST.build + FAST.boot + 15 * SECOND
-
-
-def begun(store: Store, **pool: object) -> Life:
-    """One job waits for the first node of an empty pool."""
-    life = Life(world=a_world(), policy=a_policy(a_pool(**pool)), store=store)
-    life.submit(a_job(duration=2 * HOUR))
-    return life
 
 
 def delete_node(life: Life) -> str:
@@ -38,7 +35,7 @@ def the_first(life: Life) -> tuple[Stage, str]:
 @pytest.mark.parametrize("after", [REGISTERED, READY], ids=["registered", "Ready"])
 def test_a_node_whose_object_is_deleted_before_it_was_usable_is_replaced(store: Store, after: timedelta) -> None:
     """Its pod waited for it until the provision timeout, and then for the end of the pool's back-off."""
-    life = begun(store)
+    life = lives.waiting(store, LONG)
     life.run(after)
     first = delete_node(life)
     life.run(30 * SECOND)
@@ -46,47 +43,47 @@ def test_a_node_whose_object_is_deleted_before_it_was_usable_is_replaced(store: 
     assert bought(life) == 2
     assert life.writes("retire") == []  # for three minutes it may come back
     life.run(10 * MINUTE)
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
     assert first not in {vm.hostname for vm in living(life)}
     assert bought(life) == 2
     assert titles(life, first, "no Node object")
 
 
 def test_a_pool_at_its_maximum_replaces_it_too(store: Store) -> None:
-    life = begun(store, max_nodes=1)
+    life = lives.waiting(store, LONG, pool=a_pool(max_nodes=1))
     life.run(READY)
     delete_node(life)
     life.run(11 * MINUTE)
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
     assert len(living(life)) == 1
 
 
 @pytest.mark.database("what outlives a process is in it")
 def test_it_is_known_after_a_restart(store: Store) -> None:
-    life = begun(store)
+    life = lives.waiting(store, LONG)
     life.run(REGISTERED)
     delete_node(life)
     life.run(MINUTE)
-    again = Life(world=life.world, policy=life.policy, store=store)
+    again = lives.restarted(life, store)
     again.run(10 * MINUTE)
-    assert {p.phase for p in again.world.active_pods.values()} == {"Running"}
+    assert phases(again) == {"Running"}
 
 
 def test_a_node_that_registers_again_in_time_is_on_its_way_as_before(store: Store) -> None:
-    life = begun(store)
+    life = lives.waiting(store, LONG)
     life.run(READY)
     missing(life)
     life.run(2 * MINUTE)
     assert the_first(life)[0] is Stage.BOOTING
     del life.cluster.look
     life.run(10 * MINUTE)
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
     assert bought(life) == 1
 
 
 def test_a_used_node_whose_object_is_deleted_is_no_room_for_what_waits(store: Store) -> None:
     """The kubelet registers again when it restarts, if it does: the pod got no node for three minutes."""
-    life = idle_nodes(store, 2)
+    life = lives.idle_nodes(store, 2)
     idle = life.world.lives[0].hostname
     life.world.add_pod(bound("works", life.world.lives[1].hostname))
     life.run(10 * SECOND)
@@ -103,7 +100,7 @@ def test_a_used_node_whose_object_is_deleted_is_no_room_for_what_waits(store: St
 
 
 def test_a_pod_bound_to_it_keeps_an_instance_without_a_node_object(store: Store) -> None:
-    life = idle_nodes(store, 1)
+    life = lives.idle_nodes(store)
     name = life.world.lives[0].hostname
     pod = Pod(uid="u", namespace="ml", name="p", requests={GPU: 1}, node=name, phase=PodPhase.RUNNING, created_at=START)
     life.step()
@@ -115,7 +112,7 @@ def test_a_pod_bound_to_it_keeps_an_instance_without_a_node_object(store: Store)
 
 
 def test_a_node_object_that_the_list_alone_lacks_is_still_there(store: Store) -> None:
-    life = idle_nodes(store, 1)
+    life = lives.idle_nodes(store)
     missing(life)
     life.submit(a_job("waits", submit_at=life.now, duration=HOUR))
     life.run(2 * MINUTE)
@@ -123,7 +120,7 @@ def test_a_node_object_that_the_list_alone_lacks_is_still_there(store: Store) ->
 
 
 def test_a_node_object_that_cannot_be_read_counts_as_there_for_a_while(store: Store) -> None:
-    life = begun(store)
+    life = lives.waiting(store, LONG)
     life.run(READY)
     delete_node(life)
 
@@ -149,7 +146,7 @@ def missing(life: Life) -> None:
 
 
 def test_a_silence_of_kubernetes_does_not_begin_the_loss_anew(store: Store) -> None:
-    life = begun(store)
+    life = lives.waiting(store, LONG)
     life.run(READY)
     delete_node(life)
     life.run(5 * SECOND)
@@ -161,28 +158,26 @@ def test_a_silence_of_kubernetes_does_not_begin_the_loss_anew(store: Store) -> N
 
 
 def test_a_list_that_is_partial_for_a_moment_breaks_nothing(store: Store) -> None:
-    life = begun(store)
+    life = lives.waiting(store, LONG)
     for _ in range(20):  # from building to usable, one look of two shows no node at all
         missing(life)
         life.run(10 * SECOND)
         del life.cluster.look
         life.run(10 * SECOND)
     life.run(MINUTE)
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
     assert bought(life) == 1
 
 
 def test_a_node_that_never_registered_is_still_on_its_way(store: Store) -> None:
-    life = Life(world=a_world(timings=replace(FAST, boot=10 * MINUTE)), policy=a_policy(), store=store)
-    life.submit(a_job(duration=2 * HOUR))
-    life.run(5 * MINUTE)
+    life = lives.working(store, a_job(duration=2 * HOUR), timings=replace(FAST, boot=10 * MINUTE))
     assert the_first(life) == (Stage.BOOTING, "")
     life.run(13 * MINUTE)
     assert bought(life) == 1
 
 
 def test_what_deletes_every_node_object_does_not_make_us_buy_without_end(store: Store) -> None:
-    life = begun(store)
+    life = lives.waiting(store, LONG)
     end = life.now + 24 * HOUR
     while life.now < end:
         wake = life.wake_after_step(MINUTE)
@@ -193,7 +188,7 @@ def test_what_deletes_every_node_object_does_not_make_us_buy_without_end(store: 
 
 
 def test_one_deleted_node_object_does_not_make_the_pool_back_off(store: Store) -> None:
-    life = begun(store)
+    life = lives.waiting(store, LONG)
     life.run(READY)
     delete_node(life)
     life.run(5 * MINUTE)

@@ -6,8 +6,11 @@ import pytest
 
 from receiver.core.notices.notice import Notice
 from receiver.ports import Store
-from tests.step.harness import START, Life, a_job
-from tests.step.stories.bench import HOUR, MINUTE, POOL, SECOND, bought, bound, idle_nodes, living, told
+from tests.core.builders import HOUR, MINUTE, SECOND
+from tests.expect import bought, living, removed, told
+from tests.given import lives
+from tests.step.harness import POOL, START, Life, a_job
+from tests.step.stories.bench import bound
 
 
 def of_drift(life: Life) -> list[Notice]:
@@ -32,7 +35,7 @@ def test_a_count_that_somebody_else_changes_is_told_once_and_adopted(
 ) -> None:
     """kube-green #259, cluster-turndown #49, Dynamo #4420: two controllers put the number back in turns, or the
     one that was not asked went blind."""
-    life = idle_nodes(store, 2)
+    life = lives.idle_nodes(store, 2)
     life.world.add_pod(bound("works", life.world.lives[0].hostname))
     life.run(5 * MINUTE)
     assert of_drift(life) == []
@@ -48,7 +51,7 @@ def test_a_count_that_somebody_else_changes_is_told_once_and_adopted(
 
 
 def test_every_change_of_theirs_is_told(store: Store) -> None:
-    life = idle_nodes(store, 1)
+    life = lives.idle_nodes(store)
     life.run(MINUTE)
     for count in (2, 3, 5):
         life.world.resize(POOL, count)
@@ -58,7 +61,7 @@ def test_every_change_of_theirs_is_told(store: Store) -> None:
 
 
 def test_our_own_growth_and_removal_are_nobody_elses(store: Store) -> None:
-    life = idle_nodes(store, 0)
+    life = lives.at_zero(store)
     life.run(MINUTE)
     life.submit(a_job("one"), a_job("two", duration=70 * MINUTE))
     life.run(3 * HOUR, tick=20 * SECOND)
@@ -69,7 +72,7 @@ def test_our_own_growth_and_removal_are_nobody_elses(store: Store) -> None:
 
 def test_a_count_that_is_put_back_after_each_removal_stops_removals_for_a_day(store: Store) -> None:
     """GitOps, Terraform: what we remove comes back as a new node within minutes, each time for a paid hour."""
-    life = idle_nodes(store, 1)
+    life = lives.idle_nodes(store)
 
     def terraform_for(hours: int) -> None:
         for _ in range(hours * 6):
@@ -79,7 +82,7 @@ def test_a_count_that_is_put_back_after_each_removal_stops_removals_for_a_day(st
 
     life.run(MINUTE)
     terraform_for(20)
-    assert len(life.writes("retire")) == 3
+    assert removed(life) == 3
     assert bought(life) == 4
     assert living(life)
     [stop] = [n for n in told(life) if n.topic.startswith("undone")]
@@ -87,14 +90,14 @@ def test_a_count_that_is_put_back_after_each_removal_stops_removals_for_a_day(st
     assert life.writes("resize") == []
     before = len(told(life))
     terraform_for(6)  # 26 hours: more than a day after the first, not after the third
-    assert len(life.writes("retire")) == 3
+    assert removed(life) == 3
     assert len(told(life)) == before
     terraform_for(6)
-    assert len(life.writes("retire")) > 3
+    assert removed(life) > 3
 
 
 def test_growth_for_work_goes_on_from_their_number(store: Store) -> None:
-    life = idle_nodes(store, 0)
+    life = lives.at_zero(store)
     life.run(MINUTE)
     life.submit(*(a_job(f"j{n}", duration=2 * HOUR) for n in range(2)))
     life.run(6 * MINUTE)

@@ -5,24 +5,20 @@ from dataclasses import replace
 from receiver.core.model.model import Stage
 from receiver.core.scaling.demand import misfit
 from receiver.ports import ClusterFacts, Store
-from receiver.replay.world.objects import CLAIMS, WorldPool
-from tests.core.builders import a_pod
-from tests.step.harness import GPU, SIZE, Life, a_job, a_policy, a_world
-from tests.step.stories.bench import HOUR, MINUTE, POOL, bought, bound, living, titles
+from receiver.replay.world.objects import CLAIMS
+from tests.core.builders import HOUR, MINUTE, a_pod
+from tests.expect import bought, living, titles
+from tests.given import lives
+from tests.step.harness import POOL, a_job
+from tests.step.stories.bench import bound
 
+SERVED = {"dra": True}
 NOTE = "has GPUs that a DRA driver serves"
-
-
-def a_life(store: Store, count: int = 0) -> Life:
-    """A pool of *count* nodes whose GPUs a DRA driver serves."""
-    pool = WorldPool(id=POOL, size=SIZE, resources={GPU: 1}, dra=True, count=count)
-    return Life(world=a_world(pool), policy=a_policy(), store=store)
 
 
 def test_a_pod_that_asks_by_resource_gets_a_node_that_is_never_told_as_stuck(store: Store) -> None:
     """It was "installing" for ever, then removed as stuck, and the pool backed off."""
-    life = a_life(store)
-    life.submit(a_job(duration=2 * HOUR))
+    life = lives.waiting(store, a_job(duration=2 * HOUR), kind=SERVED)
     life.run(10 * MINUTE)
     state = life.step().facts.pool(POOL)
     assert [(n.stage, n.note, n.busy) for n in state.nodes] == [(Stage.USABLE, NOTE, True)]
@@ -33,8 +29,7 @@ def test_a_pod_that_asks_by_resource_gets_a_node_that_is_never_told_as_stuck(sto
 
 
 def test_such_a_node_is_no_more_than_idle_when_its_work_is_over(store: Store) -> None:
-    life = a_life(store)
-    life.submit(a_job(duration=10 * MINUTE))
+    life = lives.waiting(store, a_job(duration=10 * MINUTE), kind=SERVED)
     life.run(40 * MINUTE)
     assert len(living(life)) == 1  # well beyond the provision timeout
     life.run(40 * MINUTE)
@@ -43,7 +38,7 @@ def test_such_a_node_is_no_more_than_idle_when_its_work_is_over(store: Store) ->
 
 
 def test_a_node_is_kept_for_a_pod_that_holds_its_devices_by_claim(store: Store) -> None:
-    life = a_life(store, count=1)
+    life = lives.idle_nodes(store, kind=SERVED)
     [node] = life.world.nodes
     life.world.add_pod(bound("claims", node, requests={CLAIMS: 1}))
     life.run(5 * HOUR, tick=MINUTE)
@@ -52,7 +47,7 @@ def test_a_node_is_kept_for_a_pod_that_holds_its_devices_by_claim(store: Store) 
 
 def test_where_no_device_class_answers_to_the_resource_pods_that_ask_for_it_do_not_fit(store: Store) -> None:
     """The GPU operator's own DRA mode: its DeviceClass has no extendedResourceName."""
-    life = a_life(store, count=1)
+    life = lives.idle_nodes(store, kind=SERVED)
     look = life.cluster.look
 
     def without_classes() -> ClusterFacts:

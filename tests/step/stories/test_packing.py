@@ -4,21 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from receiver.adapters.observe import ObservedCluster
 from receiver.core.model.policy import Packing
 from receiver.core.model.usage import Accounting, WorkloadLife
 from receiver.core.scaling.packing import FILL_OTHERS_FIRST, IDLE, SOFT_TAINTS
 from receiver.ports import Store
-from receiver.replay.world.objects import WorldPool
-from tests.step.harness import GPU, START, Life, a_job, a_policy, a_world
-from tests.step.stories.bench import BIG_SIZE, HOUR, MINUTE, POOL, SECOND, a_pool, bound, idle_nodes
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.given import lives
+from tests.step.harness import BIG_SIZE, GPU, START, Life, a_job, a_policy
+from tests.step.stories.bench import bound
 
 
 def spread(store: Store, packing: Packing) -> Life:
     """Two idle nodes of four GPUs under a scheduler that prefers the emptiest, and jobs of one GPU a minute apart."""
-    world = a_world(WorldPool(id=POOL, size=BIG_SIZE, resources={GPU: 4}, count=2), packing="least_allocated")
     pool = a_pool(size=BIG_SIZE, resources={GPU: 4}, max_nodes=2)
-    life = Life(world=world, policy=a_policy(pool, packing=packing), store=store)
+    life = lives.idle_nodes(store, 2, pool, packing=packing, world={"packing": "least_allocated"})
     life.run(5 * MINUTE)
     for number in range(4):
         life.submit(a_job(f"j{number}", submit_at=life.now, duration=60 * MINUTE))
@@ -52,7 +51,7 @@ def test_what_we_put_on_goes_when_the_operator_leaves_it_to_the_scheduler(store:
 
 def test_the_loop_wakes_when_an_idle_nodes_paid_hour_ends_soon(store: Store) -> None:
     """A tick may be hours long: work that comes in the last minutes of a paid hour would begin on that node."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     life.run(10 * MINUTE, tick=HOUR)
     assert life.writes("set_soft_taints") == []
     life.run(35 * MINUTE, tick=HOUR)
@@ -60,7 +59,7 @@ def test_the_loop_wakes_when_an_idle_nodes_paid_hour_ends_soon(store: Store) -> 
 
 
 def test_a_node_of_one_gpu_is_called_idle_until_a_pod_is_bound_and_is_patched_once(store: Store) -> None:
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     life.run(45 * MINUTE, tick=HOUR)
     [(_, (node, _))] = life.writes("set_soft_taints")
     life.submit(a_job("train", submit_at=life.now, duration=HOUR))
@@ -72,9 +71,9 @@ def test_a_node_of_one_gpu_is_called_idle_until_a_pod_is_bound_and_is_patched_on
 
 
 def test_in_observe_mode_a_node_in_use_keeps_what_it_carries(store: Store) -> None:
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     life.run(45 * MINUTE, tick=HOUR)
-    life.mode, life.wrap_cluster = "observe", ObservedCluster
+    lives.observing(life)
     life.submit(a_job("train", submit_at=life.now, duration=HOUR))
     life.run(MINUTE)
     [(_, (node, taints))] = life.writes("set_soft_taints")
@@ -87,9 +86,7 @@ def test_what_the_ledger_knows_of_ended_workloads_says_which_node_is_filled(stor
         workload="", namespace="ml", created_at=START - HOUR, bound_at=START - HOUR, ended_at=START, gpus=1
     )
     store.account(Accounting(lives=tuple(replace(ended, workload=f"ml/Job/j{n}") for n in range(100))), None, START)
-    pool = a_pool(size=BIG_SIZE, resources={GPU: 4}, max_nodes=2)
-    world = a_world(WorldPool(id=POOL, size=BIG_SIZE, resources={GPU: 4}, count=2))
-    life = Life(world=world, policy=a_policy(pool), store=store)
+    life = lives.idle_nodes(store, 2, a_pool(size=BIG_SIZE, resources={GPU: 4}, max_nodes=2))
     old, young = (vm.hostname for vm in life.world.lives)
     life.world.add_pod(bound("old", old))
     life.run(52 * MINUTE, tick=MINUTE)

@@ -12,20 +12,11 @@ from receiver.core.model.actions import ActionKind
 from receiver.core.model.model import Stage
 from receiver.ports import CloudPool, Store
 from receiver.replay.world.objects import VM
-from tests.step.harness import Life, a_job, a_policy, a_world
-from tests.step.stories.bench import (
-    HOUR,
-    MINUTE,
-    POOL,
-    SECOND,
-    a_pool,
-    bought,
-    bound,
-    idle_nodes,
-    living,
-    titles,
-    two_pools,
-)
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.expect import bought, living, titles
+from tests.given import lives
+from tests.step.harness import POOL, Life, a_job
+from tests.step.stories.bench import bound
 
 EVERY_WORD = ["", "RESIZING", "REBOOTING", "UPGRADING", "SHUTOFF", "FAILED", "ERROR", "RUNNING"]
 ZERO = datetime(1, 1, 1, tzinfo=UTC)
@@ -62,7 +53,7 @@ def works(life: Life) -> str:
 @pytest.mark.parametrize("word", EVERY_WORD)
 def test_no_word_of_civo_deletes_a_healthy_node(store: Store, word: str) -> None:
     """Two standby nodes and a busy one: with the status missing they went one after another, within three hours."""
-    life = idle_nodes(store, 3, policy=a_policy(a_pool(standby_nodes=2)))
+    life = lives.idle_nodes(store, 3, a_pool(standby_nodes=2))
     works(life)
     life.run(5 * MINUTE)
     shows(life, each(status=word))
@@ -73,7 +64,7 @@ def test_no_word_of_civo_deletes_a_healthy_node(store: Store, word: str) -> None
 
 @pytest.mark.parametrize("word", EVERY_WORD)
 def test_the_message_names_civos_word_and_what_kubernetes_says(store: Store, word: str) -> None:
-    life = idle_nodes(store, 1, policy=a_policy(a_pool(standby_nodes=1)))
+    life = lives.idle_nodes(store, 1, a_pool(standby_nodes=1))
     name = works(life)
     life.run(MINUTE)
     shows(life, each(status=word))
@@ -84,7 +75,7 @@ def test_the_message_names_civos_word_and_what_kubernetes_says(store: Store, wor
 
 
 def test_a_pool_whose_nodes_have_no_status_grows_for_work(store: Store) -> None:
-    life = idle_nodes(store, 1)
+    life = lives.idle_nodes(store)
     works(life)
     shows(life, each(status=""))
     life.submit(a_job("next", duration=HOUR))
@@ -95,7 +86,7 @@ def test_a_pool_whose_nodes_have_no_status_grows_for_work(store: Store) -> None:
 
 @pytest.mark.parametrize("word", EVERY_WORD)
 def test_a_node_that_never_comes_up_goes_whatever_civo_calls_it(store: Store, word: str) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     life.world.faults.stuck_building(POOL, 1)
     shows(life, each(status=word))
     life.submit(a_job(duration=HOUR))
@@ -106,7 +97,7 @@ def test_a_node_that_never_comes_up_goes_whatever_civo_calls_it(store: Store, wo
 
 @pytest.mark.parametrize("word", EVERY_WORD)
 def test_a_node_that_is_lost_goes_whatever_civo_calls_it(store: Store, word: str) -> None:
-    life = idle_nodes(store, 1, policy=a_policy(a_pool(standby_nodes=1)))
+    life = lives.idle_nodes(store, 1, a_pool(standby_nodes=1))
     life.run(MINUTE)
     shows(life, each(status=word))
     [vm] = life.world.lives
@@ -132,7 +123,7 @@ def unreadable(pool: str) -> Callable[[CloudPool], CloudPool]:
 
 
 def test_a_pool_that_cannot_be_read_stands_still_and_the_others_go_on(store: Store) -> None:
-    life = two_pools(store)
+    life = lives.small_and_big(store)
     life.submit(a_job("small", duration=3 * HOUR))
     life.run(10 * MINUTE)
     writes = len(life.writes("resize", "retire", "cordon"))
@@ -147,7 +138,7 @@ def test_a_pool_that_cannot_be_read_stands_still_and_the_others_go_on(store: Sto
 
 
 def test_a_pool_that_can_be_read_again_is_as_it_was(store: Store) -> None:
-    life = idle_nodes(store, 1, policy=a_policy(a_pool(standby_nodes=1)))
+    life = lives.idle_nodes(store, 1, a_pool(standby_nodes=1))
     life.run(10 * MINUTE)
     before = store.memory(life.now, life.now - HOUR).lives
     shows(life, unreadable(POOL))
@@ -163,7 +154,7 @@ def test_a_pool_that_can_be_read_again_is_as_it_was(store: Store) -> None:
 
 
 def test_a_removal_is_not_finished_by_an_answer_that_lacks_its_instance(store: Store) -> None:
-    life = idle_nodes(store, 1)
+    life = lives.idle_nodes(store)
     life.world.advance(life.now + 50 * MINUTE)
     while not life.writes("cordon"):
         life.run(5 * SECOND, tick=5 * SECOND)
@@ -185,7 +176,7 @@ def test_a_removal_is_not_finished_by_an_answer_that_lacks_its_instance(store: S
 def test_a_node_without_a_creation_is_kept_and_told_while_its_pool_grows(
     store: Store, created_at: datetime | None
 ) -> None:
-    life = idle_nodes(store, 1)
+    life = lives.idle_nodes(store)
     life.pass_time(7 * SECOND)
     [vm] = life.world.lives
     shows(life, each(created_at=created_at))
@@ -201,7 +192,7 @@ def test_a_node_without_a_creation_is_kept_and_told_while_its_pool_grows(
 
 
 def test_a_node_whose_creation_was_known_goes_at_its_hour(store: Store) -> None:
-    life = idle_nodes(store, 1)
+    life = lives.idle_nodes(store)
     life.pass_time(7 * SECOND)
     life.run(5 * MINUTE)
     shows(life, each(created_at=None))
@@ -211,7 +202,7 @@ def test_a_node_whose_creation_was_known_goes_at_its_hour(store: Store) -> None:
 
 
 def test_a_node_that_was_seen_while_it_was_built_goes_at_its_hour(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     shows(life, each(created_at=None))
     life.submit(a_job())
     life.run(70 * MINUTE, tick=30 * SECOND)
@@ -221,7 +212,7 @@ def test_a_node_that_was_seen_while_it_was_built_goes_at_its_hour(store: Store) 
 
 
 def test_the_ledger_counts_from_the_first_look(store: Store) -> None:
-    life = idle_nodes(store, 1, policy=a_policy(a_pool(standby_nodes=1)))
+    life = lives.idle_nodes(store, 1, a_pool(standby_nodes=1))
     shows(life, each(created_at=None))
     life.run(90 * MINUTE, tick=MINUTE)
     [life_of_it] = store.memory(life.now, life.now - 2 * HOUR).lives

@@ -6,10 +6,11 @@ from datetime import timedelta
 import pytest
 
 from receiver.ports import Store
-from receiver.replay.world.objects import WorldPool
 from simulator.slow_pods import BINDS_IN, FAILS, KEEPS_NOMINATION
-from tests.step.harness import GPU, SIZE, Life, a_job, a_policy, a_world
-from tests.step.stories.bench import HOUR, MINUTE, POOL, SECOND, a_pool, bought, idle_nodes, living, titles
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.expect import bought, living, phases, titles
+from tests.given import lives
+from tests.step.harness import GPU, POOL, Life, a_job
 
 GRACES = (timedelta(0), 30 * SECOND, 120 * SECOND)
 LONG = 10 * HOUR
@@ -17,9 +18,7 @@ LONG = 10 * HOUR
 
 def serving(store: Store, gpus: int = 1) -> Life:
     """A pod of a ReplicaSet fills the only node of a pool."""
-    pool = WorldPool(id=POOL, size=SIZE, resources={GPU: gpus}, count=1)
-    policy = a_policy(a_pool(resources={GPU: gpus}))
-    life = Life(world=a_world(pool), policy=policy, store=store)
+    life = lives.idle_nodes(store, 1, a_pool(resources={GPU: gpus}))
     life.submit(a_job("serve", owner_kind="ReplicaSet", duration=LONG, gpus_per_pod=gpus))
     life.run(MINUTE)
     return life
@@ -47,7 +46,7 @@ def test_restarts_buy_nothing(store: Store, grace: timedelta, gpus: int) -> None
     for _ in range(5):
         restart(life, grace)
         life.run(grace + MINUTE)
-        assert {pod.phase for pod in life.world.active_pods.values()} == {"Running"}
+        assert phases(life) == {"Running"}
     assert bought(life) == 1
 
 
@@ -67,7 +66,7 @@ def test_real_need_beside_a_restart_is_bought_at_once(store: Store) -> None:
 
 
 def test_a_reserved_node_stays_past_its_paid_hour(store: Store) -> None:
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     life.run(HOUR - 5 * MINUTE - 40 * SECOND)
     life.submit(a_job("slow", duration=HOUR, annotations={BINDS_IN: "400"}))
     life.run(8 * MINUTE)
@@ -76,7 +75,7 @@ def test_a_reserved_node_stays_past_its_paid_hour(store: Store) -> None:
 
 
 def test_a_reserved_node_is_given_to_no_other_work(store: Store) -> None:
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     life.submit(a_job("slow", duration=HOUR, annotations={BINDS_IN: "400"}))
     life.submit(a_job("other"))
     life.run(30 * SECOND)
@@ -84,7 +83,7 @@ def test_a_reserved_node_is_given_to_no_other_work(store: Store) -> None:
 
 
 def test_a_binding_that_fails_again_and_again_neither_buys_nor_loses_a_node(store: Store) -> None:
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     life.submit(a_job("slow", duration=HOUR, annotations={BINDS_IN: "240", FAILS: "2"}))
     life.run(13 * MINUTE)
     assert life.world.pods["ml", "slow-0"].phase == "Running"
@@ -92,7 +91,7 @@ def test_a_binding_that_fails_again_and_again_neither_buys_nor_loses_a_node(stor
 
 
 def test_a_nomination_that_outlives_its_node_is_demand_again_and_told(store: Store) -> None:
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     life.run(30 * SECOND)
     life.submit(a_job("slow", duration=HOUR, annotations={BINDS_IN: "30", KEEPS_NOMINATION: "true"}))
     [node] = list(life.world.nodes)
@@ -103,7 +102,7 @@ def test_a_nomination_that_outlives_its_node_is_demand_again_and_told(store: Sto
 
 
 def test_nothing_is_billed_to_a_team_before_its_pod_is_bound(store: Store) -> None:
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     life.submit(a_job("slow", duration=HOUR, annotations={BINDS_IN: "500"}))
     life.run(4 * MINUTE)
     assert {pod.phase for node in life.step().facts.pool(POOL).nodes for pod in node.pods} == {"reserved"}
@@ -118,7 +117,7 @@ def test_a_node_whose_kubelet_died_goes_although_its_pods_stay_terminating(store
     run_until(life, lambda: node not in {vm.hostname for vm in living(life)}, HOUR)
     assert titles(life, "stays Terminating", node)
     life.run(10 * MINUTE)
-    assert {pod.phase for pod in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
 
 
 def test_a_node_whose_kubelet_died_a_moment_ago_stays(store: Store) -> None:

@@ -11,20 +11,11 @@ from datetime import timedelta
 import pytest
 
 from receiver.ports import CORDON_ANNOTATION, Store
-from tests.step.harness import FAST, START, Life
-from tests.step.stories.bench import (
-    HOUR,
-    MINUTE,
-    POOL,
-    SECOND,
-    Calls,
-    bought,
-    bound,
-    idle_nodes,
-    living,
-    waiting,
-    watch,
-)
+from tests.core.builders import HOUR, MINUTE, SECOND
+from tests.expect import bought, living
+from tests.given import lives
+from tests.step.harness import FAST, POOL, START, Life
+from tests.step.stories.bench import Calls, bound, waiting, watch
 
 DELETE = "cloud.retire"
 LAST_LOOK = "cluster.gpu_pods_on"
@@ -36,7 +27,7 @@ def a_removal(store: Store, at: int | None, comes: Callable[[Life], None]) -> tu
 
     Calls are numbered from the step that decides the removal (the first after the node's moment) to the DELETE.
     """
-    life = idle_nodes(store, timings=AT_ONCE)
+    life = lives.idle_nodes(store, timings=AT_ONCE)
     for minutes in (50, 54):
         life.world.advance(START + minutes * MINUTE)
         life.step()

@@ -10,31 +10,19 @@ import pytest
 
 from receiver.core.model.policy import Budget, Limits, Repair
 from receiver.ports import CORDON_ANNOTATION, Store
-from receiver.replay.world.objects import WorldPool
 from simulator.world import Pdb
-from tests.step.harness import FAST, GPU, PRICE, Life, a_policy, a_world
-from tests.step.stories.bench import (
-    BIG_SIZE,
-    HOUR,
-    MINUTE,
-    POOL,
-    a_pool,
-    bought,
-    bound,
-    idle_nodes,
-    living,
-    titles,
-    waiting,
-)
-from tests.step.stories.test_sick_nodes import QUARANTINE, UPGRADE, fail, mend
+from tests.core.builders import HOUR, MINUTE, a_pool
+from tests.expect import bought, living, phases, titles
+from tests.given import lives
+from tests.step.harness import BIG_SIZE, FAST, GPU, POOL, PRICE, Life
+from tests.step.stories.bench import QUARANTINE, UPGRADE, bound, fail, mend, waiting
 
 CONSENT = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
 
 
 def repairing(store: Store, count: int = 1, *, policy: dict[str, Any] | None = None, **pool: Any) -> Life:
     """A life that begins with *count* idle nodes, which are replaced when they are sick."""
-    made = a_policy(a_pool(repair=Repair.REPLACE, **pool), **(policy or {}))
-    return idle_nodes(store, count, policy=made)
+    return lives.idle_nodes(store, count, a_pool(repair=Repair.REPLACE, **pool), **(policy or {}))
 
 
 def busy(life: Life, **given: Any) -> list[str]:
@@ -69,7 +57,7 @@ def test_a_sick_node_is_cordoned_while_its_work_runs_and_goes_when_that_ends(sto
     assert closed(life) == {sick}
     life.run(HOUR, tick=MINUTE)
     assert sick in alive(life)
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
     end_work(life, sick)
     life.run(2 * MINUTE)
     assert sick not in alive(life)
@@ -103,7 +91,7 @@ def test_a_node_whose_pods_all_consent_is_emptied_at_once(store: Store) -> None:
     life.run(20 * MINUTE)
     assert sick not in alive(life)
     assert bought(life) == 2
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
 
 
 def test_one_pod_without_consent_keeps_a_sick_node(store: Store) -> None:
@@ -234,7 +222,7 @@ def test_a_replacement_that_fails_again_is_not_bought_for_ever(store: Store) -> 
 
 
 def test_without_repair_waiting_work_does_not_buy_sick_nodes_for_ever_either(store: Store) -> None:
-    life = idle_nodes(store, 0, policy=a_policy(a_pool(max_nodes=20)))
+    life = lives.at_zero(store, a_pool(max_nodes=20))
     life.world.add_pod(waiting("train"))
     life.run(timedelta(hours=2), tick=MINUTE, each=every_node_fails(life))
     assert 2 <= bought(life) <= 6
@@ -251,10 +239,10 @@ def fails_silently(life: Life, name: str) -> None:
 
 def test_work_that_leaves_a_sick_node_slowly_does_not_come_back_to_it(store: Store) -> None:
     """The evicted pod's successor waits while the pod still ends: the node was uncordoned, and it came back."""
-    policy = a_policy(a_pool(repair=Repair.REPLACE, resources={GPU: 2}, size=BIG_SIZE, max_nodes=3))
-    pool = WorldPool(id=POOL, size=BIG_SIZE, resources={GPU: 2}, count=1)
     timings = replace(FAST, terminate=timedelta(seconds=30))
-    life = Life(world=a_world(pool, timings=timings), policy=policy, store=store)
+    life = lives.idle_nodes(
+        store, 1, a_pool(repair=Repair.REPLACE, resources={GPU: 2}, size=BIG_SIZE, max_nodes=3), timings=timings
+    )
     [sick] = busy(life, annotations=CONSENT, owner_kind="ReplicaSet", owner_name="web")
     fails_silently(life, sick)
     pods = set[tuple[str, str]]()
@@ -278,8 +266,7 @@ def test_an_idle_sick_node_that_uses_a_limit_up_makes_room_for_waiting_work(
     store: Store, limit: str, repair: Repair
 ) -> None:
     pool = a_pool(repair=repair, max_nodes=1 if limit == "max_nodes" else 5)
-    policy = a_policy(pool, limits=Limits(max_gpus=1 if limit == "max_gpus" else None))
-    life = idle_nodes(store, policy=policy)
+    life = lives.idle_nodes(store, 1, pool, limits=Limits(max_gpus=1 if limit == "max_gpus" else None))
     life.run(MINUTE)
     [vm] = living(life)
     fail(life, vm.hostname)
@@ -287,7 +274,7 @@ def test_an_idle_sick_node_that_uses_a_limit_up_makes_room_for_waiting_work(
     life.run(65 * MINUTE)
     assert vm.hostname not in alive(life)
     assert bought(life) == 2
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
 
 
 def test_a_budget_stop_moves_no_work_from_a_sick_node(store: Store) -> None:
@@ -307,9 +294,7 @@ def test_a_budget_stop_moves_no_work_from_a_sick_node(store: Store) -> None:
 @pytest.mark.parametrize("partly", [False, True])
 def test_waiting_work_does_not_wait_for_a_repair_that_cannot_end(store: Store, partly: bool) -> None:
     """A PodDisruptionBudget keeps a pod without a GPU on the idle node; then work for another node comes."""
-    policy = a_policy(a_pool(repair=Repair.REPLACE, resources={GPU: 2}, size=BIG_SIZE, max_nodes=3))
-    pool = WorldPool(id=POOL, size=BIG_SIZE, resources={GPU: 2}, count=1)
-    life = Life(world=a_world(pool), policy=policy, store=store)
+    life = lives.idle_nodes(store, 1, a_pool(repair=Repair.REPLACE, resources={GPU: 2}, size=BIG_SIZE, max_nodes=3))
     life.run(MINUTE)
     [vm] = living(life)
     web = bound("web", vm.hostname, requests={}, owner_kind="ReplicaSet", owner_name="web", labels={"app": "web"})

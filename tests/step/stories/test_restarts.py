@@ -12,22 +12,11 @@ from receiver.core.model.policy import Policy
 from receiver.ports import CORDON_ANNOTATION, Store
 from simulator.world import World
 from tests.adapters.store.builders import migrated
-from tests.step.harness import START, TICK, Life, a_job, a_policy, a_world
-from tests.step.stories.bench import (
-    HOUR,
-    MINUTE,
-    POOL,
-    SECOND,
-    Calls,
-    a_pool,
-    alert,
-    bought,
-    bound,
-    deliver,
-    idle_nodes,
-    living,
-    watch,
-)
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.expect import bought, living, removed
+from tests.given import lives, troubles
+from tests.step.harness import POOL, START, TICK, Life, a_job, a_policy, a_world
+from tests.step.stories.bench import Calls, bound, watch
 from tests.stores import rebuilt
 
 
@@ -96,7 +85,7 @@ def test_a_cooldown_outlives_the_process(tmp_path: Path) -> None:
 
 def _a_crash_in_a_removal(store: SqlStore, at: int | None, *, after: bool) -> tuple[Restarted, Calls]:
     """One idle node; the process dies at call *at* of its removal, before the call or right after it."""
-    world = idle_nodes(store).world
+    world = lives.idle_nodes(store).world
     product = Restarted(world, a_policy(), store)
 
     def dies() -> None:
@@ -136,7 +125,7 @@ def test_kill_9_at_any_call_of_a_removal_ends_in_one_removal(new_store: Callable
 
 def test_a_cordon_that_nobody_remembers_is_lifted_by_the_next_process(store: Store) -> None:
     """Cluster Autoscaler #5048: a node stayed cordoned for ever because the one who knew of it was gone."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     [node] = life.world.nodes
     life.world.patch_node(node, unschedulable=True, annotations={CORDON_ANNOTATION: "of a store that was lost"})
     life.step()
@@ -146,19 +135,19 @@ def test_a_cordon_that_nobody_remembers_is_lifted_by_the_next_process(store: Sto
 def test_a_thousand_webhooks_during_one_removal_are_one_removal(store: Store) -> None:
     """Nomad Autoscaler #376, #378, #610: evaluations came faster than actions ended, each one removed a node, and
     the whole pool was drained."""
-    life = idle_nodes(store, 5)
+    life = lives.idle_nodes(store, 5)
     for vm in life.world.lives[1:]:
         life.world.add_pod(bound(f"on-{vm.hostname}", vm.hostname))
     life.world.advance(START + 50 * MINUTE)
     life.run(5 * MINUTE - 3 * SECOND)
     assert life.writes() == []
     for number in range(1000):
-        deliver(life, alert("GpuPoolUnderutilized", "scale_down", at=life.now))
+        troubles.deliver(life, troubles.alert("GpuPoolUnderutilized", "scale_down", at=life.now))
         if number % 20 == 0:
             life.step()
         life.world.advance(life.now + timedelta(milliseconds=100))
     life.run(5 * MINUTE)
-    assert len(life.writes("cordon")) == len(life.writes("retire")) == 1
+    assert len(life.writes("cordon")) == removed(life) == 1
     assert len(living(life)) == 4
     assert life.world.kills == []
 
@@ -170,7 +159,7 @@ def test_a_restart_at_every_second_of_a_change_makes_it_once(new_store: Callable
     begin: Callable[[World], object] = lambda world: world.submit(a_job())  # noqa: E731
     world, store = a_world(), new_store()
     if what == "removal":
-        world = idle_nodes(store).world
+        world = lives.idle_nodes(store).world
         world.advance(START + 54 * MINUTE - 10 * SECOND)
         begin = lambda _: None  # noqa: E731
     product = Restarted(world, a_policy(), store)

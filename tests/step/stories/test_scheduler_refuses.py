@@ -10,11 +10,11 @@ import pytest
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.notices.notice import Notice
 from receiver.ports import Did, Receipt, Store, TryLater
-from receiver.replay.world.objects import WorldPool
-from tests.step.harness import GPU, SIZE, Life, Wrapped, a_policy, a_world
-from tests.step.stories.bench import BIG_SIZE, HOUR, MINUTE, POOL, a_pool, bought, living, paid_hours, titles
+from tests.core.builders import DAY, HOUR, MINUTE, a_pool
+from tests.expect import bought, living, paid_hours, titles
+from tests.given import lives
+from tests.step.harness import BIG_SIZE, GPU, SIZE, Life, Wrapped
 
-DAY = timedelta(days=1)
 MISSING = '0/3 nodes are available: persistentvolumeclaim "data" not found.'
 NO_GPU = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
 OBSTACLES = {
@@ -83,8 +83,7 @@ class Pods:
 
 def begin(store: Store, *pods: Callable[[Life], Pod], gpus: int = 1) -> tuple[Life, Pods]:
     size = SIZE if gpus == 1 else BIG_SIZE
-    world = a_world(WorldPool(id=POOL, size=size, resources={GPU: gpus}))
-    life = Life(world=world, policy=a_policy(a_pool(size=size, resources={GPU: gpus})), store=store, rest=14 * MINUTE)
+    life = lives.at_zero(store, a_pool(size=size, resources={GPU: gpus}), rest=14 * MINUTE)
     scheduled = Pods(life)
     scheduled.come(*(make(life) for make in pods or (pod,)))
     return life, scheduled
@@ -152,7 +151,7 @@ def test_a_restart_forgets_no_refusal(store: Store) -> None:
     life, scheduled = begin(store)
     life.run(30 * MINUTE, tick=MINUTE)
     for _ in range(12):
-        life = Life(world=life.world, policy=life.policy, store=store, rest=14 * MINUTE)
+        life = lives.restarted(life, store, rest=14 * MINUTE)
         scheduled = Pods(life, all=scheduled.all)
         life.run(HOUR, tick=MINUTE)
     assert bought(life) == 1

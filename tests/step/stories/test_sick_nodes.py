@@ -5,54 +5,15 @@ from datetime import timedelta
 import pytest
 
 from receiver.core.model.model import Node, Stage
-from receiver.core.model.policy import Taint
 from receiver.ports import Store, TryLater
-from receiver.replay.world.objects import WorldPool
-from tests.step.harness import GPU, SIZE, Life, a_policy, a_world
-from tests.step.stories.bench import (
-    HOUR,
-    MINUTE,
-    POOL,
-    SECOND,
-    a_pool,
-    bought,
-    bound,
-    idle_nodes,
-    living,
-    titles,
-    waiting,
-)
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.expect import bought, living, phases, published, titles
+from tests.given import lives
+from tests.step.harness import GPU, POOL, Life
+from tests.step.stories.bench import QUARANTINE, UPGRADE, bound, fail, mend, waiting
 
+NAMED = ("example.com/GpuProblem",)  # the conditions that the configuration names
 FAULTS = ("xid", "condition", "named condition", "unready")
-QUARANTINE = Taint(key="nvidia.com/gpu-xid-error", value="true")
-UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
-
-
-def fail(life: Life, name: str, fault: str = "xid") -> None:
-    """Let the GPUs of node *name* fail; a taint keeps the scheduler from it."""
-    faults = life.world.faults
-    life.world.patch_node(name, taints=(QUARANTINE,))
-    if fault == "xid":
-        faults.failed[name] = "XID 79 on GPU 0"
-    elif fault == "condition":
-        faults.condition(name, "GpuMemWatch", "True")
-    elif fault == "named condition":
-        faults.condition(name, "example.com/GpuProblem", "True")
-    elif fault == "unready":
-        faults.condition(name, "nvidia.com/GPUReady", "False")
-
-
-def mend(life: Life, name: str) -> None:
-    """End what `fail` did."""
-    life.world.faults.failed.pop(name, None)
-    life.world.faults.recover(name)
-    life.world.patch_node(name, taints=())
-
-
-def sick_life(store: Store, count: int = 1, **pool: object) -> Life:
-    """A life that begins with *count* idle nodes, in which the configuration names a condition."""
-    policy = a_policy(a_pool(**pool), sick_conditions=("example.com/GpuProblem",))
-    return idle_nodes(store, count, policy=policy)
 
 
 def the_node(life: Life) -> Node:
@@ -62,7 +23,7 @@ def the_node(life: Life) -> Node:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_sick_node_is_no_room_from_the_next_step_on(store: Store, fault: str) -> None:
-    life = sick_life(store)
+    life = lives.idle_nodes(store, sick_conditions=NAMED)
     life.run(MINUTE)
     [vm] = living(life)
     fail(life, vm.hostname, fault)
@@ -72,14 +33,12 @@ def test_a_sick_node_is_no_room_from_the_next_step_on(store: Store, fault: str) 
     assert life.required() == 2
     node = next(n for n in life.step().facts.pool(POOL).nodes if n.name == vm.hostname)
     assert node.note.startswith("is sick: ")
-    picture = store.snapshot()
-    assert picture is not None
-    assert picture[0]["pools"][0]["sick"] == 1
+    assert published(store)["pools"][0]["sick"] == 1
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_node_that_is_well_again_takes_work_at_once(store: Store, fault: str) -> None:
-    life = sick_life(store)
+    life = lives.idle_nodes(store, sick_conditions=NAMED)
     life.run(MINUTE)
     [vm] = living(life)
     fail(life, vm.hostname, fault)
@@ -92,19 +51,19 @@ def test_a_node_that_is_well_again_takes_work_at_once(store: Store, fault: str) 
 
 
 def test_work_on_a_sick_node_goes_on_and_a_message_is_sent(store: Store) -> None:
-    life = sick_life(store)
+    life = lives.idle_nodes(store, sick_conditions=NAMED)
     [vm] = living(life)
     life.world.add_pod(bound("train", vm.hostname))
     life.run(MINUTE)
     fail(life, vm.hostname)
     life.run(2 * HOUR, tick=MINUTE)
     assert [v.hostname for v in living(life)] == [vm.hostname]
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
     assert len(titles(life, f"sick GPUs on {vm.hostname}", "XID 79 on GPU 0")) == 1
 
 
 def test_an_idle_sick_node_goes_in_its_time_and_the_message_says_that_it_was_sick(store: Store) -> None:
-    life = sick_life(store)
+    life = lives.idle_nodes(store, sick_conditions=NAMED)
     life.run(MINUTE)
     [vm] = living(life)
     fail(life, vm.hostname)
@@ -116,7 +75,7 @@ def test_an_idle_sick_node_goes_in_its_time_and_the_message_says_that_it_was_sic
 
 
 def test_a_sick_node_is_no_spare_node(store: Store) -> None:
-    life = sick_life(store, standby_nodes=1)
+    life = lives.idle_nodes(store, 1, a_pool(standby_nodes=1), sick_conditions=NAMED)
     life.run(MINUTE)
     [vm] = living(life)
     fail(life, vm.hostname)
@@ -128,8 +87,7 @@ def test_a_sick_node_is_no_spare_node(store: Store) -> None:
 
 
 def test_only_the_unhealthy_gpus_of_a_node_are_no_room(store: Store) -> None:
-    pool = WorldPool(id=POOL, size=SIZE, resources={GPU: 4}, count=1)
-    life = Life(world=a_world(pool), policy=a_policy(a_pool(resources={GPU: 4})), store=store)
+    life = lives.idle_nodes(store, 1, a_pool(resources={GPU: 4}))
     life.run(MINUTE)
     [vm] = living(life)
     life.world.faults.unhealthy(vm.hostname, 1)
@@ -144,8 +102,7 @@ def test_only_the_unhealthy_gpus_of_a_node_are_no_room(store: Store) -> None:
 
 
 def test_the_tainted_devices_of_a_dra_driver_are_no_room(store: Store) -> None:
-    pool = WorldPool(id=POOL, size=SIZE, resources={GPU: 2}, count=1, dra=True)
-    life = Life(world=a_world(pool), policy=a_policy(a_pool(resources={GPU: 2})), store=store)
+    life = lives.idle_nodes(store, 1, a_pool(resources={GPU: 2}), kind={"dra": True})
     life.run(MINUTE)
     [vm] = living(life)
     life.world.faults.unhealthy(vm.hostname, 1)
@@ -155,7 +112,7 @@ def test_the_tainted_devices_of_a_dra_driver_are_no_room(store: Store) -> None:
 
 
 def test_gpus_that_are_not_ready_yet_keep_a_new_node_on_its_way(store: Store) -> None:
-    life = sick_life(store, 0)
+    life = lives.at_zero(store, sick_conditions=NAMED)
     life.world.add_pod(waiting("train"))
     while not life.world.nodes:
         life.run(MINUTE)
@@ -170,18 +127,18 @@ def test_gpus_that_are_not_ready_yet_keep_a_new_node_on_its_way(store: Store) ->
 
 
 def test_a_taint_on_a_sick_node_says_nothing_of_the_next_one(store: Store) -> None:
-    life = sick_life(store)
+    life = lives.idle_nodes(store, sick_conditions=NAMED)
     life.run(MINUTE)
     [vm] = living(life)
     fail(life, vm.hostname, "condition")
     life.world.add_pod(waiting("train"))
     life.run(10 * MINUTE)
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
     assert bought(life) == 2
 
 
 def test_while_prometheus_is_silent_a_node_with_a_fatal_xid_stays_sick(store: Store) -> None:
-    life = sick_life(store)
+    life = lives.idle_nodes(store, sick_conditions=NAMED)
     life.run(MINUTE)
     [vm] = living(life)
     fail(life, vm.hostname)
@@ -193,7 +150,7 @@ def test_while_prometheus_is_silent_a_node_with_a_fatal_xid_stays_sick(store: St
 
 
 def test_without_our_rules_a_missing_xid_proves_nothing(store: Store) -> None:
-    life = sick_life(store)
+    life = lives.idle_nodes(store, sick_conditions=NAMED)
     life.run(MINUTE)
     [vm] = living(life)
     fail(life, vm.hostname)
@@ -207,7 +164,7 @@ def test_without_our_rules_a_missing_xid_proves_nothing(store: Store) -> None:
 
 def test_a_node_that_civos_agent_restarts_is_neither_room_nor_removed(store: Store) -> None:
     """It is NotReady for up to 40 minutes, longer than the provision timeout, and comes back."""
-    life = sick_life(store)
+    life = lives.idle_nodes(store, sick_conditions=NAMED)
     life.run(MINUTE)
     [vm] = living(life)
     life.world.faults.not_ready(vm.hostname)
@@ -225,7 +182,7 @@ def test_a_node_that_civos_agent_restarts_is_neither_room_nor_removed(store: Sto
 
 
 def test_a_restart_that_never_ends_does_not_keep_a_broken_node_for_ever(store: Store) -> None:
-    life = sick_life(store)
+    life = lives.idle_nodes(store, sick_conditions=NAMED)
     life.run(MINUTE)
     [vm] = living(life)
     life.world.faults.not_ready(vm.hostname)
@@ -246,7 +203,7 @@ def test_a_restart_that_never_ends_does_not_keep_a_broken_node_for_ever(store: S
     ],
 )
 def test_a_node_whose_driver_is_upgraded_is_no_room_from_its_turn_on(store: Store, state: str, is_room: bool) -> None:
-    life = sick_life(store)
+    life = lives.idle_nodes(store, sick_conditions=NAMED)
     life.run(MINUTE)
     [vm] = living(life)
     life.world.patch_node(vm.hostname, labels={UPGRADE: state}, taints=(QUARANTINE,))
@@ -257,7 +214,7 @@ def test_a_node_whose_driver_is_upgraded_is_no_room_from_its_turn_on(store: Stor
 
 
 def test_a_sickness_that_ends_for_a_moment_goes_on(store: Store) -> None:
-    life = sick_life(store)
+    life = lives.idle_nodes(store, sick_conditions=NAMED)
     [vm] = living(life)
     life.world.add_pod(bound("train", vm.hostname))
     life.run(MINUTE)

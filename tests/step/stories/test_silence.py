@@ -8,30 +8,17 @@ import pytest
 
 from receiver.core.model.model import Source, Stage
 from receiver.core.notices.notice import Severity
-from receiver.ports import ClusterFacts, Store, TelemetryFacts, TryLater
-from receiver.replay.world.objects import WorldPool
-from tests.step.harness import PRICE, SIZE, START, Life, a_job, a_policy, a_world
-from tests.step.stories.bench import (
-    HOUR,
-    MINUTE,
-    POOL,
-    SECOND,
-    a_pool,
-    alert,
-    bought,
-    bound,
-    idle_nodes,
-    living,
-    titles,
-    told,
-)
-
-SILENT = TryLater("connection refused", code="unavailable")
+from receiver.ports import ClusterFacts, Store, TelemetryFacts
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.expect import bought, living, titles, told
+from tests.given import lives, troubles
+from tests.step.harness import POOL, PRICE, START, Life, a_job
+from tests.step.stories.bench import bound
 
 
 def at_peak(store: Store) -> Life:
     """Four nodes, all busy, 40 minutes into their paid hour."""
-    life = idle_nodes(store, 4)
+    life = lives.idle_nodes(store, 4)
     for vm in life.world.lives:
         life.world.add_pod(bound(f"on-{vm.hostname}", vm.hostname, duration=90 * MINUTE))
     life.run(40 * MINUTE, tick=MINUTE)
@@ -58,7 +45,7 @@ def test_no_data_at_peak_takes_no_node(store: Store, said: str) -> None:
 
 def test_a_node_that_became_idle_while_prometheus_has_just_come_back_empty_goes_by_pod_counts(store: Store) -> None:
     """faas-idler #33 the other way round: what is known without Prometheus' history may still be used."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     life.telemetry.look = lambda: NO_DATA["no series"]  # type: ignore[method-assign]
     life.run(58 * MINUTE, tick=MINUTE)
     assert living(life) == []
@@ -69,8 +56,8 @@ def test_a_node_that_became_idle_while_prometheus_has_just_come_back_empty_goes_
 
 def test_gpu_activity_that_stays_unknown_does_not_keep_an_empty_node_for_ever(store: Store) -> None:
     """Dynamo #6985: the metric was NaN without traffic, NaN meant `skip`, and it never scaled down again."""
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.world.faults.telemetry_gone = True
+    life = lives.at_zero(store)
+    troubles.dcgm_gone(life)
     life.submit(a_job())
     life.run(62 * MINUTE, tick=30 * SECOND)
     assert living(life) == []
@@ -80,7 +67,7 @@ def test_gpu_activity_that_stays_unknown_does_not_keep_an_empty_node_for_ever(st
 def test_a_prometheus_that_stays_silent_keeps_what_there_is_and_people_are_told_once(store: Store) -> None:
     """alerta #934, #1110: a dead Prometheus sends no alerts, which looks exactly like good health."""
     life = at_peak(store)
-    life.telemetry.fail_always(SILENT)
+    troubles.prometheus_down(life)
     life.run(5 * HOUR, tick=5 * MINUTE)
     assert life.writes() == []
     assert len(titles(life, "prometheus does not answer")) == 1
@@ -93,7 +80,7 @@ def test_a_prometheus_that_stays_silent_keeps_what_there_is_and_people_are_told_
 def test_a_process_that_has_just_begun_removes_nothing_before_it_has_seen_it_idle(store: Store) -> None:
     """worker-pod-autoscaler #137, knative #3771: the first look of a fresh process, with nothing known yet, scaled
     to zero."""
-    life = idle_nodes(store, 3)
+    life = lives.idle_nodes(store, 3)
     life.world.advance(START + 57 * MINUTE)  # their moment came before we were there
     life.run(9 * SECOND, tick=SECOND)
     assert life.writes() == []
@@ -104,7 +91,7 @@ def test_a_process_that_has_just_begun_removes_nothing_before_it_has_seen_it_idl
 @pytest.mark.parametrize("fault", ["lose_gpu", "not_ready"])
 def test_a_process_that_has_just_begun_takes_no_old_node_for_one_that_never_came_up(store: Store, fault: str) -> None:
     """knative #3771 once more: without a past a node whose device plugin restarts looks as if it had never worked."""
-    life = idle_nodes(store, 3)
+    life = lives.idle_nodes(store, 3)
     life.world.advance(START + 30 * MINUTE)
     for vm in life.world.lives:
         getattr(life.world.faults, fault)(vm.hostname)
@@ -118,10 +105,10 @@ def test_a_process_that_has_just_begun_takes_no_old_node_for_one_that_never_came
 @pytest.mark.parametrize("source", ["cluster", "telemetry", "alarms", "cloud"])
 def test_a_source_that_does_not_answer_at_the_start_is_not_read_as_empty(store: Store, source: str) -> None:
     """knative #3771: metrics that had not been collected yet counted as zero load."""
-    life = idle_nodes(store, 2)
+    life = lives.idle_nodes(store, 2)
     for vm in life.world.lives:
         life.world.add_pod(bound(f"on-{vm.hostname}", vm.hostname))
-    getattr(life, source).fail_always(SILENT)
+    getattr(life, source).fail_always(troubles.UNANSWERED)
     life.run(70 * MINUTE, tick=2 * MINUTE)
     getattr(life, source).fail_always(None)
     life.run(70 * MINUTE, tick=2 * MINUTE)
@@ -142,9 +129,9 @@ def test_mig_slices_without_any_utilization_are_bought_and_given_back_by_pod_cou
     slices looked idle."""
     mig = "nvidia.com/mig-1g.10gb"
     size = "an.g1.a100.kube.x1"
-    world = a_world(WorldPool(id=POOL, size=size, resources={mig: 7}, mig=True, gpus=1))
-    pool = a_pool(size=size, resources={mig: 7}, price_usd_per_hour=PRICE)
-    life = Life(world=world, policy=a_policy(pool), store=store)
+    life = lives.at_zero(
+        store, a_pool(size=size, resources={mig: 7}, price_usd_per_hour=PRICE), kind={"mig": True, "gpus": 1}
+    )
     life.telemetry.look = lambda: NO_DATA["no series"]  # type: ignore[method-assign]
     life.submit(*(a_job(f"j{n}", resource=mig, duration=80 * MINUTE) for n in range(10)))
     life.run(75 * MINUTE, tick=MINUTE)
@@ -157,12 +144,12 @@ def test_mig_slices_without_any_utilization_are_bought_and_given_back_by_pod_cou
 
 def test_a_utilization_that_is_stuck_at_one_hundred_percent_keeps_no_empty_node(store: Store) -> None:
     """jobstats #28 (and idle Blackwells): the counter latched at 100 %, and an empty GPU passed for busy."""
-    life = idle_nodes(store, 2)
+    life = lives.idle_nodes(store, 2)
     busy = life.world.lives[0].hostname
     life.world.add_pod(bound("works", busy))
     look = life.telemetry.look
     life.telemetry.look = lambda: replace(look(), utilization={POOL: 1.0})  # type: ignore[method-assign]
-    life.alarms.extra.append(alert("GpuPoolBusy", "hold"))
+    life.alarms.extra.append(troubles.alert("GpuPoolBusy", "hold"))
     life.run(62 * MINUTE, tick=20 * SECOND)
     assert [vm.hostname for vm in living(life)] == [busy]
 
@@ -170,7 +157,7 @@ def test_a_utilization_that_is_stuck_at_one_hundred_percent_keeps_no_empty_node(
 def test_a_gpu_that_a_pod_holds_and_never_uses_counts_as_held(store: Store) -> None:
     """slurm-job-exporter #65, jobstats #28: a crashed rank holds its GPU without a process, so per-process metrics
     do not show the GPU at all."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     [node] = life.world.nodes
     life.world.add_pod(bound("crashed-rank", node, gpu_util=0.0))
     life.run(2 * HOUR, tick=30 * SECOND)
@@ -182,8 +169,8 @@ def test_a_gpu_that_a_pod_holds_and_never_uses_counts_as_held(store: Store) -> N
 
 def test_one_silent_source_is_one_piece_of_news(store: Store) -> None:
     """alertmanager-ntfy #17, IncidentRelay #10: either nobody was told of the outage, or of every retry."""
-    life = idle_nodes(store)
-    life.alarms.fail_always(SILENT)
+    life = lives.idle_nodes(store)
+    troubles.alertmanager_down(life)
     life.run(2 * HOUR, tick=2 * MINUTE)
     found = [n for n in told(life) if "Alertmanager" in n.title]
     assert [n.severity for n in found] == [Severity.WARNING]
@@ -192,7 +179,7 @@ def test_one_silent_source_is_one_piece_of_news(store: Store) -> None:
 
 def test_an_odd_status_at_civo_says_nothing_of_a_node_that_kubernetes_shows_ready(store: Store) -> None:
     """Dynamo #11220 and many others: a state that nobody had thought of fell into the default branch."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     look = life.cloud.look
 
     def odd() -> Any:
@@ -210,20 +197,15 @@ def test_an_odd_status_at_civo_says_nothing_of_a_node_that_kubernetes_shows_read
 
 def test_a_size_without_a_price_is_not_free(store: Store) -> None:
     """Dynamo #11220, Convox: an unknown price was 0, so growth was always affordable."""
-    life = Life(
-        world=a_world(WorldPool(id=POOL, size=SIZE, resources={"nvidia.com/gpu": 1})),
-        policy=a_policy(a_pool(price_usd_per_hour=None)),
-        store=store,
-    )
-    life.submit(a_job())
+    life = lives.waiting(store, pool=a_pool(price_usd_per_hour=None))
     life.run(10 * MINUTE)
     assert life.writes("resize") == []
     assert titles(life, "its price is unknown")
 
 
 def test_a_new_node_without_gpu_activity_raises_nothing_for_a_quarter_of_an_hour(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.world.faults.telemetry_gone = True
+    life = lives.at_zero(store)
+    troubles.dcgm_gone(life)
     life.submit(a_job(duration=2 * HOUR))
     life.run(40 * MINUTE, tick=MINUTE)
     ages: dict[bool, set[timedelta]] = {True: set(), False: set()}

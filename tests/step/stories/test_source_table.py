@@ -5,7 +5,7 @@ through, in every way in which its source can be silent.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,11 +14,12 @@ from receiver.core.model.actions import Change
 from receiver.core.model.model import Source
 from receiver.core.model.policy import Fallback, Policy
 from receiver.ports import Store, TryLater
+from tests.core.builders import MINUTE, SECOND, a_pool
 from tests.core.scaling.tables import SILENT_SOURCES as SOURCES
-from tests.step.harness import START, Life, Wrapped, a_job, a_policy
-from tests.step.stories.bench import MINUTE, POOL, SECOND, a_pool, bound, idle_nodes, living
-
-SILENT = TryLater("connection refused", code="unavailable")
+from tests.expect import living
+from tests.given import lives, troubles
+from tests.step.harness import POOL, START, Life, Wrapped, a_job, a_policy
+from tests.step.stories.bench import bound
 
 
 def _no_store(life: Life) -> None:
@@ -28,24 +29,8 @@ def _no_store(life: Life) -> None:
     life.store = Wrapped(life.store, memory=down)
 
 
-def _no_answer(port: str) -> Callable[[Life], None]:
-    return lambda life: getattr(life, port).fail_always(SILENT)
-
-
 def _not_configured(port: str) -> Callable[[Life], None]:
     return lambda life: setattr(life, port, None)
-
-
-def _no_heartbeat(life: Life) -> None:
-    life.heartbeats, life.policy = False, replace(life.policy, heartbeat_interval=MINUTE)
-
-
-def _no_gpu_metrics(life: Life) -> None:
-    life.world.faults.telemetry_gone = True
-
-
-def _rules_dead(life: Life) -> None:
-    life.world.faults.rules_dead = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +49,17 @@ class Row:
 
 
 WAYS: dict[Source, dict[str, Callable[[Life], None]]] = {
-    Source.CIVO: {"does not answer": _no_answer("cloud")},
+    Source.CIVO: {"does not answer": troubles.civo_down},
     Source.STORE: {"cannot be read": _no_store},
-    Source.KUBERNETES: {"does not answer": _no_answer("cluster"), "is disabled": _not_configured("cluster")},
-    Source.DCGM: {"reports nothing": _no_gpu_metrics},
+    Source.KUBERNETES: {"does not answer": troubles.kubernetes_down, "is disabled": _not_configured("cluster")},
+    Source.DCGM: {"reports nothing": troubles.dcgm_gone},
     Source.PROMETHEUS: {
-        "does not answer": _no_answer("telemetry"),
+        "does not answer": troubles.prometheus_down,
         "is not configured": _not_configured("telemetry"),
-        "evaluates no rules": _rules_dead,
+        "evaluates no rules": troubles.rules_dead,
     },
-    Source.HEARTBEAT: {"comes no more": _no_heartbeat},
-    Source.ALERTMANAGER: {"does not answer": _no_answer("alarms")},
+    Source.HEARTBEAT: {"comes no more": troubles.no_heartbeat},
+    Source.ALERTMANAGER: {"does not answer": troubles.alertmanager_down},
 }
 FROM_THE_TABLE = [
     Row(source=source, how=how, silence=silence, grows=grows, shrinks=shrinks, policy=a_policy())
@@ -86,7 +71,7 @@ BESIDE_THE_TABLE = [
     Row(
         source=Source.PROMETHEUS,
         how="does not answer, with fallback: kubernetes",
-        silence=_no_answer("telemetry"),
+        silence=troubles.prometheus_down,
         grows=True,
         shrinks=False,
         policy=a_policy(fallback=Fallback.KUBERNETES),
@@ -129,7 +114,7 @@ def test_every_row_of_the_table_is_lived_through() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_growth_while_a_source_is_silent(store: Store, row: Row) -> None:
-    life = idle_nodes(store, policy=row.policy)
+    life = lives.idle_nodes(store, policy=row.policy)
     life.world.add_pod(bound("works", life.world.lives[0].hostname))
     life.world.advance(START + 40 * MINUTE)  # GPU activity of a new node is not missed
     life.step()
@@ -143,7 +128,7 @@ def test_growth_while_a_source_is_silent(store: Store, row: Row) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_removal_while_a_source_is_silent(store: Store, row: Row) -> None:
-    life = idle_nodes(store, policy=row.policy)
+    life = lives.idle_nodes(store, policy=row.policy)
     life.world.advance(START + 50 * MINUTE)
     life.step()
     row.silence(life)
@@ -156,7 +141,7 @@ def test_removal_while_a_source_is_silent(store: Store, row: Row) -> None:
 
 def test_an_unknown_price_stops_growth_and_lets_an_idle_node_go(store: Store) -> None:
     """A price is no source that can fall silent: it is missing or it is not. Removal never costs money."""
-    life = idle_nodes(store, policy=a_policy(a_pool(price_usd_per_hour=None)))
+    life = lives.idle_nodes(store, 1, a_pool(price_usd_per_hour=None))
     life.world.advance(START + 50 * MINUTE)
     life.run(8 * MINUTE)
     assert living(life) == []
@@ -168,10 +153,10 @@ def test_an_unknown_price_stops_growth_and_lets_an_idle_node_go(store: Store) ->
 
 
 def test_with_kubernetes_and_prometheus_both_silent_nothing_grows_whatever_the_fallback(store: Store) -> None:
-    life = idle_nodes(store, 0, policy=a_policy(fallback=Fallback.KUBERNETES))
+    life = lives.at_zero(store, fallback=Fallback.KUBERNETES)
     life.step()
-    life.cluster.fail_always(SILENT)
-    life.telemetry.fail_always(SILENT)
+    troubles.kubernetes_down(life)
+    troubles.prometheus_down(life)
     life.submit(a_job())
     life.run(10 * MINUTE)
     assert life.required() == 0
@@ -179,10 +164,9 @@ def test_with_kubernetes_and_prometheus_both_silent_nothing_grows_whatever_the_f
 
 def test_demand_is_not_counted_twice_when_kubernetes_falls_silent_while_its_node_comes_up(store: Store) -> None:
     """The two ways of counting overlap: what was bought on the word of one is not bought again on the other's."""
-    life = idle_nodes(store, 0)
-    life.submit(a_job())
+    life = lives.waiting(store)
     life.run(30 * SECOND)
-    life.cluster.fail_always(SILENT)
+    troubles.kubernetes_down(life)
     life.run(30 * MINUTE, tick=20 * SECOND)
     assert len(life.writes("resize")) == 1
 
@@ -194,18 +178,16 @@ def test_a_pod_that_no_pool_can_hold_buys_nothing_when_kubernetes_falls_silent(
     store: Store, job: dict[str, Any]
 ) -> None:
     """kube-state-metrics shows neither its node selector nor its gang."""
-    life = idle_nodes(store, 0)
-    life.submit(a_job(**job))
+    life = lives.waiting(store, a_job(**job))
     life.run(30 * SECOND)
-    life.cluster.fail_always(SILENT)
+    troubles.kubernetes_down(life)
     life.run(10 * MINUTE)
     assert life.steps[-1].facts.waiting
     assert life.required() == 0
 
 
 def test_pods_that_wait_no_more_are_forgotten(store: Store) -> None:
-    life = idle_nodes(store, 0)
-    life.submit(a_job())
+    life = lives.waiting(store)
     life.step()
     assert life.waited
     life.run(20 * MINUTE)

@@ -14,20 +14,11 @@ from receiver.replay.ports import WorldCloud
 from receiver.replay.world.objects import Behaviour, PodSpec
 from simulator.store import MemoryStore
 from simulator.world import Pdb
-from tests.core.builders import EVERY_SECOND
-from tests.step.harness import START, Life, a_job, a_policy, a_world
-from tests.step.stories.bench import (
-    HOUR,
-    MINUTE,
-    POOL,
-    PROVISIONING,
-    SECOND,
-    bought,
-    bound,
-    idle_nodes,
-    living,
-    told,
-)
+from tests.core.builders import EVERY_SECOND, HOUR, MINUTE, SECOND, a_pool
+from tests.expect import bought, living, phases, removed, told
+from tests.given import lives
+from tests.step.harness import POOL, START, Life, a_job
+from tests.step.stories.bench import PROVISIONING, bound
 
 STALE = 10 * MINUTE
 COUNTED_LATE, SHOWN_LATE = "the count falls ten minutes late", "the list shows the count of ten minutes ago"
@@ -37,10 +28,10 @@ either = pytest.mark.parametrize("behaviour", LATE.values(), ids=LATE)
 
 def after_a_removal(store: Store, behaviour: Behaviour, nodes: int = 1) -> Life:
     """*nodes* idle nodes of one age were removed a minute ago; Civo's number does not say so yet."""
-    life = idle_nodes(store, nodes, behaviour=behaviour)
+    life = lives.idle_nodes(store, nodes, behaviour=behaviour)
     life.rest = MINUTE  # what Civo shows changes while nothing happens in the world
     life.world.advance(START + 50 * MINUTE)
-    while len(life.writes("retire")) < nodes:
+    while removed(life) < nodes:
         life.run(5 * SECOND, tick=5 * SECOND)
     life.run(MINUTE)
     assert living(life) == []
@@ -51,7 +42,7 @@ def after_a_removal(store: Store, behaviour: Behaviour, nodes: int = 1) -> Life:
 def starts_within(life: Life, job: str, time: timedelta) -> None:
     life.submit(a_job(job, submit_at=life.now, duration=HOUR))
     life.run(time)
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
 
 
 @either
@@ -75,7 +66,7 @@ def test_no_count_is_put_while_one_is_still_to_fall(late: int, turns: list[tuple
     """Jobs come and go, idle nodes go at their hour, and Civo lowers its count so many minutes late: each PUT comes
     after the fall, is above the count, and in the end as many nodes live as are counted."""
     store = MemoryStore()
-    life = Life(world=a_world(behaviour=Behaviour(decrement=late * MINUTE)), policy=a_policy(), store=store)
+    life = lives.at_zero(store, behaviour=Behaviour(decrement=late * MINUTE))
     life.rest, puts, resize = MINUTE, [], life.world.resize
 
     def put(pool_id: str, count: int) -> None:
@@ -96,11 +87,11 @@ def test_no_count_is_put_while_one_is_still_to_fall(late: int, turns: list[tuple
 
 
 def test_a_stop_of_removals_ends_when_the_count_falls_after_all(store: Store) -> None:
-    life = idle_nodes(store, 2, behaviour=Behaviour(decrement=40 * MINUTE))
+    life = lives.idle_nodes(store, 2, behaviour=Behaviour(decrement=40 * MINUTE))
     life.rest = MINUTE
     life.world.add_pod(bound("works", life.world.lives[0].hostname))
     life.run(90 * MINUTE, tick=MINUTE)
-    assert len(life.writes("retire")) == 1
+    assert removed(life) == 1
     [stop] = [n for n in told(life) if n.topic.startswith("removals:")]
     assert "did not fall" in stop.body
     life.run(30 * MINUTE, tick=MINUTE)
@@ -109,19 +100,19 @@ def test_a_stop_of_removals_ends_when_the_count_falls_after_all(store: Store) ->
 
 
 def test_a_stop_of_removals_lasts_while_the_replacement_does(store: Store) -> None:
-    life = idle_nodes(store, 1, behaviour=Behaviour(decrement="never"))
+    life = lives.idle_nodes(store, behaviour=Behaviour(decrement="never"))
     life.run(70 * MINUTE, tick=MINUTE)
     [stop] = [n for n in told(life) if n.topic.startswith("removals:")]
     assert "came after its removal" in stop.body
     assert life.steps[-1].facts.pool(POOL).removal_backoff is not None
     life.run(12 * HOUR, tick=5 * MINUTE)
-    assert len(life.writes("retire")) == 1
+    assert removed(life) == 1
     assert len([n for n in told(life) if n.topic.startswith("removals:")]) <= 1
 
 
 def test_a_ready_node_that_an_old_list_shows_as_still_building_is_usable(store: Store) -> None:
     """Else another one would be bought for the capacity that a buffer or a booking keeps on it."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     look = life.cloud.look
 
     def old() -> Mapping[str, CloudPool]:
@@ -143,7 +134,7 @@ def test_growth_of_two_after_a_removal_of_three_buys_two_once_the_count_has_fall
     life.submit(a_job("late", pods=2, submit_at=life.now, duration=2 * HOUR))
     life.run(STALE + PROVISIONING)
     assert bought(life) == 5
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
     life.run(HOUR, tick=30 * SECOND)
     assert bought(life) == 5
     assert life.world.kills == []
@@ -160,27 +151,23 @@ def test_work_that_comes_bit_by_bit_while_the_count_is_stale_is_bought_for_once(
     life.run(30 * MINUTE, tick=20 * SECOND)
     assert bought(life) == 2 + 4
     assert life.world.kills == []
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
 
 
 def test_a_growth_that_the_list_does_not_show_is_not_asked_for_again(store: Store) -> None:
-    world = a_world(behaviour=Behaviour(list_lag=STALE))
-    life = Life(world=world, policy=a_policy(), store=store)
-    life.submit(*(a_job(f"j{n}", duration=HOUR) for n in range(3)))
+    life = lives.waiting(store, *(a_job(f"j{n}", duration=HOUR) for n in range(3)), behaviour=Behaviour(list_lag=STALE))
     life.run(20 * MINUTE)
     assert bought(life) == 3
     assert life.required() == 3
 
 
 def test_more_work_while_a_growth_does_not_show_yet_gets_its_nodes_and_no_more(store: Store) -> None:
-    world = a_world(behaviour=Behaviour(list_lag=STALE))
-    life = Life(world=world, policy=a_policy(), store=store)
-    life.submit(a_job("one", duration=HOUR))
+    life = lives.waiting(store, a_job("one", duration=HOUR), behaviour=Behaviour(list_lag=STALE))
     life.run(2 * MINUTE)
     life.submit(a_job("two", submit_at=life.now, duration=HOUR), a_job("three", submit_at=life.now, duration=HOUR))
     life.run(25 * MINUTE)
     assert bought(life) == 3
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
 
 
 def test_a_removal_is_not_mistaken_for_somebody_elses_change(store: Store) -> None:
@@ -193,9 +180,8 @@ def test_a_removal_is_not_mistaken_for_somebody_elses_change(store: Store) -> No
 
 def test_a_replacement_is_not_removed_while_another_node_of_the_same_removal_cannot_be_emptied(store: Store) -> None:
     """Civo builds a new node for one that was removed, again and again: removing that as well would only cost money."""
-    pool = replace(a_policy().pools[0], idle_for=2 * MINUTE)
-    policy = a_policy(pool, billing=EVERY_SECOND)
-    life = idle_nodes(store, 2, behaviour=Behaviour(decrement="never"), policy=policy)
+    pool = a_pool(idle_for=2 * MINUTE)
+    life = lives.idle_nodes(store, 2, pool, billing=EVERY_SECOND, behaviour=Behaviour(decrement="never"))
     [held, *_] = [vm.hostname for vm in living(life)]
     labels = {"app": "web"}
     life.world.add_pod(
@@ -205,14 +191,14 @@ def test_a_replacement_is_not_removed_while_another_node_of_the_same_removal_can
 
     life.run(25 * MINUTE)
 
-    assert len(life.writes("retire")) == 1
+    assert removed(life) == 1
 
 
 def test_nothing_is_bought_by_an_answer_that_is_older_than_the_one_before(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It shows a removed node again, and a count on which the growth of one would be the growth of two."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     older = life.cloud.look()
     life.world.advance(START + 50 * MINUTE)
     while living(life):
@@ -231,7 +217,7 @@ def test_nothing_is_bought_by_an_answer_that_is_older_than_the_one_before(
 def test_a_node_that_civo_lists_again_for_long_costs_even_where_the_rest_of_the_answer_is_incomplete(
     store: Store,
 ) -> None:
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     life.step()
     whole = life.cloud.look()[POOL]
     life.cloud.look = lambda: {POOL: replace(whole, instances=())}  # type: ignore[method-assign]

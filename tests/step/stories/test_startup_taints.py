@@ -8,21 +8,11 @@ import pytest
 from receiver.core.model.model import Stage
 from receiver.core.model.policy import STARTUP_TAINTS, Taint
 from receiver.ports import Store
-from receiver.replay.world.objects import WorldPool
-from tests.step.harness import FAST, GPU, SIZE, START, Life, a_job, a_policy, a_world
-from tests.step.stories.bench import (
-    HOUR,
-    MINUTE,
-    POOL,
-    SECOND,
-    a_pool,
-    bought,
-    bound,
-    idle_nodes,
-    living,
-    titles,
-    waiting,
-)
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.expect import bought, living, phases, published, titles
+from tests.given import lives
+from tests.step.harness import FAST, POOL, START, Life, a_job
+from tests.step.stories.bench import bound, waiting
 
 READINESS = Taint(key="readiness.k8s.io/nvidia-gpu-not-ready", value="pending", effect="NoSchedule")
 USABLE_AFTER = FAST.create + FAST.build + FAST.boot + FAST.driver
@@ -56,7 +46,7 @@ def stage_of(life: Life) -> tuple[Stage, str]:
 def test_growth_goes_on_while_the_newest_node_carries_a_startup_taint(store: Store, prefix: str) -> None:
     """NVIDIA's example for autoscaled GPU nodes: the taint outlives the driver's installation by minutes. Every pod was
     called a misfit of the pool, and a pod that came meanwhile got no node."""
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     taint = Taint(key=f"{prefix}x" if prefix.endswith("/") else prefix, effect="NoSchedule")
     each = tainted(life, goes_after=8 * MINUTE, taint=taint)
     life.submit(a_job("one", duration=HOUR))
@@ -65,28 +55,25 @@ def test_growth_goes_on_while_the_newest_node_carries_a_startup_taint(store: Sto
     life.run(2 * MINUTE, each=each)
     assert bought(life) == 2
     life.run(15 * MINUTE, each=each)
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
     assert bought(life) == 2
     assert titles(life, "no GPU pool can hold") == []
 
 
 def test_a_node_with_a_startup_taint_is_on_its_way_and_says_what_it_waits_for(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store)
     life.run(USABLE_AFTER + MINUTE, each=tainted(life, goes_after=NEVER))
     assert stage_of(life) == (Stage.INSTALLING, f"waits for taint {READINESS.key}")
-    picture = store.snapshot()
-    assert picture is not None
-    [pool] = picture[0]["pools"]
+    picture = published(store)
+    [pool] = picture["pools"]
     assert pool["nodes"][0]["note"] == f"waits for taint {READINESS.key}"
     assert (pool["ready"], pool["building"]) == (0, 1)
-    [pod] = picture[0]["waiting"]
+    [pod] = picture["waiting"]
     assert f"waits for taint {READINESS.key}" in pod["detail"]
 
 
 def test_a_startup_taint_that_never_goes_makes_the_node_stuck_within_the_provision_timeout(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store)
     each = tainted(life, goes_after=NEVER)
     said: set[str] = set()
 
@@ -103,13 +90,12 @@ def test_a_startup_taint_that_never_goes_makes_the_node_stuck_within_the_provisi
 
 def test_a_node_with_a_startup_taint_that_goes_says_nothing_of_the_next_one(store: Store) -> None:
     """It was believed for a day that another node would be like it."""
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job("one", duration=MINUTE))
+    life = lives.waiting(store, a_job("one", duration=MINUTE))
     life.run(21 * MINUTE, each=tainted(life, goes_after=NEVER))
     life.run(3 * HOUR, tick=MINUTE)  # the fault is mended, and the pool has backed off long enough
     life.submit(a_job("two", duration=HOUR, submit_at=life.now))
     life.run(10 * MINUTE)
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
 
 
 def retaint(life: Life, *taints: Taint) -> str:
@@ -121,7 +107,7 @@ def retaint(life: Life, *taints: Taint) -> str:
 
 def test_a_startup_taint_that_comes_back_for_a_moment_changes_nothing(store: Store) -> None:
     """Cilium puts its taint back while its agent restarts."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     life.run(5 * MINUTE)
     retaint(life, READINESS)
     life.world.add_pod(waiting("train"))
@@ -135,7 +121,7 @@ def test_a_startup_taint_that_comes_back_for_a_moment_changes_nothing(store: Sto
 
 
 def test_a_startup_taint_that_stays_on_a_used_node_makes_it_no_room_and_in_time_broken(store: Store) -> None:
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     life.run(5 * MINUTE)
     name = retaint(life, READINESS)
     life.world.add_pod(waiting("train"))
@@ -152,13 +138,12 @@ def test_a_startup_taint_that_stays_on_a_used_node_makes_it_no_room_and_in_time_
 
 
 def test_what_runs_on_a_node_that_gets_a_startup_taint_goes_on(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job(duration=2 * HOUR))
+    life = lives.waiting(store, a_job(duration=2 * HOUR))
     life.run(10 * MINUTE)
     name = retaint(life, READINESS)
     life.run(HOUR)
     assert name in {vm.hostname for vm in living(life)}
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
     assert bought(life) == 1
     retaint(life)
     life.run(2 * MINUTE)
@@ -167,8 +152,7 @@ def test_what_runs_on_a_node_that_gets_a_startup_taint_goes_on(store: Store) -> 
 
 def test_one_odd_node_does_not_speak_for_a_pool_while_another_shows_otherwise(store: Store) -> None:
     """The newest node came without the pool's label (Civo's agent was late, somebody took it off)."""
-    pool = WorldPool(id=POOL, size=SIZE, resources={GPU: 1}, labels={"tier": "gold"}, count=2)
-    life = Life(world=a_world(pool), policy=a_policy(a_pool(labels={"tier": "gold"})), store=store)
+    life = lives.idle_nodes(store, 2, a_pool(labels={"tier": "gold"}), kind={"labels": {"tier": "gold"}})
     newest = max(life.world.nodes.values(), key=lambda n: (n.created_at, n.name))
     life.world.patch_node(newest.name, labels={"tier": None})
     for node in life.world.nodes:
@@ -176,4 +160,4 @@ def test_one_odd_node_does_not_speak_for_a_pool_while_another_shows_otherwise(st
     life.submit(a_job(duration=2 * HOUR, node_selector={"tier": "gold"}, submit_at=START))
     life.run(10 * MINUTE)
     assert bought(life) == 3
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}

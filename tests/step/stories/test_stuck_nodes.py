@@ -6,22 +6,12 @@ from dataclasses import replace
 import pytest
 
 from receiver.core.model.policy import POOL_LABEL
-from receiver.ports import CloudPool, ClusterFacts, ClusterNode, Store, TryLater
-from receiver.replay.world.objects import WorldPool
-from tests.step.harness import FAST, GPU, PRICE, SIZE, START, Life, Wrapped, a_job, a_policy, a_world
-from tests.step.stories.bench import (
-    BIG_SIZE,
-    HOUR,
-    MINUTE,
-    POOL,
-    SECOND,
-    a_pool,
-    bought,
-    bound,
-    idle_nodes,
-    living,
-    titles,
-)
+from receiver.ports import CloudPool, ClusterFacts, ClusterNode, Store
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.expect import bought, living, phases, titles
+from tests.given import lives, troubles
+from tests.step.harness import BIG_SIZE, FAST, POOL, PRICE, START, Life, Wrapped, a_job
+from tests.step.stories.bench import bound
 
 NEVER = 1000
 # Bought at 0, then probed after each back-off of 30, 60, 120, 240 and 480 minutes, each of which begins when the
@@ -31,7 +21,7 @@ PROBES_IN_A_DAY = 6
 
 def stuck_life(store: Store, fault: str, count: int = NEVER, jobs: int = 1) -> Life:
     """*jobs* jobs wait, and the next *count* nodes never become usable."""
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     getattr(life.world.faults, fault)(POOL, count)
     life.submit(*(a_job(f"j{n}", duration=100 * HOUR) for n in range(jobs)))
     return life
@@ -73,13 +63,13 @@ def test_after_a_failure_one_node_probes_for_all_that_wait(store: Store) -> None
     assert bought(life) == 5  # the probe, until its GPU is there
     life.run(10 * MINUTE)
     assert bought(life) == 8  # it works, so the others are bought too
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
 
 
 def test_the_back_off_outlives_the_process_and_ends_with_the_first_node_that_works(store: Store) -> None:
     life = stuck_life(store, "gpu_never", count=2)
     life.run(22 * MINUTE)
-    again = Life(world=life.world, policy=life.policy, store=store)
+    again = lives.restarted(life, store)
     first = again.step().facts.pool(POOL).provisioning
     assert first is not None
     assert first.failures == 1
@@ -103,12 +93,9 @@ def test_the_hold_is_named_while_it_lasts(store: Store) -> None:
 
 
 def test_work_goes_to_another_pool_meanwhile(store: Store) -> None:
-    world = a_world(
-        WorldPool(id=POOL, size=SIZE, resources={GPU: 1}),
-        WorldPool(id="dear-id", size=BIG_SIZE, resources={GPU: 1}),
+    life = lives.at_zero(
+        store, a_pool(), a_pool(id="dear-id", name="dear", size=BIG_SIZE, price_usd_per_hour=2 * PRICE)
     )
-    dear = a_pool(id="dear-id", name="dear", size=BIG_SIZE, price_usd_per_hour=2 * PRICE)
-    life = Life(world=world, policy=a_policy(a_pool(), dear), store=store)
     life.world.faults.gpu_never(POOL, NEVER)
     life.submit(a_job("one", duration=20 * HOUR))
     life.run(30 * MINUTE)
@@ -120,9 +107,7 @@ def test_work_goes_to_another_pool_meanwhile(store: Store) -> None:
 
 def test_a_node_that_is_late_and_comes_up_after_all_is_used(store: Store) -> None:
     """It was usable before it was taken away: then it is a node like any other."""
-    world = a_world(timings=replace(FAST, driver=17 * MINUTE))
-    life = Life(world=world, policy=a_policy(), store=store)
-    life.submit(a_job(duration=10 * MINUTE))
+    life = lives.waiting(store, a_job(duration=10 * MINUTE), timings=replace(FAST, driver=17 * MINUTE))
     life.run(40 * MINUTE)
     assert len(life.world.finished) == 1
     assert life.writes("retire") == []
@@ -130,7 +115,7 @@ def test_a_node_that_is_late_and_comes_up_after_all_is_used(store: Store) -> Non
 
 def test_a_status_that_nobody_documents_is_given_the_same_time(store: Store) -> None:
     """A word that Civo adds to its list must not make us delete every node that passes through it."""
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     look = life.cloud.look
 
     def renamed() -> Mapping[str, CloudPool]:
@@ -162,7 +147,7 @@ def test_a_stuck_node_counts_as_spent_for_its_paid_hour(store: Store, fault: str
 @pytest.mark.parametrize("fault", ["lose_gpu", "not_ready"])
 def test_a_node_that_broke_and_holds_no_pod_is_retired_after_the_timeout(store: Store, fault: str) -> None:
     """Karpenter's node repair waits 10 to 30 minutes; where nobody repairs, the broken node is paid for ever."""
-    life = idle_nodes(store, 2)
+    life = lives.idle_nodes(store, 2)
     broken, sound = life.world.lives
     life.run(5 * MINUTE)
     getattr(life.world.faults, fault)(broken.hostname)
@@ -177,7 +162,7 @@ def test_a_node_that_broke_and_holds_no_pod_is_retired_after_the_timeout(store: 
 @pytest.mark.parametrize("fault", ["lose_gpu", "not_ready"])
 def test_a_node_that_broke_under_a_pod_is_left_to_it(store: Store, fault: str) -> None:
     """civo/node-agent reboots it; what runs there may go on, and its owner decides."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     [node] = life.world.nodes
     life.world.add_pod(bound("works", node))
     life.run(MINUTE)
@@ -189,7 +174,7 @@ def test_a_node_that_broke_under_a_pod_is_left_to_it(store: Store, fault: str) -
 
 @pytest.mark.parametrize("fault", ["lose_gpu", "not_ready"])
 def test_a_node_that_recovers_in_time_stays_and_works(store: Store, fault: str) -> None:
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     [node] = life.world.nodes
     life.run(5 * MINUTE)
     for _ in range(3):
@@ -205,18 +190,16 @@ def test_a_node_that_recovers_in_time_stays_and_works(store: Store, fault: str) 
 
 def test_without_kubernetes_no_node_is_taken_for_broken(store: Store) -> None:
     """Who cannot see a node must not judge it."""
-    life = idle_nodes(store, 2)
+    life = lives.idle_nodes(store, 2)
     life.run(2 * MINUTE)
-    life.cluster.fail_always(TryLater("connection refused"))
+    troubles.kubernetes_down(life)
     life.run(5 * HOUR, tick=5 * MINUTE)
     assert life.writes("retire") == []
 
 
 def test_nothing_is_removed_where_kubernetes_answers_for_another_cluster_than_civo(store: Store) -> None:
     """A wrong kubectl context: none of our instances has a node there, and the work on them is not seen."""
-    life = Life(
-        world=a_world(WorldPool(id=POOL, size=SIZE, resources={GPU: 1}, count=2)), policy=a_policy(), store=store
-    )
+    life = lives.idle_nodes(store, 2)
     life.submit(a_job("one", duration=100 * HOUR), a_job("two", duration=100 * HOUR))
     node = ClusterNode(name="elsewhere", instance="other", ready=True, unschedulable=False, labels={POOL_LABEL: "cpu"})
     another = ClusterFacts(nodes=(node,), pods=())

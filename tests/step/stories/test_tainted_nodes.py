@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 from receiver.core.model.policy import Taint
 from receiver.ports import Store
-from tests.step.harness import Life, a_job, a_policy, a_world
-from tests.step.stories.bench import HOUR, MINUTE, bought, living, titles
+from tests.core.builders import HOUR, MINUTE
+from tests.expect import bought, living, phases, titles
+from tests.given import lives
+from tests.step.harness import Life, a_job
 
 MAINTENANCE = Taint(key="maintenance", value="true", effect="NoSchedule")
 
@@ -22,23 +24,21 @@ def taints_each_new_node(life: Life) -> Callable[[], None]:
 
 
 def test_a_pod_that_waits_beside_a_tainted_node_gets_another_one(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job("old", duration=HOUR), a_job("ends"))
+    life = lives.waiting(store, a_job("old", duration=HOUR), a_job("ends"))
     life.run(20 * MINUTE)
     [idle] = [n.name for n in life.step().facts.pools[0].nodes if not n.pods]
     life.world.patch_node(idle, taints=(MAINTENANCE,))
     life.submit(a_job("new", submit_at=life.now))
     life.run(10 * MINUTE)
     assert bought(life) == 3
-    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert phases(life) == {"Running"}
     assert len(titles(life, f"idle and tainted: {idle}")) == 1
     life.run(35 * MINUTE)
     assert idle not in life.world.nodes, "it goes before its second paid hour"
 
 
 def test_a_controller_that_taints_every_new_node_has_no_nodes_bought_without_end(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job())
+    life = lives.waiting(store)
     life.run(40 * MINUTE, each=taints_each_new_node(life))
     assert bought(life) <= 2
     assert len(living(life)) <= 2

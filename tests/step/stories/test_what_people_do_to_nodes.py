@@ -7,9 +7,10 @@ import pytest
 
 from receiver.core.model.policy import Taint
 from receiver.ports import Store
-from receiver.replay.world.objects import WorldPool
-from tests.step.harness import GPU, SIZE, Life, a_job, a_policy, a_world
-from tests.step.stories.bench import HOUR, MINUTE, POOL, a_pool, bought, living, titles
+from tests.core.builders import HOUR, MINUTE, a_pool
+from tests.expect import bought, living, titles
+from tests.given import lives
+from tests.step.harness import POOL, a_job
 
 BY_PEOPLE: dict[str, dict[str, Any]] = {
     "tainted": {"taints": (Taint(key="maintenance", value="true"),)},
@@ -21,15 +22,15 @@ BY_PEOPLE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("change", BY_PEOPLE.values(), ids=BY_PEOPLE.keys())
 def test_what_a_person_does_to_the_only_node_does_not_stop_its_pool(store: Store, change: dict[str, Any]) -> None:
-    pool = WorldPool(id=POOL, size=SIZE, resources={GPU: 1}, labels={"tier": "gold"})
-    policy = a_policy(a_pool(labels={"tier": "gold"}))
-    life = Life(world=a_world(pool), policy=policy, store=store)
-    life.submit(a_job("one", duration=5 * HOUR, node_selector={"tier": "gold"}))
+    gold: dict[str, Any] = {"labels": {"tier": "gold"}}
+    life = lives.waiting(
+        store, a_job("one", duration=5 * HOUR, node_selector={"tier": "gold"}), pool=a_pool(**gold), kind=gold
+    )
     life.run(10 * MINUTE)
     [vm] = living(life)
     life.world.patch_node(vm.hostname, **change)
     life.run(MINUTE)
-    life = Life(world=life.world, policy=policy, store=store)  # a restart
+    life = lives.restarted(life, store)  # a restart
     life.submit(a_job("two", duration=HOUR, node_selector={"tier": "gold"}, submit_at=life.now))
     life.run(10 * MINUTE)
     assert bought(life) == 2
@@ -37,8 +38,7 @@ def test_what_a_person_does_to_the_only_node_does_not_stop_its_pool(store: Store
 
 
 def test_a_label_that_a_person_adds_buys_no_node_that_would_lack_it(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job("one", duration=5 * HOUR))
+    life = lives.waiting(store, a_job("one", duration=5 * HOUR))
     life.run(10 * MINUTE)
     [vm] = living(life)
     life.world.patch_node(vm.hostname, labels={"team": "vision"})
@@ -49,7 +49,7 @@ def test_a_label_that_a_person_adds_buys_no_node_that_would_lack_it(store: Store
 
 @pytest.mark.database("what outlives a process is in it")
 def test_the_template_and_the_one_before_it_survive_a_restart(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     for name in ("one", "two"):
         life.submit(a_job(name, duration=5 * HOUR, submit_at=life.now))
         life.run(10 * MINUTE)

@@ -10,21 +10,11 @@ from receiver.core.model.actions import OutcomeKind
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Receipt, Store, WontWork
 from receiver.replay.world.objects import PodSpec
 from simulator.world import Pdb
-from tests.step.harness import FAST, START, Life, Wrapped, a_job, a_policy, a_world
-from tests.step.stories.bench import (
-    HOUR,
-    MINUTE,
-    POOL,
-    SECOND,
-    a_pool,
-    bought,
-    bound,
-    idle_nodes,
-    living,
-    titles,
-    two_pools,
-    waiting,
-)
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
+from tests.expect import bought, living, titles
+from tests.given import lives
+from tests.step.harness import FAST, POOL, START, Life, Wrapped, a_job
+from tests.step.stories.bench import bound, waiting
 
 
 def counted(life: Life) -> list[tuple[int, int]]:
@@ -42,7 +32,7 @@ def counted(life: Life) -> list[tuple[int, int]]:
 
 def test_the_idle_node_goes_and_neither_the_old_busy_one_nor_the_one_that_builds(store: Store) -> None:
     """civo/docs, kube100 #24: on a lowered count Civo takes the building node, then the oldest one, busy or not."""
-    life = idle_nodes(store, 2, timings=replace(FAST, build=15 * MINUTE))
+    life = lives.idle_nodes(store, 2, timings=replace(FAST, build=15 * MINUTE))
     puts = counted(life)
     busy, idle = (vm.hostname for vm in life.world.lives)
     life.world.add_pod(bound("works", busy))
@@ -61,7 +51,7 @@ def test_the_idle_node_goes_and_neither_the_old_busy_one_nor_the_one_that_builds
 def test_shrinking_and_growing_again_and_again_never_kills_the_node_that_builds(store: Store) -> None:
     """civo/docs: a count that is lowered while a node builds takes that one; the pool then grows again, loses the
     next young node, and so on."""
-    life = two_pools(store, timings=replace(FAST, build=8 * MINUTE))
+    life = lives.small_and_big(store, timings=replace(FAST, build=8 * MINUTE))
     puts = counted(life)
     for number in range(8):  # a job every 20 minutes, so that some node builds at most removal moments
         life.submit(a_job(f"j{number}", submit_at=life.now, duration=25 * MINUTE))
@@ -81,7 +71,7 @@ def test_eight_nodes_of_one_age_go_at_their_hours_end_while_another_node_builds(
     """Cluster Autoscaler drains one node at a time and waits ten minutes after every scale-up (FAQ: drain
     parallelism 1, delay after add 10 m), so most of eight idle nodes would enter another paid hour."""
     slow = replace(FAST, build=15 * MINUTE)
-    life = two_pools(store, timings=slow)
+    life = lives.small_and_big(store, timings=slow)
     life.submit(*(a_job(f"j{n}", duration=10 * MINUTE) for n in range(8)))
     life.run(48 * MINUTE)
     eight = list(life.world.lives)
@@ -104,7 +94,7 @@ def test_eight_nodes_of_one_age_go_at_their_hours_end_while_another_node_builds(
 def test_a_node_that_civo_refuses_to_delete_takes_work_again(store: Store) -> None:
     """Nomad Autoscaler #1290: the client was drained first, then the provider refused, and an empty, unusable node
     was left. Cluster Autoscaler #5048: nobody lifted the taint after a failure."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
 
     def retire(pool: str, instance: str) -> Receipt:
         raise WontWork("the cluster is locked", code="database_kubernetes_cluster_locked")
@@ -123,7 +113,7 @@ def test_a_node_that_civo_refuses_to_delete_takes_work_again(store: Store) -> No
 
 def test_nodes_at_the_floor_are_not_even_cordoned(store: Store) -> None:
     """Nomad Autoscaler #1290 again: what may not go must be known before anything is drained."""
-    life = idle_nodes(store, 2, policy=a_policy(a_pool(min_nodes=2)))
+    life = lives.idle_nodes(store, 2, a_pool(min_nodes=2))
     life.run(3 * HOUR, tick=30 * SECOND)
     assert life.writes() == []
 
@@ -131,7 +121,7 @@ def test_nodes_at_the_floor_are_not_even_cordoned(store: Store) -> None:
 @pytest.mark.parametrize("name", ["gpu-autoscaler", "prometheus", "alertmanager"])
 def test_a_node_that_hosts_us_or_our_eyes_is_never_taken(store: Store, name: str) -> None:
     """cluster-turndown #22 scaled its own deployment to zero; escalator #139: its own pod stood on the node."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     [node] = life.world.nodes
     labels = {"app.kubernetes.io/name": name}
     life.world.add_pod(PodSpec(namespace="monitoring", name=f"{name}-0", labels=labels, node=node))
@@ -141,8 +131,7 @@ def test_a_node_that_hosts_us_or_our_eyes_is_never_taken(store: Store, name: str
 
 def test_a_job_that_loads_for_hours_without_touching_its_gpu_keeps_it(store: Store) -> None:
     """NeMo-RL #3184, #1577, codalab #3979: jobs that load a model or download data show 0 % and were reaped."""
-    life = Life(world=a_world(), policy=a_policy(), store=store)
-    life.submit(a_job("loads", duration=5 * HOUR, gpu_util=0.0))
+    life = lives.waiting(store, a_job("loads", duration=5 * HOUR, gpu_util=0.0))
     life.run(5 * HOUR + 10 * MINUTE, tick=30 * SECOND)
     assert any(r.rule == "scale_down" for d in life.store.decisions() for r in d.decision.reasons)  # it was asked for
     assert life.world.kills == []
@@ -163,7 +152,7 @@ def system_pods(life: Life) -> None:
 
 def test_system_pods_that_a_disruption_budget_covers_do_not_pin_an_idle_gpu_node(store: Store) -> None:
     """marin #3276, Karpenter aws #8447: the GPU job was done, and a coredns or a metrics pod kept the node."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     system_pods(life)
     life.world.pdbs.append(Pdb(namespace="kube-system", selector={"k8s-app": "kube-dns"}, min_available=0))
     life.run(HOUR)
@@ -173,7 +162,7 @@ def test_system_pods_that_a_disruption_budget_covers_do_not_pin_an_idle_gpu_node
 
 def test_a_system_pod_without_a_disruption_budget_keeps_its_node_and_is_named(store: Store) -> None:
     """As Cluster Autoscaler has it: nobody said that the cluster can do without this pod for a moment."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     system_pods(life)
     life.run(90 * MINUTE, tick=30 * SECOND)
     assert life.writes("cordon", "evict", "retire") == []
@@ -182,7 +171,7 @@ def test_a_system_pod_without_a_disruption_budget_keeps_its_node_and_is_named(st
 
 def test_a_pod_that_nothing_starts_again_is_not_lost_with_its_node(store: Store) -> None:
     """Without a controller an evicted pod is gone for good: it was evicted, and its node deleted."""
-    life = idle_nodes(store, 2)
+    life = lives.idle_nodes(store, 2)
     first, second = life.world.nodes
     life.world.add_pod(PodSpec(namespace="default", name="debug", node=first))
     life.run(2 * HOUR, tick=30 * SECOND)
@@ -195,7 +184,7 @@ def test_a_pod_that_nothing_starts_again_is_not_lost_with_its_node(store: Store)
 
 
 def test_a_pod_that_came_to_a_cordoned_node_and_would_be_lost_saves_it(store: Store) -> None:
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     [node] = life.world.nodes
     _until_cordoned(life)
     life.world.add_pod(PodSpec(namespace="default", name="debug", node=node))
@@ -206,7 +195,7 @@ def test_a_pod_that_came_to_a_cordoned_node_and_would_be_lost_saves_it(store: St
 
 def test_a_pod_whose_disruption_budget_pins_the_node_is_respected_and_named(store: Store) -> None:
     """Karpenter aws #8447: nobody could see which pod kept the paid node."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     [node] = life.world.nodes
     labels = {"app": "ingress"}
     life.world.add_pod(
@@ -235,7 +224,7 @@ def _until_cordoned(life: Life) -> None:
 @pytest.mark.parametrize("seconds", [5, 60, 150])
 def test_a_node_that_is_not_ready_for_a_while_during_its_removal_goes_all_the_same(store: Store, seconds: int) -> None:
     """civo/node-agent reboots a GPU node that looks unhealthy, also one that is being drained."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     [node] = life.world.nodes
     _until_cordoned(life)
     life.world.faults.not_ready(node)
@@ -249,7 +238,7 @@ def test_a_node_that_is_not_ready_for_a_while_during_its_removal_goes_all_the_sa
 
 def test_a_pod_on_a_node_that_flaps_during_its_removal_is_not_lost(store: Store) -> None:
     """civo/node-agent: while the node is away the pod that came to it last must not be forgotten."""
-    life = idle_nodes(store)
+    life = lives.idle_nodes(store)
     [node] = life.world.nodes
     _until_cordoned(life)
     life.world.add_pod(bound("late", node))
