@@ -50,7 +50,8 @@ from tests.core.builders import (
     an_override,
     facts,
 )
-from tests.step.harness import Life, a_job, a_world
+from tests.given import lives
+from tests.step.harness import a_job
 from tests.step.harness import a_policy as a_living_policy
 from tests.web.builders import Bench
 
@@ -59,9 +60,7 @@ from tests.web.builders import Bench
 def store() -> Iterator[SqlStore]:
     """A store in which a step decided to buy two nodes."""
     found = open_in_memory()
-    life = Life(world=a_world(), policy=a_living_policy(), store=found)
-    life.submit(a_job("secret-llm"), a_job("other-llm"))
-    life.step()
+    lives.waiting(found, a_job("secret-llm"), a_job("other-llm")).step()
     yield found
     found.close()
 

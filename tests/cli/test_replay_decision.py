@@ -15,7 +15,8 @@ from receiver.cli.main import main
 from receiver.core.model.actions import Verdict
 from tests.adapters.wire import unused_url
 from tests.cli.asked import serving
-from tests.step.harness import Life, a_job, a_policy, a_world
+from tests.given import lives
+from tests.step.harness import a_job, a_policy
 from tests.web.builders import Bench
 
 CONFIG = """\
@@ -33,8 +34,7 @@ pools:
 def store() -> Iterator[SqlStore]:
     """A store in which a step decided to buy two nodes."""
     found = open_in_memory()
-    life = Life(world=a_world(), policy=a_policy(), store=found)
-    life.submit(a_job("one"), a_job("two"))
+    life = lives.waiting(found, a_job("one"), a_job("two"))
     life.run(timedelta(seconds=30))
     yield found
     found.close()

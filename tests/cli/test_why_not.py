@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.policy import Budget, Policy
+from receiver.core.model.policy import Budget
 from receiver.core.model.signals import COMPONENT, Matcher, Silence
 from simulator.store import MemoryStore
 from tests.cli.asked import ask, serving
 from tests.clocks import FixedClock
-from tests.step.harness import SIZE, Life, a_job, a_policy, a_world
+from tests.given import lives
+from tests.step.harness import SIZE, Life, a_job
 from tests.web.builders import Bench
 
 MINUTE = timedelta(minutes=1)
@@ -33,11 +34,11 @@ class Case:
 
 
 def over_budget(store: MemoryStore) -> Life:
-    return lived(store, a_policy(budget=Budget(monthly_usd=Decimal(1))))
+    return lived(store, budget=Budget(monthly_usd=Decimal(1)))
 
 
 def silenced(store: MemoryStore) -> Life:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = lives.at_zero(store)
     names = (Matcher(name="component", value=COMPONENT), Matcher(name="pool", value="l40s"))
     ends = life.now + timedelta(hours=2)
     life.alarms.silences = [Silence(id="s-1", matchers=names, ends_at=ends, created_by="ada", comment="new driver")]
@@ -56,11 +57,8 @@ def waiting_for_the_driver(store: MemoryStore) -> Life:
     return lived(store, minutes=2)
 
 
-def lived(
-    store: MemoryStore, policy: Policy | None = None, *, minutes: int = 1, node_selector: Any = None, **world: Any
-) -> Life:
-    life = Life(world=a_world(**world), policy=policy or a_policy(), store=store)
-    return waiting(life, minutes=minutes, node_selector=node_selector or {})
+def lived(store: MemoryStore, *, minutes: int = 1, node_selector: Any = None, **changes: Any) -> Life:
+    return waiting(lives.at_zero(store, **changes), minutes=minutes, node_selector=node_selector or {})
 
 
 def waiting(life: Life, *, minutes: int = 1, **job: Any) -> Life:

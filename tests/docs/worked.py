@@ -8,7 +8,8 @@ from pathlib import Path
 from receiver.core.model.policy import Billing, Budget
 from simulator.store import MemoryStore
 from tests.docs.pages import ROOT
-from tests.step.harness import TICK, Life, a_job, a_policy, a_world
+from tests.given import lives
+from tests.step.harness import TICK, Life, a_job
 
 MINUTE = timedelta(minutes=1)
 PAGE = ROOT / "docs" / "how-it-decides.md"
@@ -17,9 +18,7 @@ MARKED = re.compile(r"(<!-- lived: an_hour -->\n\n\|.*\n\|.*\n)(?:\|.*\n)*")
 
 def an_hour(store: MemoryStore) -> Life:
     """One pod of ten minutes, and the node that is bought for it, from beginning to end."""
-    policy = a_policy(budget=Budget(monthly_usd=Decimal(100)), billing=Billing())
-    life = Life(world=a_world(), policy=policy, store=store)
-    life.submit(a_job(duration=10 * MINUTE))
+    life = lives.waiting(store, a_job(duration=10 * MINUTE), budget=Budget(monthly_usd=Decimal(100)), billing=Billing())
     for length, tick in ((4, TICK), (10, MINUTE), (1, TICK), (42, 3 * MINUTE), (2, TICK)):
         life.run(length * MINUTE, tick)  # the tick of ten seconds shows only where something changes
     return life

@@ -16,11 +16,11 @@ from receiver.core.model.policy import Budget
 from receiver.core.model.signals import Alert
 from receiver.core.notices.grouping import PageLinks, compose
 from receiver.ports import TryLater
-from receiver.replay.world.objects import WorldPool
 from receiver.web.pages.overview import ShownConcern, concerns, headline, scene_of
 from simulator.store import MemoryStore
 from tests.clocks import FixedClock
-from tests.step.harness import FAST, GPU, SIZE, Life, a_job, a_policy, a_world
+from tests.given import lives, troubles
+from tests.step.harness import FAST, SIZE, Life, a_job
 from tests.web.builders import Bench
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -60,10 +60,9 @@ class Seen:
     messages: tuple[str, ...]
 
 
-def a_life(count: int = 0, *, policy: Mapping[str, Any] | None = None, **world: Any) -> Life:
+def a_life(count: int = 0, **changes: Any) -> Life:
     """A pool of L40S nodes, *count* of them usable, that have run for a while."""
-    pool = WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}, count=count)
-    life = Life(world=a_world(pool, **world), policy=a_policy(**(policy or {})), store=MemoryStore(), rest=MINUTE)
+    life = lives.at_zero(MemoryStore(), nodes=count, rest=MINUTE, **changes)
     life.run(20 * MINUTE if count else MINUTE, tick=MINUTE)
     return life
 
@@ -103,13 +102,13 @@ def stuck_node() -> Life:
     return life
 
 
-def a_budget(spent: float) -> dict[str, Any]:
+def a_budget(spent: float) -> Budget:
     """A budget of which the node that has run since the start has spent that share after four hours."""
-    return {"budget": Budget(monthly_usd=(Decimal("1.29") * 5 / Decimal(str(spent))).quantize(Decimal("0.01")))}
+    return Budget(monthly_usd=(Decimal("1.29") * 5 / Decimal(str(spent))).quantize(Decimal("0.01")))
 
 
 def spending(share: float) -> Life:
-    life = working(a_life(1, policy=a_budget(share)), 1)
+    life = working(a_life(1, budget=a_budget(share)), 1)
     life.run(4 * HOUR, tick=5 * MINUTE)
     return life
 
@@ -136,7 +135,7 @@ def stopped() -> Life:
 
 def telemetry_lost() -> Life:
     life = working(a_life(1), 1)
-    life.world.faults.telemetry_gone = True
+    troubles.dcgm_gone(life)
     life.run(30 * MINUTE, tick=MINUTE)
     return life
 

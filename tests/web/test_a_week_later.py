@@ -21,8 +21,9 @@ from receiver.ports import Delivery
 from receiver.web.api import documents
 from tests.cli.asked import ask, serving
 from tests.clocks import FixedClock
-from tests.core.builders import EVERY_SECOND
-from tests.step.harness import PRICE, Life, a_job, a_policy, a_world
+from tests.core.builders import EVERY_SECOND, a_pool
+from tests.given import lives
+from tests.step.harness import PRICE, Life, a_job, a_policy
 from tests.stores import a_store
 from tests.web.builders import Bench
 
@@ -69,8 +70,8 @@ def shown(store: SqlStore, policy: Policy, at: datetime, mode: str = "act") -> d
 
 def lived(store: SqlStore) -> Life:
     """A quarter of an hour with an alert, growth, a silence, a hold by the budget and a removal."""
-    pool = replace(a_policy().pools[0], idle_for=MINUTE, shrink_cooldown=MINUTE)
-    life = Life(world=a_world(), policy=a_policy(pool, budget=BUDGET, billing=EVERY_SECOND), store=store)
+    pool = a_pool(idle_for=MINUTE, shrink_cooldown=MINUTE)
+    life = lives.at_zero(store, pool, budget=BUDGET, billing=EVERY_SECOND)
     alert = Alert(
         fingerprint="ab12cd34",
         labels={"alertname": "GpuPodsPending", "action": "scale_up", "component": COMPONENT},

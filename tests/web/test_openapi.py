@@ -21,9 +21,10 @@ from receiver.web import create_app
 from receiver.web.auth.tokens import MOST_FAILURES
 from receiver.web.openapi import document
 from tests.clocks import FixedClock
-from tests.core.builders import a_question
+from tests.core.builders import a_pool, a_question
+from tests.given import lives
 from tests.reports.full_month import full_document as everything_happened
-from tests.step.harness import Life, a_job, a_policy, a_world
+from tests.step.harness import a_job, a_policy
 from tests.stores import a_store
 from tests.web.builders import L40S, NOW, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
 from tests.web.builders import a_policy as a_web_policy
@@ -290,10 +291,10 @@ def test_a_body_that_is_taken_is_one_that_the_document_allows(path: str) -> None
 def test_what_a_working_pool_leaves_is_as_told() -> None:
     """Real steps on a real store: a node is bought and used, is idle, goes; work waits; people say something."""
     asks = Approval(growth_above_usd_per_hour=Decimal(1), removals=True, wait=timedelta(seconds=30))
-    pool = replace(a_policy().pools[0], approval=asks)
+    pool = a_pool(approval=asks)
     policy = a_policy(pool, budget=Budget(monthly_usd=Decimal(5000), teams={"vision": Decimal(100)}))
     with a_store() as store:
-        life = Life(world=a_world(), policy=policy, store=store)
+        life = lives.at_zero(store, policy=policy)
         life.submit(a_job("train", duration=timedelta(minutes=2)), a_job("misfit", gpus_per_pod=3))
         empty = {path for method, path in ALL if method == "get"}
         for seconds in (65, 240, 120, 2980, 180):  # asked, bought, in use, asked again, gone

@@ -13,8 +13,9 @@ from receiver.config.settings import load_text
 from receiver.ports import TryLater
 from receiver.web import LastStep
 from tests.clocks import FixedClock
+from tests.given import lives
 from tests.metrics.scrapes import a_registry
-from tests.step.harness import HOUR, Life, a_job, a_policy, a_world
+from tests.step.harness import HOUR, Life, a_job
 from tests.web.builders import Bench
 
 YAML = """\
@@ -37,8 +38,7 @@ def never() -> None:
 def life() -> Iterator[Life]:
     """A pool with a busy node and work that waits."""
     store = open_in_memory()
-    found = Life(world=a_world(), policy=a_policy(), store=store)
-    found.submit(a_job("one", duration=2 * HOUR))
+    found = lives.waiting(store, a_job("one", duration=2 * HOUR))
     found.run(HOUR / 6)
     found.submit(*(a_job(name) for name in ("two", "three")))
     found.step()

@@ -9,7 +9,8 @@ from campaigns.faults.doors import PORTS, Door, Doors
 from campaigns.faults.lines import CrashError
 from receiver.core.model.signals import Alert
 from receiver.ports import Delivery, Store
-from tests.step.harness import START, Life, a_job, a_policy, a_world
+from tests.given import lives
+from tests.step.harness import START
 
 STORE_WRITES = PORTS["store"][PORTS["store"].index("saw") :]
 
@@ -27,8 +28,7 @@ class Nobody:
 def test_a_delivery_survives_a_crash_until_it_was_considered(write: str, store: Store) -> None:
     doors = Doors(Nobody(), lambda: START, [], {})  # type: ignore[arg-type] # it answers to every name
     door: Any = Door("store", store, doors)
-    life = Life(world=a_world(), policy=a_policy(), store=door, heartbeats=False)
-    life.submit(a_job())
+    life = lives.waiting(door, heartbeats=False)
     alert = Alert(fingerprint="f", labels={"action": "scale_up"}, starts_at=START)
     number = store.remember(Delivery(receiver="r", group_key="g", alerts=(alert,)), life.now)
     doors.arm(f"store.{write}", "crash", after=False)
@@ -36,7 +36,7 @@ def test_a_delivery_survives_a_crash_until_it_was_considered(write: str, store: 
         life.step()
     except CrashError:
         life.world.advance(life.now + timedelta(seconds=4))
-        again = Life(world=life.world, policy=life.policy, store=store, heartbeats=False)
+        again = lives.restarted(life, store, heartbeats=False)
         left = store.memory(life.now, life.now).deliveries
         assert (number not in left) == (write in MADE_FOR_PEOPLE), "considered before what is made for people"
         assert again.step().facts.deliveries == left

@@ -8,7 +8,8 @@ from campaigns.faults.lines import IN_MEMORY, CrashError, LineTrap
 from receiver.core.model.signals import Alert
 from receiver.ports import Delivery, TryLater
 from simulator.store import MemoryStore
-from tests.step.harness import START, Life, a_job, a_policy, a_world
+from tests.given import lives
+from tests.step.harness import START, a_job
 from tests.stores import ILLNESSES, WorldStore, ill, rebuilt
 
 DYING = 86  # a short world in which the process is to die sixteen times
@@ -16,7 +17,7 @@ DELIVERY = Delivery(receiver="r", group_key="g", alerts=(Alert(fingerprint="f", 
 
 
 def test_the_process_dies_at_the_line_that_it_was_told_and_only_once(emptied: MemoryStore) -> None:
-    life, trap = Life(world=a_world(), policy=a_policy(), store=emptied), LineTrap()
+    life, trap = lives.at_zero(emptied), LineTrap()
     life.submit(a_job())
     trap.arm("step/carry_out", 3)
     with pytest.raises(CrashError), trap.watching():
