@@ -12,19 +12,6 @@ FOLDERS = ("benchmarks", "campaigns", "conformance", "demo", "simulator", "tests
 # only these statements are parsed: to parse every module would take seconds
 STATEMENT = re.compile(r"^ *((?:from tests[\w.]* import|import tests)\b(?: \([^)]*\)|.*))", re.MULTILINE)
 TEST_MODULE = re.compile(r"tests\.(?:[\w.]+\.)?test_\w+")
-LEFT = {
-    "tests/server/test_shared_store.py": {"tests.step.test_going_on"},
-    "tests/step/stories/test_repair.py": {"tests.step.stories.test_sick_nodes"},
-    "tests/step/test_going_on.py": {"tests.step.test_leading"},
-    "tests/step/test_good_steps.py": {
-        "tests.step.test_going_on",
-        "tests.step.test_leading",
-        "tests.step.test_told_and_late",
-    },
-    "tests/step/test_nodes_that_stay_open.py": {"tests.step.test_closing"},
-    "tests/step/test_parts.py": {"tests.step.test_leading"},
-    "tests/step/test_remembered_alerts.py": {"tests.step.test_going_on"},
-}  # only shrinks: an entry that is no longer needed fails
 
 
 def imported_tests(source: str) -> Iterator[str]:
@@ -57,10 +44,5 @@ def test_no_test_module_is_imported() -> None:
     none_of(
         f"{file} imports {name}: move what it needs to a module without tests"
         for file, names in imports.items()
-        for name in sorted(names - LEFT.get(file, set()))
-    )
-    none_of(
-        f"{file} no longer imports {name}: take it off LEFT"
-        for file, names in LEFT.items()
-        for name in sorted(names - imports.get(file, set()))
+        for name in sorted(names)
     )
