@@ -23,6 +23,7 @@ CLUSTER = "c1a55e5e-0000-4000-8000-000000000001"
 GPU_POOL = "pool-gpu"
 CPU_POOL = "pool-cpu"
 KEY = "SECRET-civo-api-key"
+GPU = "nvidia.com/gpu"
 
 
 @contextmanager
@@ -48,7 +49,7 @@ def config(**changes: Any) -> Mapping[str, Any]:
             {
                 "id": GPU_POOL,
                 "size": "an.g1.l40s.kube.x1",
-                "resources": {"nvidia.com/gpu": 1},
+                "resources": {GPU: 1},
                 "labels": {"gpu": "on-demand"},
                 "taints": [{"key": "gpu", "value": "true", "effect": "NoSchedule"}],
                 "count": 1,
@@ -92,3 +93,12 @@ class Civo:
     def resize(self, count: int, pool: str = GPU_POOL, **more: Any) -> requests.Response:
         """PUT a pool's count."""
         return self.call("PUT", f"{self.cluster}/pools/{pool}", json={"count": count, "region": "LON1"}, **more)
+
+
+def a_pod_manifest(name: str, gpus: int = 1, *, metadata: Mapping[str, Any] | None = None, **spec: Any) -> Any:
+    """Return a pod as people write it: GPUs as a limit alone, and a toleration of the GPU pool's taint."""
+    container = {"name": "main", "image": "x", "resources": {"limits": {GPU: str(gpus)}} if gpus else {}}
+    return {
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {"containers": [container], "tolerations": [{"key": "gpu", "operator": "Exists"}], **spec},
+    }

@@ -19,7 +19,7 @@ from simulator.clocks import ManualClock, SystemClock
 from simulator.config import CivoFace, Config, KubernetesFace, MetricsFace, Unreadable, load, parse
 from simulator.server import Simulator
 from tests.e2e.waiting import until
-from tests.simulator.builders import START, config
+from tests.simulator.builders import START, a_pod_manifest, config
 
 EXAMPLE = Path(__file__).parents[2] / "simulator/example.yaml"
 
@@ -126,8 +126,7 @@ def test_a_clock_that_is_set_back_only_stops_the_world() -> None:
 
 
 def test_a_job_that_comes_to_a_pod_name_in_use_does_not_stop_the_world() -> None:
-    container = {"name": "main", "image": "x"}
-    pod = {"metadata": {"name": "late-0"}, "spec": {"containers": [container]}}
+    pod = a_pod_manifest("late-0", gpus=0)
     jobs = [{"id": "late", "duration": "1m", "after": "1m"}, {"id": "later", "duration": "1m", "after": "2m"}]
     with Simulator({**config(), "manifests": [pod], "jobs": jobs}, clock=ManualClock(START)) as sim:
         sim.live.turn(timedelta(minutes=3))

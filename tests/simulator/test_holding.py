@@ -10,6 +10,7 @@ from kubernetes.client.exceptions import ApiException
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.ports import QUOTA_LABEL, QUOTA_NAME, Did, HeldPlaces, TryLater
 from simulator.server import Simulator
+from tests.simulator.builders import a_pod_manifest
 
 GPU = "nvidia.com/gpu"
 QUEUE = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "gpus"}, "spec": {}}
@@ -22,12 +23,6 @@ def cluster(sim: Simulator, tmp_path: Path) -> Iterator[KubernetesCluster]:
     adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60))
     yield adapter
     adapter.close()
-
-
-def a_pod(name: str, priority_class: str | None = None, gpus: int = 1) -> dict[str, Any]:
-    limits = {"limits": {GPU: str(gpus)}} if gpus else {}
-    spec: dict[str, Any] = {"containers": [{"name": "main", "image": "busybox", "resources": limits}]}
-    return {"metadata": {"name": name}, "spec": {**spec, "priorityClassName": priority_class}}
 
 
 def test_our_quota_comes_and_goes_and_the_users_own_stays(core: Any, cluster: KubernetesCluster) -> None:
@@ -46,18 +41,18 @@ def test_a_pod_is_refused_by_the_quota_unless_its_class_passes_or_it_asks_for_no
 ) -> None:
     cluster.hold_namespace("ml", [GPU], ["production"])
     with pytest.raises(ApiException) as refused:
-        core.create_namespaced_pod("ml", a_pod("plain"))
+        core.create_namespaced_pod("ml", a_pod_manifest("plain"))
     assert (refused.value.status, f"exceeded quota: {QUOTA_NAME}" in str(refused.value.body)) == (403, True)
-    core.create_namespaced_pod("ml", a_pod("urgent", "production"))
-    core.create_namespaced_pod("ml", a_pod("cpu", gpus=0))
-    core.create_namespaced_pod("web", a_pod("elsewhere"))
+    core.create_namespaced_pod("ml", a_pod_manifest("urgent", priorityClassName="production"))
+    core.create_namespaced_pod("ml", a_pod_manifest("cpu", gpus=0))
+    core.create_namespaced_pod("web", a_pod_manifest("elsewhere"))
 
 
 def test_a_quota_counts_what_is_there_already(core: Any) -> None:
     core.create_namespaced_resource_quota("ml", THEIRS)
-    core.create_namespaced_pod("ml", a_pod("first"))
+    core.create_namespaced_pod("ml", a_pod_manifest("first"))
     with pytest.raises(ApiException) as refused:
-        core.create_namespaced_pod("ml", a_pod("second"))
+        core.create_namespaced_pod("ml", a_pod_manifest("second"))
     assert f"requested: requests.{GPU}=1, used: requests.{GPU}=1" in str(refused.value.body)
 
 

@@ -12,7 +12,7 @@ from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.core.model.pods import Pod
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, Did, WontWork
 from simulator.server import Simulator
-from tests.simulator.builders import k8s
+from tests.simulator.builders import a_pod_manifest, k8s
 
 ApiFor = Callable[[Simulator], Any]
 TO_ZERO = {"spec": {"replicas": 0}}
@@ -35,15 +35,12 @@ def apps(sim: Simulator, api_for: ApiFor) -> Any:
 def run_pod(sim: Simulator, core: Any, kind: str, owner: str, labels: dict[str, str] | None = None) -> None:
     """Let a consenting GPU pod of *owner* run."""
     reference = {"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": "any", "controller": True}
-    container = {"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     metadata = {
-        "name": f"{owner}-0",
         "labels": labels or {},
         "annotations": {IDLE_SHUTDOWN_ANNOTATION: "2h"},
         "ownerReferences": [reference],
     }
-    spec = {"containers": [container], "tolerations": [{"operator": "Exists"}]}
-    core.create_namespaced_pod("ml", {"metadata": metadata, "spec": spec})
+    core.create_namespaced_pod("ml", a_pod_manifest(f"{owner}-0", metadata=metadata))
     sim.live.turn(timedelta(seconds=20))
 
 

@@ -10,7 +10,7 @@ import requests
 from kubernetes.client.exceptions import ApiException
 
 from simulator.server import Simulator
-from tests.simulator.builders import GPU_POOL, k8s
+from tests.simulator.builders import GPU_POOL, a_pod_manifest, k8s
 
 Starter = Callable[..., Simulator]
 ApiFor = Callable[[Simulator], Any]
@@ -77,9 +77,7 @@ def test_pods_can_be_read_without_deserializing(sim: Simulator, core: Any) -> No
 
 def test_affinity_and_gates_are_shown(sim: Simulator, core: Any) -> None:
     submit(sim, {"id": "a", "affinity": [[{"key": "gpu", "operator": "In", "values": ["spot"]}]]})
-    manifest = pod("gated")
-    manifest["spec"]["schedulingGates"] = [{"name": "queue"}]
-    core.create_namespaced_pod("default", manifest)
+    core.create_namespaced_pod("default", a_pod_manifest("gated", schedulingGates=[{"name": "queue"}]))
     found = {p.metadata.name: p for p in core.list_namespaced_pod("default").items}
     required = found["a-0"].spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
     (expression,) = required.node_selector_terms[0].match_expressions
@@ -156,9 +154,3 @@ def test_what_does_not_exist_is_a_status_404(core: Any) -> None:
         with pytest.raises(ApiException) as refused:
             read(*names)
         assert (refused.value.status, json.loads(refused.value.body or "")["reason"]) == (404, "NotFound")
-
-
-def pod(name: str, gpus: int = 1) -> dict[str, Any]:
-    """A manifest as people write it: the request left to the limit."""
-    container = {"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
-    return {"metadata": {"name": name}, "spec": {"containers": [container]}}

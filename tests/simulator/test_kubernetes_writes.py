@@ -10,7 +10,7 @@ import requests
 from kubernetes.client.exceptions import ApiException
 
 from simulator.server import Simulator
-from tests.simulator.builders import GPU_POOL, k8s
+from tests.simulator.builders import GPU_POOL, a_pod_manifest, k8s
 
 Starter = Callable[..., Simulator]
 ApiFor = Callable[[Simulator], Any]
@@ -18,14 +18,6 @@ ApiFor = Callable[[Simulator], Any]
 
 def node_of(core: Any) -> Any:
     return core.list_node().items[0]
-
-
-def manifest(name: str, **spec: Any) -> dict[str, Any]:
-    container = {"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    return {
-        "metadata": {"name": name},
-        "spec": {"containers": [container], "tolerations": [{"operator": "Exists"}], **spec},
-    }
 
 
 # --- nodes ------------------------------------------------------------------------------------------------
@@ -39,7 +31,7 @@ def test_a_cordon_marks_the_node_and_keeps_pods_away(sim: Simulator, core: Any) 
     assert node.spec.unschedulable is True
     assert node.metadata.annotations["gpu-autoscaler.io/cordoned-for"] == "a1"
     assert "node.kubernetes.io/unschedulable" in {t.key for t in node.spec.taints}
-    core.create_namespaced_pod("default", manifest("late", tolerations=[{"key": "gpu", "operator": "Exists"}]))
+    core.create_namespaced_pod("default", a_pod_manifest("late"))
     sim.live.turn(timedelta(seconds=5))
     assert core.read_namespaced_pod("late", "default").spec.node_name is None
 
@@ -113,24 +105,24 @@ def test_a_deleted_node_object_leaves_its_machine_running(sim: Simulator, core: 
 
 
 def test_a_created_pod_is_scheduled_and_runs(sim: Simulator, core: Any) -> None:
-    created = core.create_namespaced_pod("team-a", manifest("train", nodeSelector={"gpu": "on-demand"}))
+    created = core.create_namespaced_pod("team-a", a_pod_manifest("train", nodeSelector={"gpu": "on-demand"}))
     assert created.spec.containers[0].resources.requests["nvidia.com/gpu"] == "1"
     sim.live.turn(timedelta(seconds=10))
     assert core.read_namespaced_pod("train", "team-a").status.phase == "Running"
     with pytest.raises(ApiException) as refused:
-        core.create_namespaced_pod("team-a", manifest("train"))
+        core.create_namespaced_pod("team-a", a_pod_manifest("train"))
     assert refused.value.status == 409
 
 
 def test_an_init_container_may_ask_for_more_than_the_rest(core: Any) -> None:
     wide = {"name": "prepare", "image": "x", "resources": {"requests": {"nvidia.com/gpu": "2"}}}
-    core.create_namespaced_pod("default", manifest("train", initContainers=[wide]))
+    core.create_namespaced_pod("default", a_pod_manifest("train", initContainers=[wide]))
     found = core.read_namespaced_pod("train", "default")
     assert found.spec.containers[0].resources.requests["nvidia.com/gpu"] == "2"
 
 
 def test_a_pod_can_be_annotated_and_ungated(sim: Simulator, core: Any) -> None:
-    core.create_namespaced_pod("default", manifest("train", schedulingGates=[{"name": "queue"}]))
+    core.create_namespaced_pod("default", a_pod_manifest("train", schedulingGates=[{"name": "queue"}]))
     body = {"metadata": {"annotations": {"gpu-autoscaler.io/protect": "true"}, "labels": {"team": "red"}}}
     patched = core.patch_namespaced_pod("train", "default", body)
     assert patched.metadata.annotations["gpu-autoscaler.io/protect"] == "true"
@@ -141,7 +133,7 @@ def test_a_pod_can_be_annotated_and_ungated(sim: Simulator, core: Any) -> None:
 
 
 def test_a_deleted_pod_terminates_and_then_is_gone(sim: Simulator, core: Any) -> None:
-    core.create_namespaced_pod("default", manifest("train"))
+    core.create_namespaced_pod("default", a_pod_manifest("train"))
     sim.live.turn(timedelta(seconds=10))
     wrong = k8s.V1DeleteOptions(preconditions=k8s.V1Preconditions(uid="another"))
     with pytest.raises(ApiException) as refused:
@@ -162,7 +154,7 @@ def evict(core: Any, name: str) -> Any:
 
 
 def test_an_eviction_lets_the_pod_go(sim: Simulator, core: Any) -> None:
-    core.create_namespaced_pod("default", manifest("train"))
+    core.create_namespaced_pod("default", a_pod_manifest("train"))
     sim.live.turn(timedelta(seconds=10))
     answer = evict(core, "train")
     assert (answer.status, json.loads(answer.data)["status"]) == (201, "Success")
@@ -175,7 +167,7 @@ def test_an_eviction_lets_the_pod_go(sim: Simulator, core: Any) -> None:
 def test_an_eviction_against_a_budget_is_told_to_try_later(start: Starter, api_for: ApiFor) -> None:
     sim = start(pdbs=[{"namespace": "default", "selector": {"app": "llm"}, "min_available": 1}])
     core = k8s.CoreV1Api(api_for(sim))
-    serving = manifest("serve")
+    serving = a_pod_manifest("serve")
     serving["metadata"]["labels"] = {"app": "llm"}
     core.create_namespaced_pod("default", serving)
     sim.live.turn(timedelta(seconds=10))

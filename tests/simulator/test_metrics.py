@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from demo.stack import binary
 from receiver.replay.world.objects import PodSpec
 from simulator.server import Simulator
-from tests.simulator.builders import GPU_POOL, Civo
+from tests.simulator.builders import GPU_POOL, Civo, a_pod_manifest
 
 Starter = Callable[..., Simulator]
 Samples = Mapping[str, list[tuple[Mapping[str, str], float]]]
@@ -79,8 +79,7 @@ def test_unschedulable_is_there_only_while_it_holds(sim: Simulator) -> None:
 
 
 def test_a_gated_pod_counts_as_unschedulable_and_gives_its_reason(sim: Simulator) -> None:
-    container = {"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    pod = {"metadata": {"name": "g"}, "spec": {"containers": [container], "schedulingGates": [{"name": "q"}]}}
+    pod = a_pod_manifest("g", schedulingGates=[{"name": "q"}])
     requests.post(f"{sim.url}/api/v1/namespaces/default/pods", json=pod, timeout=60)
     samples = ksm(sim)
     assert [v for _, v in of(samples, "kube_pod_status_unschedulable", pod="g")] == [1]

@@ -7,9 +7,7 @@ import pytest
 import requests
 
 from simulator.server import Simulator
-from tests.simulator.builders import GPU_POOL, Civo
-
-GPU = "nvidia.com/gpu"
+from tests.simulator.builders import GPU, GPU_POOL, Civo, a_pod_manifest
 
 
 def ask(sim: Simulator, **fault: Any) -> Any:
@@ -37,15 +35,6 @@ def value(sim: Simulator, metric: str) -> float | None:
     lines = [line for text in texts for line in text.splitlines()]
     found = [line.rpartition(" ")[2] for line in lines if line.startswith(f"{metric}{{")]
     return float(found[0]) if found else None
-
-
-def pod(name: str, **annotations: str) -> dict[str, Any]:
-    """A manifest of a pod with one GPU."""
-    container = {"name": "main", "image": "x", "resources": {"limits": {GPU: "1"}}}
-    return {
-        "metadata": {"name": name, "annotations": annotations},
-        "spec": {"containers": [container], "tolerations": [{"key": "gpu", "operator": "Exists"}]},
-    }
 
 
 def test_a_crashed_driver_takes_the_gpus_and_their_metrics_away(sim: Simulator, core: Any) -> None:
@@ -118,7 +107,7 @@ def test_the_next_node_comes_bare_and_is_dressed_by_a_patch(sim: Simulator, civo
 def test_a_pod_can_land_on_a_cordoned_node(sim: Simulator, core: Any) -> None:
     name = gpu_node(core).metadata.name
     core.patch_node(name, {"spec": {"unschedulable": True}})
-    core.create_namespaced_pod("default", pod("racer"))
+    core.create_namespaced_pod("default", a_pod_manifest("racer"))
     sim.live.turn(timedelta(seconds=5))
     assert core.read_namespaced_pod("racer", "default").spec.node_name is None
     ask(sim, kind="bind", pod="racer", node=name)
@@ -127,7 +116,7 @@ def test_a_pod_can_land_on_a_cordoned_node(sim: Simulator, core: Any) -> None:
 
 def test_a_pod_says_how_much_memory_it_holds_and_can_go_idle(sim: Simulator, core: Any) -> None:
     annotations = {"simulator/gpu-memory": "0.5", "simulator/gpu-utilization": "0.8"}
-    core.create_namespaced_pod("default", pod("notebook", **annotations))
+    core.create_namespaced_pod("default", a_pod_manifest("notebook", metadata={"annotations": annotations}))
     sim.live.turn(timedelta(minutes=2))
     assert value(sim, "DCGM_FI_PROF_GR_ENGINE_ACTIVE") == 0.8
     ask(sim, kind="work", pod="notebook", engine=0.0)
@@ -156,7 +145,7 @@ def test_civo_may_show_a_removal_late(sim: Simulator, civo: Civo, after: timedel
 
 
 def test_a_preferred_affinity_is_kept(core: Any) -> None:
-    manifest = pod("picky")
+    manifest = a_pod_manifest("picky")
     expression = {"key": "gpu", "operator": "In", "values": ["on-demand"]}
     term = {"weight": 7, "preference": {"matchExpressions": [expression]}}
     manifest["spec"]["affinity"] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -169,9 +158,7 @@ def test_a_preferred_affinity_is_kept(core: Any) -> None:
 
 
 def test_a_pod_that_waits_carries_the_schedulers_sentence(sim: Simulator, core: Any) -> None:
-    manifest = pod("wide")
-    manifest["spec"]["containers"][0]["resources"]["limits"][GPU] = "4"
-    core.create_namespaced_pod("default", manifest)
+    core.create_namespaced_pod("default", a_pod_manifest("wide", 4))
     sim.live.turn(timedelta(seconds=5))
     (condition,) = core.read_namespaced_pod("wide", "default").status.conditions
     assert (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "Unschedulable")

@@ -33,7 +33,7 @@ from tests.adapters.kubernetes.device_objects import a_claim_spec, a_device_clas
 from tests.adapters.kubernetes.device_objects import a_claim_template as a_claim_template
 from tests.adapters.kubernetes.device_objects import a_resource_claim as a_resource_claim
 from tests.adapters.kubernetes.group_objects import WORKER_SETS, a_worker_set, in_worker_set
-from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
+from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, PODS_OF_ML, a_cluster_at, a_list, a_node, a_pod
 
 KUEUE, DRA = "/apis/kueue.x-k8s.io/v1beta2", "/apis/resource.k8s.io/v1"
 CLAIMS = [{"name": "gpu", "resourceClaimTemplateName": "two"}]
@@ -52,7 +52,7 @@ def cluster_of(httpserver: HTTPServer, lists: Lists, pods: Sequence[Any] = ()) -
     httpserver.clear()  # the fixture serves no resource.k8s.io
     httpserver.expect_request(NODES).respond_with_json(a_list(a_node()))
     httpserver.expect_request(PODS).respond_with_json(a_list(*pods))
-    httpserver.expect_request("/api/v1/namespaces/ml/pods").respond_with_json(a_list())
+    httpserver.expect_request(PODS_OF_ML).respond_with_json(a_list())
     for path, found in {**SERVED, **lists}.items():
         if found is not None:
             httpserver.expect_request(path).respond_with_json(a_list(*found))

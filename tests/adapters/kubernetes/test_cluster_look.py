@@ -10,7 +10,16 @@ from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.usage import EndedPod
 from receiver.ports import TryLater, WontWork
-from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
+from tests.adapters.kubernetes.kubernetes_objects import (
+    NODES,
+    PODS,
+    PODS_OF_ML,
+    a_cluster_at,
+    a_list,
+    a_node,
+    a_pod,
+    owned_by,
+)
 
 
 @pytest.fixture
@@ -160,7 +169,7 @@ def test_pods_that_have_ended_are_asked_for_only_in_the_namespaces_named(
     done["status"]["containerStatuses"] = [{"name": "c", "state": state} for state in times]
     lone = a_pod("lone", node="gpu-1", phase="Failed")
     web = a_pod("web", gpus=0, phase="Succeeded")
-    httpserver.expect_request("/api/v1/namespaces/ml/pods").respond_with_json(a_list(done, lone, web, a_pod("waits")))
+    httpserver.expect_request(PODS_OF_ML).respond_with_json(a_list(done, lone, web, a_pod("waits")))
     assert cluster.ended(["ml"]) == [
         EndedPod(
             uid="uid-of-train-0",

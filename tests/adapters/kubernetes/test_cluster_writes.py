@@ -12,13 +12,21 @@ from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.core.model.pods import PodPhase
 from receiver.ports import CORDON_ANNOTATION, MAY_WAIT, Did, TryLater, WontWork, WriterLostError
-from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
+from tests.adapters.kubernetes.kubernetes_objects import (
+    NODES,
+    PODS,
+    PODS_OF_ML,
+    a_cluster_at,
+    a_list,
+    a_node,
+    a_pod,
+    owned_by,
+)
 from tests.adapters.wire import came, hanging_server, requests_sent
 
 NODE = f"{NODES}/gpu-1"
 EVICTION = "/api/v1/namespaces/ml/pods/{}/eviction"
 EVENTS = "/api/v1/namespaces/ml/events"
-PODS_OF_ML = "/api/v1/namespaces/ml/pods"
 STATUS = {"kind": "Status", "message": "no"}
 FORBIDDEN = {
     "kind": "Status",
