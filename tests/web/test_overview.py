@@ -89,42 +89,53 @@ def test_the_headline_is_the_only_thing_that_a_screen_reader_is_told_of_and_name
     assert headline(later) == headline(a_full_store())
 
 
-def tiles(store: MemoryStore) -> str:
-    """What the tiles say, in one line."""
+def tiles(store: MemoryStore) -> dict[str, tuple[str, ...]]:
+    """The figure of each tile by its name, and the note below it where there is one."""
     html = page(store=store).partition('id="tiles"')[2].partition(">")[2].partition("</dl>")[0]
-    return unescape(words(html)).strip()
+    parts = [[unescape(words(part)).strip() for part in tile.split("<dd")] for tile in html.split("<dt")[1:]]
+    return {name.partition(">")[2]: tuple(part.partition(">")[2].strip() for part in rest) for name, *rest in parts}
 
 
 def test_four_tiles_say_what_is_busy_who_waits_what_it_costs_and_how_the_month_stands() -> None:
     pods = [a_waiting_pod(gpus=2), a_waiting_pod("train-llm-3", gpus=4, since=ago(minutes=9))]
     more = {"waiting": pods, "waiting_total": 2, "budget": a_picture()["budget"]}
-    assert tiles(showing(well(pending_gpus=6), **more)) == (
-        "GPUs busy 1.5 of 4 2.5 paid for, not busy GPUs pending 6 longest 9 min Cost per hour $5.16 for 4 GPUs "
-        "Month's budget 62 % warn $3,120.44 of $5,000.00; forecast $6,100.50"
-    )
+    assert tiles(showing(well(pending_gpus=6), **more)) == {
+        "GPUs busy": ("1.5 of 4", "2.5 paid for, not busy"),
+        "GPUs pending": ("6", "longest 9 min"),
+        "Cost per hour": ("$5.16", "for 4 GPUs"),
+        "Month's budget": ("62 % warn", "$3,120.44 of $5,000.00; forecast $6,100.50"),
+    }
 
 
 def test_the_tiles_of_a_quiet_cluster_without_a_budget_say_that_nothing_waits() -> None:
     idle = well(required=0, ready=0, busy=0, idle=0, building=0, held_gpus=0)
-    said = tiles(showing(idle, waiting_total=0))
-    assert said == (
-        "GPUs busy 0 of 0 no GPU is paid for GPUs pending 0 no pods waiting Cost per hour $0.00 Month's budget none"
-    )
+    assert tiles(showing(idle, waiting_total=0)) == {
+        "GPUs busy": ("0 of 0", "no GPU is paid for"),
+        "GPUs pending": ("0", "no pods waiting"),
+        "Cost per hour": ("$0.00",),
+        "Month's budget": ("none",),
+    }
 
 
 def test_a_tile_shows_no_number_that_is_not_known() -> None:
-    assert tiles(MemoryStore()) == "GPUs busy ? of ? GPUs pending ? Cost per hour unknown Month's budget unknown"
-    assert "Cost per hour unknown a price is missing" in tiles(showing(well(price_usd_per_hour=None)))
+    assert tiles(MemoryStore()) == {
+        "GPUs busy": ("? of ?",),
+        "GPUs pending": ("?",),
+        "Cost per hour": ("unknown",),
+        "Month's budget": ("unknown",),
+    }
+    assert tiles(showing(well(price_usd_per_hour=None)))["Cost per hour"] == ("unknown", "a price is missing")
 
 
 def test_a_tile_says_so_when_all_gpus_that_are_paid_for_are_busy() -> None:
-    assert tiles(showing(well(required=2, busy=2, held_gpus=2))).startswith("GPUs busy 2 of 2 all paid GPUs")
+    assert tiles(showing(well(required=2, busy=2, held_gpus=2)))["GPUs busy"] == ("2 of 2", "all paid GPUs")
 
 
 def test_gpus_that_are_pending_in_no_pool_are_told_beside_those_of_the_table() -> None:
     pods = [a_waiting_pod(gpus=18), a_waiting_pod("big", gpus=16)]
     shown = tiles(showing(well(pending_gpus=18), waiting=pods, waiting_total=2))
-    assert "GPUs pending 34 16 of them in no pool, longest" in shown
+    figure, note = shown["GPUs pending"]
+    assert (figure, note.partition(",")[0]) == ("34", "16 of them in no pool")
 
 
 def test_the_first_concerns_show_what_to_do_and_the_others_their_first_line() -> None:
@@ -139,7 +150,7 @@ def test_the_first_concerns_show_what_to_do_and_the_others_their_first_line() ->
 
 
 def test_of_more_pods_than_are_kept_the_tile_counts_pods() -> None:
-    assert "Pods waiting 812 longest 4 min" in tiles(showing(waiting=[a_waiting_pod()], waiting_total=812))
+    assert tiles(showing(waiting=[a_waiting_pod()], waiting_total=812))["Pods waiting"] == ("812", "longest 4 min")
 
 
 @pytest.mark.parametrize(
