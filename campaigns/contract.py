@@ -23,8 +23,8 @@ from campaigns.faults.campaign import say
 from demo.stack import until_signalled
 from tests.e2e.clouds import a_cloud, submit, until_running
 from tests.e2e.installing import a_beating_prometheus, installing
-from tests.e2e.payloads import a_payload, heartbeat
 from tests.e2e.receivers import OPERATOR_TOKEN, WEBHOOK_TOKEN, Receiver
+from tests.payloads import a_payload, heartbeat
 from tools.make_venv import BUILD, ROOT, NotMade, install_beside
 
 READER_TOKEN = "SECRET-reader-token-of-the-tests"

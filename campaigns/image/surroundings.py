@@ -17,8 +17,8 @@ from demo.processes import free_port, wait_until
 from simulator.server import Simulator
 from tests.e2e.clouds import a_cloud
 from tests.e2e.installing import a_beating_prometheus
-from tests.e2e.payloads import a_payload
 from tests.e2e.receivers import OPERATOR_TOKEN, WEBHOOK_TOKEN, a_pool
+from tests.payloads import a_payload
 
 PATIENCE = 90.0  # seconds until a server on a busy machine has stepped
 SECRETS = {"civo-api-key": API_KEY, "webhook-token": WEBHOOK_TOKEN, "operator-token": OPERATOR_TOKEN}

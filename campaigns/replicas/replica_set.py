@@ -30,9 +30,9 @@ from simulator.server import Simulator
 from tests.adapters.store.builders import PostgresServer
 from tests.e2e.clouds import a_cloud
 from tests.e2e.installing import a_beating_prometheus, installing
-from tests.e2e.payloads import a_payload, heartbeat
 from tests.e2e.receivers import WEBHOOK_TOKEN, Receiver, a_pool
 from tests.e2e.waiting import until
+from tests.payloads import a_payload, heartbeat
 from tests.wires import Wire
 
 # Three names of the loopback address: the simulator tells by them who calls.

@@ -18,9 +18,9 @@ from tests.browser.chromium import a_tab
 from tests.browser.keyboard import focused, go_to
 from tests.e2e.clouds import a_cloud, required
 from tests.e2e.installing import Install, a_beating_prometheus, installing
-from tests.e2e.payloads import heartbeat
 from tests.e2e.receivers import OPERATOR_TOKEN, Receiver, a_pool
 from tests.e2e.waiting import until
+from tests.payloads import heartbeat
 
 READER_TOKEN = "SECRET-reader-token-of-the-tests"
 

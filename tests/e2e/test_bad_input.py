@@ -10,8 +10,8 @@ import pytest
 from receiver.adapters.clock import SystemClock
 from tests.e2e.clouds import a_cloud
 from tests.e2e.installing import installing
-from tests.e2e.payloads import a_payload, an_alert, stamp
 from tests.e2e.receivers import WEBHOOK_TOKEN, Receiver
+from tests.payloads import a_payload, an_alert, stamp
 
 LIMIT = 4000
 TOO_LARGE = json.dumps(a_payload(padding="x" * LIMIT)).encode()

@@ -4,9 +4,9 @@ import pytest
 
 from simulator.server import Simulator
 from tests.e2e.clouds import calls, last_call, required, submit, until_running
-from tests.e2e.payloads import a_payload
 from tests.e2e.receivers import Receiver, is_running
 from tests.e2e.waiting import until
+from tests.payloads import a_payload
 
 SLOW = {"kind": "slow", "face": "civo", "method": "GET", "seconds": "2s", "times": None}
 

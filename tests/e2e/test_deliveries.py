@@ -8,8 +8,8 @@ import pytest
 
 from simulator.server import Simulator
 from tests.e2e.clouds import QUICK, ClockAhead, a_cloud, calls, required, submit, until_running
-from tests.e2e.payloads import a_payload, an_alert
 from tests.e2e.receivers import Receiver
+from tests.payloads import a_payload, an_alert
 
 BUILD = timedelta(minutes=3)
 FIRING = a_payload(an_alert("firing"))

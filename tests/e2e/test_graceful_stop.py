@@ -4,9 +4,9 @@ from receiver.adapters.leader import WriterLock
 from simulator.server import Simulator
 from tests.e2e.clouds import calls, last_call, submit
 from tests.e2e.installing import Install
-from tests.e2e.payloads import a_payload
 from tests.e2e.receivers import Receiver
 from tests.e2e.waiting import PATIENCE, until
+from tests.payloads import a_payload
 
 LONGEST = 15.0  # seconds; what does not stop by itself, gunicorn kills after 20
 

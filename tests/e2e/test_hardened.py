@@ -20,9 +20,9 @@ import requests
 
 from simulator.server import Simulator
 from tests.e2e.clouds import a_cloud
-from tests.e2e.payloads import a_payload
 from tests.e2e.receivers import WEBHOOK_TOKEN, Receiver, a_pool
 from tests.e2e.waiting import PATIENCE, until
+from tests.payloads import a_payload
 
 ROOT = Path(__file__).parents[2]
 TLS = Path(__file__).parent / "tls"

@@ -5,8 +5,8 @@ import pytest
 from simulator.server import Simulator
 from tests.adapters.store.builders import PostgresServer, postgres_process, postgres_programs
 from tests.e2e.installing import Install
-from tests.e2e.payloads import a_payload
 from tests.e2e.waiting import until
+from tests.payloads import a_payload
 
 PROGRAMS = postgres_programs()
 

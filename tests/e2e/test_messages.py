@@ -8,8 +8,8 @@ from simulator.server import Simulator
 from tests.adapters.wire import hanging_server
 from tests.e2e.clouds import submit, until_running
 from tests.e2e.installing import Install
-from tests.e2e.payloads import a_payload
 from tests.e2e.waiting import until
+from tests.payloads import a_payload
 
 TOLD = 'gpu_autoscaler_messages_total{destination="destination 2 (json)",outcome="delivered"} 1.0'
 FAILED = 'gpu_autoscaler_messages_total{destination="destination 1 (json)",outcome="failed"} 1.0'

@@ -5,9 +5,9 @@ from pytest_httpserver import HTTPServer
 from simulator.server import Simulator
 from tests.e2e.clouds import a_cloud, required, submit
 from tests.e2e.installing import Install
-from tests.e2e.payloads import a_payload, heartbeat
 from tests.e2e.receivers import POOL, a_pool
 from tests.e2e.waiting import until
+from tests.payloads import a_payload, heartbeat
 
 
 def test_observe_mode_says_what_it_would_do_and_writes_nothing(

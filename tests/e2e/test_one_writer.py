@@ -3,8 +3,8 @@
 from simulator.server import Simulator
 from tests.e2e.clouds import calls, required, submit, until_running
 from tests.e2e.installing import Install
-from tests.e2e.payloads import a_payload
 from tests.e2e.waiting import until
+from tests.payloads import a_payload
 
 
 def test_a_second_server_on_the_store_waits_and_leads_when_the_first_is_killed(

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 from simulator.server import Simulator
 from tests.e2e.installing import Install
-from tests.e2e.payloads import a_payload, an_alert
 from tests.e2e.waiting import until
+from tests.payloads import a_payload, an_alert
 
 SENDERS = 40  # more than the server has threads
 

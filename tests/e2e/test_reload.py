@@ -12,9 +12,9 @@ import yaml
 
 from simulator.server import Simulator
 from tests.e2e.installing import Install
-from tests.e2e.payloads import a_payload
 from tests.e2e.receivers import Receiver, a_pool
 from tests.e2e.waiting import until
+from tests.payloads import a_payload
 
 CLIENTS = 3
 REFUSED = 'gpu_autoscaler_configuration_refused{part="file"}'

@@ -24,9 +24,9 @@ from werkzeug import Request, Response
 from demo.processes import free_port
 from receiver.cli.main import main
 from receiver.server.bootstrap import create_app, stop
-from tests.e2e.payloads import a_payload
 from tests.e2e.receivers import READABLE_PATHS, Receiver, a_pool
 from tests.e2e.waiting import until
+from tests.payloads import a_payload
 
 MARK = "MARKED5ecret"
 KEY, WEBHOOK, OPERATOR, READER = (f"{MARK}-{what}-0123456789" for what in ("civo", "webhook", "operator", "reader"))

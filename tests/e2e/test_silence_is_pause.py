@@ -10,9 +10,9 @@ from simulator.server import Simulator
 from tests.e2e.alertmanagers import amtool, an_alertmanager
 from tests.e2e.clouds import required, submit, until_running
 from tests.e2e.installing import Install
-from tests.e2e.payloads import a_payload
 from tests.e2e.receivers import Receiver
 from tests.e2e.waiting import until
+from tests.payloads import a_payload
 
 SILENCE = ("--author=alice", "--comment=replacing the driver", "component=gpu-autoscaler", "pool=l40s")
 

@@ -12,8 +12,8 @@ from simulator.server import Simulator
 from tests.e2e.alertmanagers import an_alertmanager
 from tests.e2e.clouds import calls, required, submit, until_running
 from tests.e2e.installing import Install
-from tests.e2e.payloads import an_alert
 from tests.e2e.waiting import until
+from tests.payloads import an_alert
 
 
 def _raise_alert(url: str) -> int:

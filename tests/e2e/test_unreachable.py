@@ -8,9 +8,9 @@ from simulator.civo_shapes import SHOWN_KUBECONFIG, SHOWN_PASSWORD, SHOWN_STATSD
 from simulator.server import Simulator
 from tests.e2e.clouds import a_cloud, calls, submit, until_running
 from tests.e2e.installing import Install
-from tests.e2e.payloads import a_payload
 from tests.e2e.receivers import OPERATOR_TOKEN, READABLE_PATHS, WEBHOOK_TOKEN, Receiver
 from tests.e2e.waiting import until
+from tests.payloads import a_payload
 
 SECRETS = (API_KEY, WEBHOOK_TOKEN, OPERATOR_TOKEN, SHOWN_PASSWORD, SHOWN_STATSD, "SECRET-kubeconfig-token")
 

@@ -3,8 +3,8 @@
 from simulator.server import Simulator
 from tests.e2e.clouds import calls, required, submit
 from tests.e2e.installing import Install
-from tests.e2e.payloads import a_payload
 from tests.e2e.waiting import until
+from tests.payloads import a_payload
 
 WRITES = "PUT|POST|DELETE|PATCH"
 

@@ -17,8 +17,8 @@ from receiver.runtime.loop import Loop
 from receiver.server.bootstrap import EXTENSION, start, stop
 from receiver.step.reconcile import Stepped
 from tests.core.builders import a_policy, a_state, facts, run
-from tests.e2e.payloads import a_payload
 from tests.e2e.waiting import until
+from tests.payloads import a_payload
 from tests.step.loop_builders import Right, Seconds
 from tests.step.process_builders import an_app
 

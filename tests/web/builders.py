@@ -35,6 +35,7 @@ from receiver.ports import Grounds, Store, StoredAction, StoredDecision, WebStor
 from receiver.reports.picture import RightsDocument
 from receiver.web import LastStep, WebParts, create_app
 from simulator.store import MemoryStore
+from tests import payloads
 from tests.clocks import FixedClock
 from tests.core import builders as core
 from tests.core.builders import facts
@@ -400,28 +401,9 @@ def a_picture(**more: Any) -> dict[str, Any]:
 
 
 def a_payload(**labels: str) -> dict[str, Any]:
-    """Return a payload as Alertmanager sends it (webhook version 4) with one firing alert."""
-    alert = {
-        "status": "firing",
-        "labels": {"alertname": "GpuPoolPendingPods", "action": "scale_up", "pool": L40S, **labels},
-        "annotations": {"summary": "GPU pods wait"},
-        "startsAt": "2026-03-10T14:26:00Z",
-        "endsAt": "0001-01-01T00:00:00Z",
-        "generatorURL": "http://prometheus/graph",
-        "fingerprint": "ab12cd34ef56ab12",
-    }
-    return {
-        "version": "4",
-        "groupKey": '{}:{alertname="GpuPoolPendingPods"}',
-        "truncatedAlerts": 0,
-        "status": "firing",
-        "receiver": "gpu-autoscaler",
-        "groupLabels": {"alertname": "GpuPoolPendingPods"},
-        "commonLabels": {"component": "gpu-autoscaler"},
-        "commonAnnotations": {},
-        "externalURL": "http://alertmanager",
-        "alerts": [alert],
-    }
+    """Return a payload as Alertmanager sends it, with one alert of the L40S pool that began four minutes ago."""
+    said = {"alertname": "GpuPoolPendingPods", "pool": L40S, **labels}
+    return payloads.a_payload(payloads.an_alert(began="2026-03-10T14:26:00Z", **said))
 
 
 def a_decision(number: int = 42, **more: Any) -> StoredDecision:

@@ -7,8 +7,8 @@ from typing import Any
 
 import requests
 
-from tests.e2e.payloads import a_payload, an_alert, heartbeat
 from tests.e2e.receivers import Receiver
+from tests.payloads import a_payload, an_alert, heartbeat
 
 FIRING, RESOLVED = "firing", "resolved"
 UNREADABLE = b'{"version": "4", "alerts": ['

@@ -20,7 +20,7 @@ from receiver.metrics.collector import Instruments
 from receiver.ports import StoredNotice
 from receiver.replay.world.objects import Timings, WorldPool
 from receiver.web import WebParts, create_app
-from tests.e2e.payloads import a_payload, an_alert, stamp
+from tests.payloads import a_payload, an_alert, stamp
 from tests.step.harness import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world
 from tests.web.fakes import FakeHealth
 
