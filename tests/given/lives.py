@@ -11,6 +11,7 @@ from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.ports import Store
 from receiver.replay.world.objects import Behaviour, Job, Timings, WorldPool
 from tests.core.builders import HOUR, MINUTE, a_pool
+from tests.given.pods import bound
 from tests.step.harness import BIG_SIZE, FAST, GPU, POOL, PRICE, REST, Life, a_job, a_policy, a_world, until_cordoned
 
 USABLE = 5 * MINUTE  # a node that is bought now is usable by then
@@ -50,6 +51,14 @@ def at_zero(
 def idle_nodes(store: Store, count: int = 1, *pools: Pool, **changes: Any) -> Life:
     """*count* usable, empty nodes created at START."""
     return at_zero(store, *pools, nodes=count, **changes)
+
+
+def busy_nodes(store: Store, count: int = 1, *pools: Pool, duration: timedelta | None = None, **changes: Any) -> Life:
+    """*count* nodes created at START, each with a pod that runs for *duration*, or until it is deleted."""
+    life = idle_nodes(store, count, *pools, **changes)
+    for vm in life.world.lives:
+        life.world.add_pod(bound(f"on-{vm.hostname}", vm.hostname, duration=duration))
+    return life
 
 
 def two_pools(
@@ -99,9 +108,10 @@ def at_the_stop(store: Store, usd: str = "1.00", **changes: Any) -> Life:
 
 
 def with_budget(life: Life, usd: str | None) -> Life:
-    """The same life with another cluster budget, or with none."""
-    budget = None if usd is None else Budget(monthly_usd=Decimal(usd))
-    life.policy = replace(life.policy, budget=budget)
+    """The same life with another monthly amount of its budget, or without a budget."""
+    budget = life.policy.budget or Budget(monthly_usd=Decimal(0))
+    changed = None if usd is None else replace(budget, monthly_usd=Decimal(usd))
+    life.policy = replace(life.policy, budget=changed)
     return life
 
 

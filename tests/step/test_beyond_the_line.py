@@ -25,18 +25,6 @@ LINE = Decimal("0.90")
 BEYOND = 40 * MINUTE  # that far beyond the line it goes on: four paid units
 
 
-def two_pools(store: Store) -> Life:
-    """Two pools of one price that race for the same dollars; a paid unit of ten minutes costs USD 0.215."""
-    return lives.at_zero(
-        store,
-        a_pool("one"),
-        a_pool("two", resources={GPU: 2}),
-        behaviour=Behaviour(granularity=UNIT),
-        budget=Budget(monthly_usd=LINE),
-        billing=Billing(granularity=UNIT, removal_margin=2 * MINUTE),
-    )
-
-
 def submit_some(life: Life, dice: Random, number: int) -> None:
     """One more job for either pool or for both, some of them more urgent than the others."""
     pods = dice.choice([1, 1, 2])
@@ -60,7 +48,16 @@ def units_begun(vm: VM, at: datetime) -> int:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_beyond_the_stop_line_only_nodes_whose_pod_ran_at_the_line_cost_more(store: Store, seed: int) -> None:
-    life, dice, number = two_pools(store), Random(seed), 0
+    """Two pools of one price race for the same dollars; a paid unit of ten minutes costs USD 0.215."""
+    life = lives.at_zero(
+        store,
+        a_pool("one"),
+        a_pool("two", resources={GPU: 2}),
+        behaviour=Behaviour(granularity=UNIT),
+        budget=Budget(monthly_usd=LINE),
+        billing=Billing(granularity=UNIT, removal_margin=2 * MINUTE),
+    )
+    dice, number = Random(seed), 0
     worked: dict[str, datetime] = {}
     begun: dict[str, int] = {}
     bought: int | None = None  # PUTs sent when the line was reached

@@ -40,14 +40,6 @@ def beyond_the_hold(life: Life) -> Life:
     return life
 
 
-def raised(life: Life) -> Life:
-    """The same life with much more money."""
-    budget = life.policy.budget
-    assert budget is not None
-    life.policy = replace(life.policy, budget=replace(budget, monthly_usd=Decimal(1000)))
-    return life
-
-
 def kept_out(life: Life) -> tuple[str, ...]:
     """What the picture shows."""
     return tuple(k["place"] for k in published(life.store)["kept_out"])
@@ -101,7 +93,7 @@ def test_a_cluster_beyond_its_line_is_held_while_the_accounts_spend_is_unknown(s
 
 
 def test_an_unknown_spend_alone_does_not_end_a_hold(store: Store) -> None:
-    life = raised(beyond_the_hold(a_life(store)))
+    life = lives.with_budget(beyond_the_hold(a_life(store)), "1000")
     budget = life.policy.budget
     assert budget is not None
     life.accounts.fail_always(TryLater("timeout"))
@@ -112,7 +104,7 @@ def test_an_unknown_spend_alone_does_not_end_a_hold(store: Store) -> None:
 
 
 def test_when_the_hold_ends_everything_is_as_it_was(store: Store) -> None:
-    life = raised(beyond_the_hold(a_life(store)))
+    life = lives.with_budget(beyond_the_hold(a_life(store)), "1000")
     life.step()
     assert life.world.quotas == {}
     assert life.world.cluster_queues == {"gpus": ClusterQueue(stop_policy="None")}
@@ -123,7 +115,7 @@ def test_when_the_hold_ends_everything_is_as_it_was(store: Store) -> None:
 def test_a_queue_that_had_no_stop_policy_has_none_again(store: Store) -> None:
     life = a_life(store)
     life.world.cluster_queues["gpus"] = ClusterQueue()
-    raised(beyond_the_hold(life)).step()
+    lives.with_budget(beyond_the_hold(life), "1000").step()
     assert life.world.cluster_queues == {"gpus": ClusterQueue()}
 
 
@@ -131,7 +123,7 @@ def test_a_queue_that_somebody_else_stopped_is_left_alone_and_told(store: Store)
     life = a_life(store)
     life.world.cluster_queues["gpus"] = ClusterQueue(stop_policy="HoldAndDrain")
     beyond_the_hold(life)
-    raised(life).step()
+    lives.with_budget(life, "1000").step()
     assert life.world.cluster_queues == {"gpus": ClusterQueue(stop_policy="HoldAndDrain")}
     assert life.writes("hold_queue", "release_queue") == []
     assert "Could not block new GPU pods in ClusterQueue gpus: they might still start" in life.notices()
@@ -140,7 +132,7 @@ def test_a_queue_that_somebody_else_stopped_is_left_alone_and_told(store: Store)
 def test_a_queue_that_somebody_drained_meanwhile_stays_drained(store: Store) -> None:
     life = beyond_the_hold(a_life(store))
     life.world.cluster_queues["gpus"].stop_policy = "HoldAndDrain"
-    raised(life).step()
+    lives.with_budget(life, "1000").step()
     assert life.world.cluster_queues == {"gpus": ClusterQueue(stop_policy="HoldAndDrain")}
 
 
@@ -148,7 +140,7 @@ def test_a_quota_of_that_name_that_is_not_ours_is_left_alone_and_told(store: Sto
     life = a_life(store)
     theirs = life.world.quotas["ml"] = HoldQuota(spec={}, ours=False)
     beyond_the_hold(life)
-    raised(life).step()
+    lives.with_budget(life, "1000").step()
     assert life.world.quotas == {"ml": theirs}
     assert "Could not block new GPU pods in ml: they might still start" in life.notices()
 
@@ -170,7 +162,7 @@ def test_a_restart_neither_forgets_nor_repeats_what_is_held(store: Store) -> Non
     again = lives.restarted(life, store)
     again.step()
     assert again.writes("hold_namespace", "hold_queue") == []
-    raised(again).step()
+    lives.with_budget(again, "1000").step()
     assert life.world.quotas == {}
     assert life.world.cluster_queues["gpus"] == ClusterQueue(stop_policy="None")
 
@@ -178,7 +170,7 @@ def test_a_restart_neither_forgets_nor_repeats_what_is_held(store: Store) -> Non
 def test_a_store_that_was_lost_during_the_hold_still_lets_work_in_again(store: Store, tmp_path: Any) -> None:
     life = beyond_the_hold(a_life(store))
     other = open_store(migrated(tmp_path / "new.db"))
-    raised(lives.restarted(life, other)).run(TICK + TICK)
+    lives.with_budget(lives.restarted(life, other), "1000").run(TICK + TICK)
     other.close()
     assert life.world.quotas == {}
     assert life.world.cluster_queues["gpus"].annotations == {}
@@ -258,14 +250,14 @@ def test_quotas_are_placed_and_deleted_while_kueue_cannot_be_asked(store: Store)
     beyond_the_hold(life)
     assert kept_out(life) == ("batch", "ml")
     assert "Could not block new GPU pods in ClusterQueues: they might still start" in life.notices()
-    raised(life).step()
+    lives.with_budget(life, "1000").step()
     assert life.world.quotas == {}
 
 
 def test_a_held_queue_is_not_forgotten_while_kueue_cannot_be_asked(store: Store) -> None:
     life = beyond_the_hold(a_life(store))
     life.wrap_cluster = without_kueue
-    raised(life).step()
+    lives.with_budget(life, "1000").step()
     assert kept_out(life) == ("ClusterQueue gpus",)
     life.wrap_cluster = lambda cluster: cluster
     life.step()

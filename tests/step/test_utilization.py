@@ -13,8 +13,8 @@ from receiver.step.parts import Parts
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import living
 from tests.given import lives
+from tests.given.pods import bound
 from tests.step.harness import BIG_SIZE, GPU, POOL, Life
-from tests.step.stories.bench import bound
 
 EVERY_SECOND = Billing(granularity=SECOND, removal_margin=timedelta(0))
 CONSENTS = {SAFE_TO_EVICT_ANNOTATION: "true"}

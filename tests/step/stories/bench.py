@@ -1,12 +1,11 @@
-"""Tools that several stories share: pods, sick nodes, alerts, ports whose every call is numbered."""
+"""Tools that several stories share: sick nodes, ports whose every call is numbered."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from receiver.core.model.policy import Taint
-from receiver.replay.world.objects import PodSpec
-from tests.step.harness import FAST, GPU, TICK, Life
+from tests.step.harness import FAST, TICK, Life
 
 # From the PUT to a running pod, and two ticks for us to see the pod and to step.
 PROVISIONING = FAST.create + FAST.build + FAST.boot + FAST.driver + FAST.image_pull + 2 * TICK
@@ -14,16 +13,6 @@ PROVISIONING = FAST.create + FAST.build + FAST.boot + FAST.driver + FAST.image_p
 
 QUARANTINE = Taint(key="nvidia.com/gpu-xid-error", value="true")
 UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
-
-
-def bound(name: str, node: str, **given: Any) -> PodSpec:
-    """A GPU pod that the scheduler has bound to *node* already; it runs until it is deleted."""
-    return PodSpec(**{"namespace": "ml", "name": name, "requests": {GPU: 1}, "node": node, **given})
-
-
-def waiting(name: str, **given: Any) -> PodSpec:
-    """A GPU pod without a node, which runs until it is deleted."""
-    return PodSpec(**{"namespace": "ml", "name": name, "requests": {GPU: 1}, **given})
 
 
 def fail(life: Life, name: str, fault: str = "xid") -> None:

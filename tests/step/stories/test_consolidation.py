@@ -7,8 +7,8 @@ from simulator.world import Pdb
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import living
 from tests.given import lives, troubles
+from tests.given.pods import bound
 from tests.step.harness import BIG_SIZE, GPU, START, Life
-from tests.step.stories.bench import bound
 
 CONSENTS = {SAFE_TO_EVICT_ANNOTATION: "true"}
 AT_THE_HOURS_END = HOUR + MINUTE

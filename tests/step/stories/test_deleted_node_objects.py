@@ -11,8 +11,8 @@ from receiver.ports import ClusterFacts, Store, TryLater
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, phases, titles
 from tests.given import lives
+from tests.given.pods import bound
 from tests.step.harness import FAST, GPU, POOL, START, Life, a_job
-from tests.step.stories.bench import bound
 
 REGISTERED = FAST.create + FAST.build + FAST.boot / 2 + 5 * SECOND
 LONG = a_job(duration=2 * HOUR)

@@ -15,8 +15,8 @@ from receiver.replay.world.objects import VM
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, titles
 from tests.given import lives
+from tests.given.pods import bound
 from tests.step.harness import POOL, Life, a_job
-from tests.step.stories.bench import bound
 
 EVERY_WORD = ["", "RESIZING", "REBOOTING", "UPGRADING", "SHUTOFF", "FAILED", "ERROR", "RUNNING"]
 ZERO = datetime(1, 1, 1, tzinfo=UTC)

@@ -14,8 +14,9 @@ from receiver.ports import CORDON_ANNOTATION, Store
 from tests.core.builders import HOUR, MINUTE, SECOND
 from tests.expect import bought, living
 from tests.given import lives
+from tests.given.pods import bound, waiting
 from tests.step.harness import FAST, POOL, START, Life
-from tests.step.stories.bench import Calls, bound, waiting, watch
+from tests.step.stories.bench import Calls, watch
 
 DELETE = "cloud.retire"
 LAST_LOOK = "cluster.gpu_pods_on"

@@ -14,8 +14,9 @@ from simulator.world import Pdb
 from tests.core.builders import HOUR, MINUTE, a_pool
 from tests.expect import bought, living, phases, titles
 from tests.given import lives
+from tests.given.pods import bound, waiting
 from tests.step.harness import BIG_SIZE, FAST, GPU, POOL, PRICE, Life
-from tests.step.stories.bench import QUARANTINE, UPGRADE, bound, fail, mend, waiting
+from tests.step.stories.bench import QUARANTINE, UPGRADE, fail, mend
 
 CONSENT = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
 

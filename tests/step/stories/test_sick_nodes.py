@@ -9,8 +9,9 @@ from receiver.ports import Store, TryLater
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, phases, published, titles
 from tests.given import lives
+from tests.given.pods import bound, waiting
 from tests.step.harness import GPU, POOL, Life
-from tests.step.stories.bench import QUARANTINE, UPGRADE, bound, fail, mend, waiting
+from tests.step.stories.bench import QUARANTINE, UPGRADE, fail, mend
 
 NAMED = ("example.com/GpuProblem",)  # the conditions that the configuration names
 FAULTS = ("xid", "condition", "named condition", "unready")

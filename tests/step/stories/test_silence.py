@@ -12,15 +12,13 @@ from receiver.ports import ClusterFacts, Store, TelemetryFacts
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, titles, told
 from tests.given import lives, troubles
+from tests.given.pods import bound
 from tests.step.harness import POOL, PRICE, START, Life, a_job
-from tests.step.stories.bench import bound
 
 
 def at_peak(store: Store) -> Life:
     """Four nodes, all busy, 40 minutes into their paid hour."""
-    life = lives.idle_nodes(store, 4)
-    for vm in life.world.lives:
-        life.world.add_pod(bound(f"on-{vm.hostname}", vm.hostname, duration=90 * MINUTE))
+    life = lives.busy_nodes(store, 4, duration=90 * MINUTE)
     life.run(40 * MINUTE, tick=MINUTE)
     return life
 
@@ -105,9 +103,7 @@ def test_a_process_that_has_just_begun_takes_no_old_node_for_one_that_never_came
 @pytest.mark.parametrize("source", ["cluster", "telemetry", "alarms", "cloud"])
 def test_a_source_that_does_not_answer_at_the_start_is_not_read_as_empty(store: Store, source: str) -> None:
     """knative #3771: metrics that had not been collected yet counted as zero load."""
-    life = lives.idle_nodes(store, 2)
-    for vm in life.world.lives:
-        life.world.add_pod(bound(f"on-{vm.hostname}", vm.hostname))
+    life = lives.busy_nodes(store, 2)
     getattr(life, source).fail_always(troubles.UNANSWERED)
     life.run(70 * MINUTE, tick=2 * MINUTE)
     getattr(life, source).fail_always(None)

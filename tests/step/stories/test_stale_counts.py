@@ -17,8 +17,9 @@ from simulator.world import Pdb
 from tests.core.builders import EVERY_SECOND, HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, phases, removed, told
 from tests.given import lives
+from tests.given.pods import bound
 from tests.step.harness import POOL, START, Life, a_job
-from tests.step.stories.bench import PROVISIONING, bound
+from tests.step.stories.bench import PROVISIONING
 
 STALE = 10 * MINUTE
 COUNTED_LATE, SHOWN_LATE = "the count falls ten minutes late", "the list shows the count of ten minutes ago"

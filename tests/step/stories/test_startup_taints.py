@@ -11,8 +11,8 @@ from receiver.ports import Store
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, phases, published, titles
 from tests.given import lives
+from tests.given.pods import bound, waiting
 from tests.step.harness import FAST, POOL, START, Life, a_job
-from tests.step.stories.bench import bound, waiting
 
 READINESS = Taint(key="readiness.k8s.io/nvidia-gpu-not-ready", value="pending", effect="NoSchedule")
 USABLE_AFTER = FAST.create + FAST.build + FAST.boot + FAST.driver

@@ -10,8 +10,8 @@ from receiver.ports import CloudPool, ClusterFacts, ClusterNode, Store
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, phases, titles
 from tests.given import lives, troubles
+from tests.given.pods import bound
 from tests.step.harness import BIG_SIZE, FAST, POOL, PRICE, START, Life, Wrapped, a_job
-from tests.step.stories.bench import bound
 
 NEVER = 1000
 # Bought at 0, then probed after each back-off of 30, 60, 120, 240 and 480 minutes, each of which begins when the
