@@ -156,6 +156,7 @@ class Tried(Run):
             cluster=cluster,
             telemetry=telemetry,
             store=store,
+            records=store,
             sizes=cloud,
             accounts=WorldAccounts(self.world),
         )
