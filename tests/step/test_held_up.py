@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 
+from receiver.core.model.policy import Pool
 from receiver.ports import Receipt, Store, TryLater, WontWork
 from receiver.replay.world.objects import Behaviour, PodSpec
-from tests.core.builders import HOUR, MINUTE, a_pool
+from tests.core.builders import HOUR, MINUTE
 from tests.given import lives
-from tests.step.harness import FAST, GPU, PRICE, Life, Wrapped, a_job
+from tests.step.harness import FAST, GPU, PRICE, SIZE, Life, Wrapped, a_job
 
 
 def two_pools(store: Store, nodes: int) -> Life:
     """Pool a with so many *nodes*, and an empty, dearer pool b."""
-    pools = [a_pool(i, id=i, max_nodes=2, price_usd_per_hour=usd) for i, usd in (("a", PRICE), ("b", 2 * PRICE))]
+    prices = {"a": PRICE, "b": 2 * PRICE}
+    pools = (Pool(id=i, name=i, size=SIZE, resources={GPU: 1}, max_nodes=2, price_usd_per_hour=prices[i]) for i in "ab")
     return lives.at_zero(store, *pools, nodes={"a": nodes})
 
 

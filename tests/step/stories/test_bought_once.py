@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -149,7 +150,8 @@ def test_scale_from_zero_and_back_to_zero_with_two_pools_of_different_sizes_one_
     store: Store, figure: Callable[[str], None]
 ) -> None:
     """Cluster Autoscaler #5278, #2721, #929: no growth from zero; claudie #2023: never back to zero."""
-    life = lives.small_and_big(store, stock={SIZE: 0})
+    big = a_pool("big", size=BIG_SIZE, resources={GPU: 8}, price_usd_per_hour=Decimal("8.50"))
+    life = lives.at_zero(store, a_pool("small"), big, stock={SIZE: 0})
     life.submit(*(a_job(f"j{n}", gpus_per_pod=1) for n in range(9)), a_job("wide", gpus_per_pod=8))
     life.run(20 * MINUTE)
     assert (bought(life, "small-id"), bought(life, "big-id")) == (0, 3)  # 17 GPUs on nodes of eight
