@@ -18,9 +18,8 @@ from campaigns.step_failures.planting import Whose, caught_at, functions, name_o
 from campaigns.step_failures.scenario import POOLS, Came, is_bad, prepared
 from receiver.core.model.actions import OutcomeKind
 from receiver.ports import TryLater, WriterLostError
-from simulator.store import MemoryStore
 from tests.step.harness import Life
-from tests.stores import WorldStore, empty, silent_log
+from tests.stores import empty, silent_log
 
 MOST_STEPS = 24
 LONGEST_SECONDS = 120.0  # a tenth of a second on an idle machine
@@ -133,21 +132,19 @@ class Point:
 
 
 class Field:
-    """Runs each plant in a child process that begins where the scenario is prepared, on a copy of its store. A child
-    has a store in memory to itself; the file of a real one is *kept* meanwhile."""
+    """Runs each plant in a child process that begins where the scenario is prepared, on a copy of its store, which is
+    *kept* meanwhile."""
 
-    def __init__(self, store: WorldStore, kept: sqlite3.Connection) -> None:
+    def __init__(self, store: Any, kept: sqlite3.Connection) -> None:
         self._functions = functions()
         self.points = self._entered(prepared(store))  # children begin with all statements compiled by this
         empty(store)
         self._life = prepared(store)
-        self._path: str | None = None
+        self._path = store._database.engine.url.database
         self._kept = kept
-        if not isinstance(store, MemoryStore):
-            self._path = store._database.engine.url.database
-            store.close()
-            with closing(sqlite3.connect(str(self._path))) as file:
-                file.backup(self._kept)
+        store.close()
+        with closing(sqlite3.connect(self._path)) as file:
+            file.backup(self._kept)
 
     def _entered(self, life: Life) -> list[Point]:
         """Every function into which an exception can be planted, by whose calls would raise."""
@@ -191,8 +188,6 @@ class Field:
         return pickle.loads(told) if told else point.failed("hung")
 
     def _restore(self) -> None:
-        if self._path is None:
-            return
         with closing(sqlite3.connect(self._path)) as file:
             self._kept.backup(file)
 
@@ -227,7 +222,7 @@ def one_of_each(points: Iterable[Point], kind: Callable[[str], Hashable]) -> lis
     return list(found.values())
 
 
-def table(store: WorldStore, choose: Callable[[list[Point]], Iterable[Point]]) -> Iterator[Row]:
+def table(store: Any, choose: Callable[[list[Point]], Iterable[Point]]) -> Iterator[Row]:
     """The exception planted into what is chosen of all points, one row after the other."""
     with closing(sqlite3.connect(":memory:")) as kept:
         field = Field(store, kept)

@@ -9,15 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from campaigns.step_failures.planting import Whose
-from campaigns.step_failures.table import Point, Row, one_of_each, table
-from simulator.store import MemoryStore
+from campaigns.step_failures.table import Row, one_of_each, table
 from tests.stores import a_store, silent_log
 
 # What every pool shares: the store, the month's spend, the limits, and the loops over all pools. Without it nothing is
 # changed in a step, and the next one tries again. A new module here is a new way for one bug to stop every pool.
-STORE = "adapters/store/"
 SHARED = (
-    STORE,
+    "adapters/store/",
     "step/gather.py:",
     "core/scaling/capacity.py:Allowance.__init__",
     "core/scaling/capacity.py:Allowance.mark",
@@ -91,14 +89,9 @@ SHARED = (
 
 @pytest.fixture(scope="module")
 def rows() -> Iterator[list[Row]]:
-    """One function of each kind with the exception planted, on the store in memory; and those of the real store."""
-
-    def kinds(points: list[Point]) -> list[Point]:
-        return one_of_each(points, lambda name: name.startswith(SHARED))
-
+    """One function of each kind with the exception planted."""
     with a_store() as store, silent_log([]):
-        stored = list(table(store, lambda points: kinds([p for p in points if p.function.startswith(STORE)])))
-        yield [*stored, *table(MemoryStore(), kinds)]
+        yield list(table(store, lambda points: one_of_each(points, lambda name: name.startswith(SHARED))))
 
 
 def test_every_planted_bug_is_met(rows: list[Row]) -> None:
