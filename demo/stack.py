@@ -19,6 +19,8 @@ from types import FrameType
 from typing import Any
 
 import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import Retry
 
 from demo.configs import ROOT, plain_environment, receiver_environment, write_configs
 from demo.plan import OPERATOR_TOKEN, Places, StackPlan
@@ -77,6 +79,8 @@ class Stack:
         self.parts["prometheus"] = self._prometheus()
         self._session = requests.Session()
         self._session.trust_env = False  # a proxy has no business on the loopback address
+        # A server may close a kept connection just as a request leaves on it.
+        self._session.mount("http://", HTTPAdapter(max_retries=Retry(total=1, connect=0, redirect=0, status=0)))
 
     # --- the parts ---
 
