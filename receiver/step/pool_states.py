@@ -271,9 +271,11 @@ def _room(
 
 
 def _held(pods: Sequence[Pod]) -> Counter[str]:
+    """Count what *pods* hold; one that is only nominated has no devices yet, and those that it will get are free."""
     held: Counter[str] = Counter()
     for pod in pods:
-        held.update(pod.requests)
+        if not pod.reserved or (pod.nomination is not None and pod.nomination.prepared):
+            held.update(pod.requests)
     return held
 
 

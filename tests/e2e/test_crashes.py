@@ -14,13 +14,14 @@ SLOW = {"kind": "slow", "face": "civo", "method": "GET", "seconds": "2s", "times
 def _caught_between_remembering_and_acting(cloud: Simulator, receiver: Receiver, reads: int = 1) -> None:
     """Deliver an alert, and return while the step it woke waits for Civo's answer number *reads*.
 
-    The first answer is the look's; the second is read again right before the count is raised.
+    The first answer is the look's; the second is read again right before the count is raised. Civo is slow before the
+    pod is there: the watch of pods, too, may wake the step.
     """
-    submit(cloud)
     before = last_call(cloud)
     for _ in range(reads - 1):
         cloud.fault(**{**SLOW, "seconds": "0s", "times": 1})
     cloud.fault(**SLOW)
+    submit(cloud)
     receiver.deliver(a_payload())
     until(lambda: len(calls(cloud, "GET", after=before)) == reads, "a step that waits for Civo")
     assert receiver.unconsidered() == [1]

@@ -36,7 +36,7 @@ from receiver.core.model.devices import (
     NodeDevices,
     Question,
 )
-from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.pods import Nomination, Pod, PodPhase
 from receiver.core.model.text import listed
 from receiver.ports import Clock, ClusterNode, TryLater
 
@@ -195,6 +195,14 @@ def _keeps_none_busy(claim: SeenClaim, *, daemon: bool) -> bool:
     return no_gpus if daemon else claim.given == ()
 
 
+def _prepared(seen: SeenPod, pod: Pod) -> Pod:
+    """Return *pod*, which is bound in a moment: its claims have their devices."""
+    if not seen.nominated:
+        return replace(pod, phase=PodPhase.OTHER)
+    nomination = Nomination(node=seen.nominated, since=pod.created_at, prepared=True)
+    return replace(pod, phase=PodPhase.RESERVED, nomination=nomination)
+
+
 class PodClaims:
     """What *pods* claim, and which devices claims hold."""
 
@@ -252,9 +260,10 @@ class PodClaims:
         if seen.node:
             return self._holding(seen, pod) if pod is not None else None
         if seen.uid in self._reserved and not seen.resource_claims:  # bound in a moment, for a resource that DRA serves
-            return replace(pod, phase=PodPhase.RESERVED if seen.nominated else PodPhase.OTHER) if pod else None
+            return _prepared(seen, pod) if pod else None
         if seen.nominated and seen.resource_claims and self._has_devices(seen):
-            return self._holding(seen, pod or seen.without_gpus)
+            held = self._holding(seen, pod or seen.without_gpus)
+            return _prepared(seen, held) if held else None
         if not seen.resource_claims and not self._by_class(seen):
             return pod
         return self._asking(seen, pod or seen.without_gpus)

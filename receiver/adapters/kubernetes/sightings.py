@@ -40,7 +40,8 @@ class Sightings:
             return replace(pod, leaves_at=self._leaving.setdefault(mark, self._leaves_at(pod.leaves_at, seen, now)))
         if pod.phase is PodPhase.RESERVED and pod.node is not None:
             since = self._nominated.setdefault((seen.uid, pod.node), now)
-            return replace(pod, nomination=Nomination(node=pod.node, since=min(since, now)))
+            prepared = pod.nomination is not None and pod.nomination.prepared
+            return replace(pod, nomination=Nomination(node=pod.node, since=min(since, now), prepared=prepared))
         return pod
 
     def _leaves_at(self, deadline: datetime, seen: SeenPod, now: datetime) -> datetime:

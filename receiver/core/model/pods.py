@@ -78,11 +78,12 @@ class PodPhase(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nomination:
     """The *node* that a pod is nominated for, known *since* then. *lapsed* says what is wrong with the node, once the
-    pod is demand again."""
+    pod is demand again. *prepared* when its claims have their devices there already."""
 
     node: str
     since: datetime
     lapsed: str = ""
+    prepared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 The world is the simulator's, over HTTP: its scheduler allocates claims by the rules of resource.k8s.io.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -146,13 +146,25 @@ def put(life: Life, kind: str, name: str, *requests: JSON, **devices: Any) -> No
 
 
 def submit(
-    life: Life, name: str, *, claim: str = "", template: str = "", cpu: str = "1", may_wait: str = "", **limits: str
+    life: Life,
+    name: str,
+    *,
+    claim: str = "",
+    template: str = "",
+    cpu: str = "1",
+    may_wait: str = "",
+    annotations: Mapping[str, str] | None = None,
+    **limits: str,
 ) -> None:
     """A pod of ten minutes that uses a claim, or one of its own by *template*."""
     named = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": template}
     claims = [{"name": "devices", **named}] if claim or template else []
     resources = {"requests": {"cpu": cpu}, "limits": {"cpu": cpu, **{f"nvidia.com/{k}": v for k, v in limits.items()}}}
-    annotations = {"simulator/duration-seconds": "600", **({MAY_WAIT: may_wait} if may_wait else {})}
+    annotations = {
+        "simulator/duration-seconds": "600",
+        **(annotations or {}),
+        **({MAY_WAIT: may_wait} if may_wait else {}),
+    }
     gates = [{"name": MAY_WAIT}] if may_wait else []
     manifest = {
         "metadata": {"name": name, "namespace": "ml", "annotations": annotations},
@@ -285,6 +297,22 @@ def test_a_resource_that_dra_serves_is_demand_as_ever(begin: Begin) -> None:
     for n in range(3):
         submit(life, f"train-{n}", gpu="1")
     to_the_end(life, 2)
+
+
+def test_a_nomination_that_outlived_its_devices_adds_no_room_to_its_node(begin: Begin) -> None:
+    """Its claim was given back when its binding failed; what `nominatedNodeName` still names is free, or another's."""
+    life = begin(gpus(1), count=1, dra=True)
+    slow = {"simulator/binds-in": "60", "simulator/binding-fails": "3", "simulator/keeps-nomination": "true"}
+    life.run(5 * MINUTE)
+    nominated = set()
+    for name in ("first", "second"):
+        submit(life, name, annotations=slow, gpu="1")
+    for _ in range(30):
+        node = life.step().facts.pool(POOL).nodes[0]
+        nominated |= {pod.name for pod in node.pods if pod.reserved}
+        assert node.allocatable[GPU] == 1
+        life.pass_time(10 * SECOND)
+    assert nominated == {"first", "second"}
 
 
 def test_without_a_template_nothing_is_bought_until_a_node_shows_its_devices(begin: Begin) -> None:
