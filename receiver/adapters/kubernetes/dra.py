@@ -63,11 +63,6 @@ class DraServed:
     classes: DeviceClasses | None = None
     by_id: Mapping[DeviceId, tuple[str, Device]] = field(default_factory=dict)  # with the node
 
-    @property
-    def nodes(self) -> frozenset[str]:
-        """The names of the nodes with devices of the GPU driver."""
-        return gpu_nodes(self.devices)
-
     def on(self, node: ClusterNode, taken: Mapping[str, Mapping[DeviceId, datetime | None]] | None) -> ClusterNode:
         """Return *node* with its devices, and those *taken* by claims (None: not known, so none counts as free)."""
         devices = self.devices.get(node.name)
@@ -75,7 +70,7 @@ class DraServed:
             return node
         return replace(
             node,
-            dra=node.name in self.nodes,
+            dra=any(device.driver == GPU_DRIVER for device in devices.devices),
             gpu_devices=len(devices.gpus),
             sick_devices=tuple(f"{gpu.name} ({key})" for gpu in devices.gpus if (key := _fault(gpu))),
             devices=devices if taken is not None else None,
@@ -195,10 +190,10 @@ def _keeps_none_busy(claim: SeenClaim, *, daemon: bool) -> bool:
     return no_gpus if daemon else claim.given == ()
 
 
-def _prepared(seen: SeenPod, pod: Pod) -> Pod:
+def _prepared(seen: SeenPod, pod: Pod | None) -> Pod | None:
     """Return *pod*, which is bound in a moment: its claims have their devices."""
-    if not seen.nominated:
-        return replace(pod, phase=PodPhase.OTHER)
+    if pod is None or not seen.nominated:
+        return replace(pod, phase=PodPhase.OTHER) if pod else None
     nomination = Nomination(node=seen.nominated, since=pod.created_at, prepared=True)
     return replace(pod, phase=PodPhase.RESERVED, nomination=nomination)
 
@@ -260,10 +255,9 @@ class PodClaims:
         if seen.node:
             return self._holding(seen, pod) if pod is not None else None
         if seen.uid in self._reserved and not seen.resource_claims:  # bound in a moment, for a resource that DRA serves
-            return _prepared(seen, pod) if pod else None
+            return _prepared(seen, pod)
         if seen.nominated and seen.resource_claims and self._has_devices(seen):
-            held = self._holding(seen, pod or seen.without_gpus)
-            return _prepared(seen, held) if held else None
+            return _prepared(seen, self._holding(seen, pod or seen.without_gpus))
         if not seen.resource_claims and not self._by_class(seen):
             return pod
         return self._asking(seen, pod or seen.without_gpus)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.kubernetes.devices import by_node, claim_of, classes_from, devices_in, in_words, slice_from
-from receiver.adapters.kubernetes.dra import Dra
+from receiver.adapters.kubernetes.dra import Dra, gpu_nodes
 from receiver.adapters.kubernetes.pods import DrainFate, SeenPod
 from receiver.core.model.devices import CLAIMS, Claim, Constraint, DeviceRequest, Toleration
 from receiver.core.model.pods import Pod, PodPhase
@@ -291,7 +291,7 @@ def test_what_was_read_last_counts_while_a_list_fails_or_is_refused() -> None:
     assert lists.taken() == before
     for answer in (TryLater("500"), None):
         lists.lists["resourceslices"] = answer
-        assert lists.dra.served().nodes == {"n1"}
+        assert gpu_nodes(lists.dra.served().devices) == {"n1"}
 
 
 DELETED = "2026-11-20T12:05:00Z"
@@ -346,7 +346,7 @@ def test_a_rule_taints_the_devices_that_it_selects() -> None:
     assert tainted(rule({})) == ["gpu-0", "gpu-1"]
     assert tainted(rule({"pool": "n2"}), rule(None), rule({}, "None")) == []
     lists.lists["devicetaintrules"] = TryLater("500")
-    assert lists.dra.served().nodes == {"n1"}
+    assert gpu_nodes(lists.dra.served().devices) == {"n1"}
 
 
 def test_devices_are_the_same_object_while_their_slices_are() -> None:
