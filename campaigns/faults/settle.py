@@ -107,11 +107,14 @@ def _crowded(run: "Run", plan: PoolPlan, pods: list[WorldPod]) -> int:
 
 
 def _spoilt(run: "Run", plan: PoolPlan) -> int:
-    """Nodes of *plan* that people keep from work, and that its floor keeps, or a pod that would be lost."""
+    """Nodes of *plan* that people keep from work, and that its floor keeps, or a pod that would be lost; and those
+    whose kubelet died, where Civo replaces what is removed: removals stop for a day then, beyond the calm."""
     nodes = [run.world.nodes.get(vm.hostname) for vm in run.world.pools[plan.id].living]
     bad = [n.name for n in nodes if n is not None and (spoilt(n) or not plan.labels.items() <= n.labels.items())]
     hosts = len(_host_names(run) & set(bad))
-    return hosts + min(plan.min_nodes, len(bad) - hosts)
+    stopped = run.scenario.behaviour.get("decrement") == "never"
+    dead = sum(n is not None and n.name in run.world.dead_nodes and n.name not in bad for n in nodes) if stopped else 0
+    return dead + hosts + min(plan.min_nodes, len(bad) - hosts)
 
 
 def _may_have(run: "Run", plan: PoolPlan) -> int:
