@@ -59,7 +59,7 @@ class Checks:
         self.law = Law(truth, self.violated)
         self.laws = True  # whether those of `decide` are looked at
         self._steps = 0
-        self._cordoned: dict[str, datetime] = {}  # when we last cordoned a node
+        self._cordoned: dict[str, datetime] = {}  # when we cordoned a node that took work
         self._returned: set[tuple[str, str]] = set()  # pods that came back to the node being deleted
         self._silent = False  # whether the node being deleted is NotReady
         self._keepers: dict[str, str] = {}  # the nodes that a pod kept when Kubernetes was asked last, and its name
@@ -343,7 +343,8 @@ class Checks:
         if marks.get(CORDON_ANNOTATION) and node.ready and node.gpus and name in self._keepers:
             self.violated("1 cordoned in vain", f"{name}, which {self._keepers[name]} keeps")
         if unschedulable:
-            self._cordoned[name] = self._truth.world.now
+            if not node.unschedulable:  # else this is another reason for the same cordon, such as a budget stop
+                self._cordoned[name] = self._truth.world.now
             self.evictions.cordons(name, self._clock())
         elif why_not := self.evictions.why_not_back(node, self._clock()):
             self.violated("1 evictions", f"{name} is given back: {why_not}")
