@@ -1,19 +1,19 @@
 """Draws panels of many rows: status history, state timeline, heat map."""
 
 import re
-import time
 from collections.abc import Sequence
 
 from tools.grafana.asking import Series, Span
-from tools.grafana.drawing import Box, at_threshold, mapped, no_data, properties, rectangle, svg, text
+from tools.grafana.drawing import Box, at_threshold, clocks, mapped, no_data, properties, rectangle, svg, text
 from tools.grafana.files import JSON
 from tools.grafana.units import shown
 
 BOTTOM = 20
+CHARACTER = 6.2  # pixels of a row's name
 
 
 def _room(found: Sequence[Series], box: Box) -> float:
-    return min(box.width * 0.42, 16 + 6.2 * max(len(s.name) for s in found))
+    return min(box.width * 0.42, 16 + CHARACTER * max(len(s.name) for s in found))
 
 
 def _x(at: float, span: Span, left: float, width: float) -> float:
@@ -21,13 +21,17 @@ def _x(at: float, span: Span, left: float, width: float) -> float:
 
 
 def _times(span: Span, left: float, box: Box) -> list[str]:
-    parts = []
-    for n in range(5):
-        at = span.start + (span.end - span.start) * n / 4
-        clock = time.strftime("%H:%M:%S" if span.end - span.start < 1800 else "%H:%M", time.gmtime(at))
-        anchor = "start" if n == 0 else "end" if n == 4 else "middle"
-        parts.append(text(_x(at, span, left, box.width), box.height - 5, clock, anchor=anchor))
-    return parts
+    return [
+        text(_x(at, span, left, box.width), box.height - 5, clock, anchor=anchor)
+        for at, clock, anchor in clocks(span, box.width - left)
+    ]
+
+
+def _label(name: str, left: float, y: float) -> str:
+    """A row's name, without its beginning where there is no room for all of it."""
+    most = int((left - 12) / CHARACTER)
+    words = name if len(name) <= most else f"…{name[1 - most :]}"
+    return text(left - 6, y, words, anchor="end", size=10)
 
 
 def bands(panel: JSON, found: Sequence[Series], span: Span, box: Box, step: float) -> str:
@@ -40,7 +44,7 @@ def bands(panel: JSON, found: Sequence[Series], span: Span, box: Box, step: floa
     parts = _times(span, left, box)
     for place, series in enumerate(found):
         options, y = properties(panel, series.name), place * height
-        parts.append(text(left - 6, y + height / 2 + 4, series.name, anchor="end", size=10))
+        parts.append(_label(series.name, left, y + height / 2 + 4))
         for at, value in series.points:
             hue = at_threshold(options["thresholds"]["steps"], value)
             hint = f"{series.name}: {shown(value, options['unit'])}"
@@ -58,7 +62,7 @@ def states(panel: JSON, found: Sequence[Series], span: Span, box: Box, step: flo
     parts = _times(span, left, box)
     for place, series in enumerate(found):
         options, y = properties(panel, series.name), place * height
-        parts.append(text(left - 6, y + height / 2 + 4, series.name, anchor="end", size=10))
+        parts.append(_label(series.name, left, y + height / 2 + 4))
         for start, end, value in _lasting(series.points, step):
             said = mapped(options["mappings"], value)
             words = said["text"] if said else shown(value, options["unit"])

@@ -1,11 +1,10 @@
 """Draws timeseries panels: lines, stacks, bars, thresholds and marks of what happened."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tools.grafana.asking import Series, Span
-from tools.grafana.drawing import PALETTE, Box, colour, no_data, properties, rectangle, svg, text, ticks
+from tools.grafana.drawing import PALETTE, Box, clocks, colour, no_data, properties, rectangle, svg, text, ticks
 from tools.grafana.files import JSON
 from tools.grafana.units import shown
 
@@ -113,10 +112,7 @@ def _grid(axes: Axes, panel: JSON, span: Span) -> list[str]:
         y = axes.y(tick)
         parts.append(f'<path d="M{axes.left} {y:.1f}H{axes.right}" stroke="#e4e7eb"/>')
         parts.append(text(axes.left - 5, y + 4, shown(tick, defaults["unit"], defaults.get("decimals")), anchor="end"))
-    for n in range(5):
-        at = span.start + (span.end - span.start) * n / 4
-        clock = time.strftime("%H:%M:%S" if span.end - span.start < 1800 else "%H:%M", time.gmtime(at))
-        anchor = "start" if n == 0 else "end" if n == 4 else "middle"
+    for at, clock, anchor in clocks(span, axes.right - axes.left):
         parts.append(text(axes.x(at), axes.bottom + 14, clock, anchor=anchor))
     return parts
 

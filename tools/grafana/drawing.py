@@ -1,18 +1,22 @@
 """Small pieces of SVG and HTML, and what a panel's field configuration says of a series."""
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from tools.grafana.asking import Span
 from tools.grafana.files import JSON
 
 PALETTE = ("#73BF69", "#F2CC0C", "#5794F2", "#FF780A", "#F2495C", "#B877D9", "#37872D", "#E0B400", "#3274D9", "#FA6400")
+CLOCK = 64  # pixels that a time of day needs
 COLOURS: Mapping[str, str] = {
     "green": "#73BF69",
     "yellow": "#FADE2A",
     "light-yellow": "#FFF3A0",
+    "dark-yellow": "#E0B400",
     "red": "#F2495C",
     "dark-red": "#A1122B",
     "blue": "#5794F2",
@@ -49,6 +53,16 @@ def rectangle(x: float, y: float, width: float, height: float, fill: str, *, opa
     """Return a filled rectangle."""
     place = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{max(height, 0):.1f}"'
     return f'<rect {place} fill="{fill}" fill-opacity="{opacity:g}"><title>{escape(hint)}</title></rect>'
+
+
+def clocks(span: Span, width: float) -> Iterator[tuple[float, str, str]]:
+    """Yield moments of *span* to write below an axis of *width* pixels: Unix seconds, text and where it is anchored."""
+    form = "%H:%M:%S" if span.end - span.start < 1800 else "%H:%M"
+    gaps = min(4, max(1, int(width / CLOCK) - 1))
+    for place in range(gaps + 1):
+        at = span.start + (span.end - span.start) * place / gaps
+        anchor = "start" if place == 0 else "end" if place == gaps else "middle"
+        yield at, time.strftime(form, time.gmtime(at)), anchor
 
 
 def svg(box: Box, parts: Sequence[str]) -> str:

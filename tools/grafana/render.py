@@ -26,9 +26,10 @@ h1 { font-size: 18px; margin: 4px 0 } .bar { margin: 4px 0 8px; color: #555 } .b
 .panel { background: #fff; border: 1px solid #dfe2e6; border-radius: 2px }
 .panel h2 { font-size: 12px; margin: 5px 8px 3px; height: 16px; color: #222 }
 .row { font-weight: bold; padding: 7px 2px; font-size: 14px }
-.nodata { display: flex; align-items: center; justify-content: center; color: #c00; font-size: 15px }
+.nodata { display: flex; align-items: center; justify-content: center; color: #777; font-size: 15px }
 table { width: 100%; border-collapse: collapse; font-size: 11px } th { text-align: left; color: #3871dc }
-th, td { padding: 4px 8px; border-bottom: 1px solid #eee; white-space: nowrap } svg { display: block }
+th, td { padding: 4px 8px; border-bottom: 1px solid #eee; white-space: nowrap }
+td { max-width: 190px; overflow: hidden; text-overflow: ellipsis } svg { display: block }
 """
 
 

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from tools.grafana.asking import Series
-from tools.grafana.drawing import Box, at_threshold, mapped, no_data, properties, rectangle, svg, text
+from tools.grafana.drawing import Box, at_threshold, colour, mapped, no_data, properties, rectangle, svg, text
 from tools.grafana.files import JSON
 from tools.grafana.units import shown
 
@@ -15,7 +15,7 @@ def _said(options: Mapping[str, Any], value: float) -> tuple[str, str]:
     """The text and the colour of *value*."""
     found = mapped(options.get("mappings", ()), value)
     if found is not None:
-        return found["text"], found["color"]
+        return found["text"], colour(found["color"])
     return shown(value, options["unit"], options.get("decimals")), at_threshold(options["thresholds"]["steps"], value)
 
 
@@ -135,6 +135,7 @@ def _cell(panel: JSON, value: object, title: str) -> str:
     if isinstance(value, float):
         options = properties(panel, title)
         words, hue = _said(options, value)
-        tinted = options.get("custom.cellOptions", {}).get("type") == "color-text"
-        return f'<td class="number"{f""" style="color:{hue}" """ if tinted else ""}>{escape(words)}</td>'
+        kind = options.get("custom.cellOptions", {}).get("type")
+        style = {"color-text": f"color:{hue}", "color-background": f"background:{hue}"}.get(kind, "")
+        return f'<td class="number" style="{style}">{escape(words)}</td>'
     return f"<td>{escape(str(value or ''))}</td>"
