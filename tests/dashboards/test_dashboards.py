@@ -336,15 +336,27 @@ def test_utilization_has_the_colours_that_were_agreed() -> None:
         steps = found[title]["fieldConfig"]["defaults"]["thresholds"]["steps"]
         assert [(s["value"], s["color"]) for s in steps] == [
             (None, "red"),
-            (0.4, "yellow"),
+            (0.4, "dark-yellow"),
             (0.7, "green"),
-            (0.90001, "yellow"),  # 90 % is green
+            (0.90001, "dark-yellow"),  # 90 % is green
             (0.95001, "red"),  # 95 % is yellow
         ]
     target = found["Fleet utilization against its target"]["fieldConfig"]["defaults"]
     assert [s["value"] for s in target["thresholds"]["steps"] if s["color"] != "transparent"] == [0.65]
     assert target["thresholds"]["steps"][-1]["value"] == 0.85
     assert target["custom"]["thresholdsStyle"] == {"mode": "area"}
+
+
+def test_no_number_is_written_in_a_colour_that_cannot_be_read_on_white() -> None:
+    for uid, dashboard in DASHBOARDS.items():
+        for panel in panels(dashboard):
+            defaults = panel["fieldConfig"]["defaults"]
+            properties = [p["value"] for o in panel["fieldConfig"]["overrides"] for p in o["properties"]]
+            looks = [defaults.get("thresholds", {}), *(value for value in properties if isinstance(value, dict))]
+            shown = {step["color"] for look in looks for step in look.get("steps", ())}
+            if panel["type"] == "stat":
+                shown |= {word["color"] for m in defaults.get("mappings", ()) for word in m["options"].values()}
+            assert "yellow" not in shown, (uid, panel["title"])
 
 
 def test_every_dashboard_is_in_a_config_map_that_the_sidecar_finds() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 JSON = dict[str, Any]
 
 GREEN, YELLOW, RED, BLUE, ORANGE, GREY, PURPLE = "green", "yellow", "red", "blue", "orange", "#8e8e8e", "purple"
+AMBER = "dark-yellow"  # of thresholds, which colour text too: yellow cannot be read on white
 CLEAR, TEXT = "transparent", "text"  # of no series: the palette has neither
 
 STATES: Mapping[str, str] = {
@@ -26,15 +27,16 @@ def steps(base: str | None, *upward: tuple[float, str]) -> JSON:
 
 
 PLAIN = steps(BLUE)
+FILLED = {"type": "color-background", "mode": "basic"}  # a cell of a table, whose text Grafana makes black or white
 # Utilization of one GPU or workload (ratio): too low and too high are both bad. A step begins at its value; 90 % is
 # still green, 95 % not yet red.
-BANDS = steps(RED, (0.4, YELLOW), (0.7, GREEN), (0.90001, YELLOW), (0.95001, RED))
+BANDS = steps(RED, (0.4, AMBER), (0.7, GREEN), (0.90001, AMBER), (0.95001, RED))
 # The target range of the whole fleet (ratio): above it headroom is missing, below it money is wasted.
 FLEET_TARGET = steps(CLEAR, (0.65, GREEN), (0.85, CLEAR))
-FLEET_VALUE = steps(RED, (0.4, YELLOW), (0.65, GREEN), (0.85, YELLOW), (0.95, RED))
+FLEET_VALUE = steps(RED, (0.4, AMBER), (0.65, GREEN), (0.85, AMBER), (0.95, RED))
 # The defaults of budget.warn_at, hold_at and stop_at (ratio).
-BUDGET = steps(GREEN, (0.5, YELLOW), (0.8, ORANGE), (1.0, RED))
-TEMPERATURE = steps(GREEN, (75, YELLOW), (85, RED))
+BUDGET = steps(GREEN, (0.5, AMBER), (0.8, ORANGE), (1.0, RED))
+TEMPERATURE = steps(GREEN, (75, AMBER), (85, RED))
 NONE_IS_GOOD = steps(GREEN, (1, RED))
 ALL_IS_GOOD = steps(RED, (1, GREEN))
 

@@ -90,7 +90,7 @@ def _now() -> tuple[Panel, ...]:
             empty=NO_PODS,
             unit="short",
             width=3,
-            thresholds=looks.steps(looks.GREEN, (1, looks.YELLOW)),
+            thresholds=looks.steps(looks.GREEN, (1, looks.AMBER)),
         ),
         stat(
             "Longest wait",
@@ -99,7 +99,7 @@ def _now() -> tuple[Panel, ...]:
             empty=NO_PODS,
             unit="s",
             width=3,
-            thresholds=looks.steps(looks.GREEN, (600, looks.YELLOW), (7200, looks.RED)),
+            thresholds=looks.steps(looks.GREEN, (600, looks.AMBER), (7200, looks.RED)),
         ),
     )
 
@@ -289,7 +289,7 @@ def _stages() -> tuple[Panel, ...]:
             unit="s",
             width=8,
             height=9,
-            thresholds=looks.steps(looks.GREEN, (300, looks.YELLOW), (900, looks.RED)),
+            thresholds=looks.steps(looks.GREEN, (300, looks.AMBER), (900, looks.RED)),
         ),
         timeseries(
             "Requested to usable: p50 and p95 of a day",

@@ -17,7 +17,7 @@ from tools.dashboards.promql import (
 )
 from tools.dashboards.variables import namespaces, pools
 
-WAITS = looks.steps(looks.GREEN, (600, looks.YELLOW), (7200, looks.RED))
+WAITS = looks.steps(looks.GREEN, (600, looks.AMBER), (7200, looks.RED))
 TEAM = 'label_team!=""'
 UID = "gpu-autoscaler-queues"
 
@@ -67,7 +67,7 @@ def _now() -> tuple[Panel, ...]:
             empty=NO_PODS,
             unit="short",
             width=6,
-            thresholds=looks.steps(looks.GREEN, (1, looks.YELLOW)),
+            thresholds=looks.steps(looks.GREEN, (1, looks.AMBER)),
         ),
         stat(
             "GPUs requested",
@@ -76,7 +76,7 @@ def _now() -> tuple[Panel, ...]:
             empty=NO_PODS,
             unit="short",
             width=6,
-            thresholds=looks.steps(looks.GREEN, (1, looks.YELLOW)),
+            thresholds=looks.steps(looks.GREEN, (1, looks.AMBER)),
         ),
         stat(
             "Workloads in queues",
@@ -86,7 +86,7 @@ def _now() -> tuple[Panel, ...]:
             empty=NO_QUEUES,
             unit="short",
             width=6,
-            thresholds=looks.steps(looks.GREEN, (1, looks.YELLOW)),
+            thresholds=looks.steps(looks.GREEN, (1, looks.AMBER)),
         ),
         stat(
             "Longest wait",
@@ -122,7 +122,7 @@ def _who() -> Panel:
             "Value #A": "GPUs",
             "Value #B": "Waits for",
         },
-        overrides=[looks.column("Waits for", unit="s", thresholds=WAITS, custom__cellOptions={"type": "color-text"})],
+        overrides=[looks.column("Waits for", unit="s", thresholds=WAITS, custom__cellOptions=looks.FILLED)],
     )
 
 

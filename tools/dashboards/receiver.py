@@ -21,7 +21,7 @@ from tools.dashboards.variables import pools
 
 ACTIONS = "gpu_autoscaler_actions_total"
 CHARGES = of("gpu_autoscaler_charges_age_seconds")  # there since Civo first reported any
-SECONDS = looks.steps(looks.GREEN, (120, looks.YELLOW), (300, looks.RED))
+SECONDS = looks.steps(looks.GREEN, (120, looks.AMBER), (300, looks.RED))
 UID = "gpu-autoscaler-receiver"
 
 
@@ -63,8 +63,8 @@ def _now() -> tuple[Panel, ...]:
             unit="none",
             width=3,
             spark=False,
-            thresholds=looks.steps(looks.YELLOW, (1, looks.GREEN)),
-            mappings=looks.words(_1=("act", looks.GREEN), _0=("observe", looks.YELLOW)),
+            thresholds=looks.steps(looks.AMBER, (1, looks.GREEN)),
+            mappings=looks.words(_1=("act", looks.GREEN), _0=("observe", looks.AMBER)),
         ),
         stat(
             "Age of the last step",
@@ -81,7 +81,7 @@ def _now() -> tuple[Panel, ...]:
             Target(expr=_age("gpu_autoscaler_last_heartbeat_timestamp_seconds"), legend="age"),
             empty="None arrived",
             unit="s",
-            thresholds=looks.steps(looks.GREEN, (300, looks.YELLOW), (600, looks.RED)),
+            thresholds=looks.steps(looks.GREEN, (300, looks.AMBER), (600, looks.RED)),
         ),
         stat(
             "Failed steps in an hour",
@@ -99,7 +99,7 @@ def _now() -> tuple[Panel, ...]:
             empty=NO_RECEIVER,
             unit="short",
             width=3,
-            thresholds=looks.steps(looks.GREEN, (10, looks.YELLOW), (100, looks.RED)),
+            thresholds=looks.steps(looks.GREEN, (10, looks.AMBER), (100, looks.RED)),
         ),
         stat(
             "Configuration",
@@ -111,7 +111,7 @@ def _now() -> tuple[Panel, ...]:
             width=3,
             spark=False,
             thresholds=looks.NONE_IS_GOOD,
-            mappings=looks.words(_0=("in force", looks.GREEN), _1=("differs", looks.YELLOW)),
+            mappings=looks.words(_0=("in force", looks.GREEN), _1=("differs", looks.AMBER)),
         ),
         stat(
             "Version",

@@ -202,7 +202,7 @@ def _lowest() -> Panel:
                 "Utilization",
                 unit="percentunit",
                 thresholds=looks.BANDS,
-                custom__cellOptions={"type": "color-text"},
+                custom__cellOptions=looks.FILLED,
             )
         ],
     )
@@ -256,7 +256,7 @@ def _memory() -> tuple[Panel, ...]:
             Target(expr=f"{over_a_cell('node_gpu:dcgm_memory:ratio', how='max')} {ON_POOL}", legend=GPU),
             empty=NO_TELEMETRY,
             unit="percentunit",
-            thresholds=looks.steps(looks.GREEN, (0.9, looks.YELLOW), (0.97, looks.RED)),
+            thresholds=looks.steps(looks.GREEN, (0.9, looks.AMBER), (0.97, looks.RED)),
             width=12,
             height=9,
         ),
@@ -305,7 +305,7 @@ def _health() -> tuple[Panel, ...]:
     tensor, memory = (
         named(f"avg by (cluster, pool) ({by_gpu(f'node_gpu:dcgm_{what}:ratio')})") for what in ("tensor", "dram")
     )
-    text = {"custom__cellOptions": {"type": "color-text"}}
+    text = {"custom__cellOptions": {"type": "color-text"}}  # a cell without a value has no text
     return (
         timeseries(
             "Temperature",
@@ -337,7 +337,7 @@ def _health() -> tuple[Panel, ...]:
             },
             overrides=[
                 links.POOL_COLUMN,
-                looks.column("XID", thresholds=looks.steps(looks.YELLOW), **text),
+                looks.column("XID", thresholds=looks.steps(looks.AMBER), **text),
                 looks.column("Fatal", thresholds=looks.steps(looks.RED), **text),
             ],
         ),
