@@ -16,9 +16,14 @@ def panel_query(dashboard: str, title: str, ref: str = "A") -> str:
 
 
 def assert_answer(
-    folder: Path, expr: str, series: Mapping[str, str], answer: list[JSON], chosen: Mapping[str, str] = EVERYTHING
+    folder: Path,
+    expr: str,
+    series: Mapping[str, str],
+    answer: list[JSON],
+    chosen: Mapping[str, str] = EVERYTHING,
+    at: str = "10m",
 ) -> None:
-    """See with promtool that *expr* after ten minutes answers *answer* on *series*."""
+    """See with promtool that *expr* after ten minutes, or *at* that time, answers *answer* on *series*."""
     test = {
         "rule_files": [],
         "evaluation_interval": "1m",
@@ -27,7 +32,7 @@ def assert_answer(
                 "interval": "1m",
                 "input_series": [{"series": name, "values": values} for name, values in series.items()],
                 "promql_expr_test": [
-                    {"expr": filled(expr, chosen), "eval_time": "10m", "exp_samples": answer},
+                    {"expr": filled(expr, chosen), "eval_time": at, "exp_samples": answer},
                 ],
             }
         ],

@@ -148,5 +148,7 @@ def test_two_processes_on_one_database_count_once(
 ) -> None:
     name = f"gpu_autoscaler_{metric}"
     series = {NAMES: "1x10", f'{name}{{{labels}, instance="a"}}': values, f'{name}{{{labels}, instance="b"}}': values}
-    expected = 30 * 5 if "+" in values else 30  # counted in the 5 minutes that stand for Grafana's interval
-    assert_answer(tmp_path, panel_query(dashboard, title, ref), series, [{"labels": answer, "value": expected}])
+    expected = 30 * 4 if "+" in values else 30  # between the five samples in the 5 minutes of Grafana's interval
+    answers = [{"labels": answer, "value": expected}]
+    # No sample is at the beginning of the window: Prometheus 3 leaves it out.
+    assert_answer(tmp_path, panel_query(dashboard, title, ref), series, answers, at="10m30s")
