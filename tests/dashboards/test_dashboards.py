@@ -347,6 +347,12 @@ def test_utilization_has_the_colours_that_were_agreed() -> None:
     assert target["custom"]["thresholdsStyle"] == {"mode": "area"}
 
 
+def test_a_number_is_asked_for_at_one_moment_and_not_the_last_of_an_hour() -> None:
+    numbers = [p for d in DASHBOARDS.values() for p in panels(d) if p["type"] in ("stat", "gauge", "bargauge", "table")]
+    assert {p["type"] for p in numbers} == {"stat", "gauge", "bargauge", "table"}
+    assert [p["title"] for p in numbers if not all(t["instant"] for t in p["targets"])] == []
+
+
 def test_no_number_is_written_in_a_colour_that_cannot_be_read_on_white() -> None:
     for uid, dashboard in DASHBOARDS.items():
         for panel in panels(dashboard):

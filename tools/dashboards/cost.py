@@ -93,7 +93,6 @@ def _month() -> tuple[Panel, ...]:
             Target(expr=_budget_usd("limit"), legend="budget"),
             empty=NO_BUDGET,
             unit=USD,
-            spark=False,
         ),
         stat(
             "Forecast",
@@ -409,6 +408,5 @@ def _idle() -> tuple[Panel, ...]:
             unit="s",
             width=8,
             height=8,
-            spark=False,
         ),
     )

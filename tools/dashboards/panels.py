@@ -1,6 +1,7 @@
 """The kinds of panel, each as a function of what differs between panels."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tools.dashboards import looks
@@ -64,6 +65,10 @@ def timeseries(
     )
 
 
+def _now(targets: Iterable[Target]) -> tuple[Target, ...]:
+    return tuple(replace(target, instant=True) for target in targets)
+
+
 def stat(
     title: str,
     description: str,
@@ -74,18 +79,20 @@ def stat(
     height: int = 4,
     thresholds: JSON | None = None,
     mappings: Sequence[JSON] = (),
-    spark: bool = True,
     decimals: int | None = None,
     names: bool = False,
     links: Sequence[JSON] = (),
 ) -> Panel:
-    """Return the last value in large type, with its sparkline if *spark*; with *names* the series' name instead."""
+    """Return the value at the end of the time range in large type; with *names* the series' name instead.
+
+    Not the last value within the range, with a sparkline: of a source that is silent it would show the last hour's.
+    """
     defaults = fields(unit, thresholds, {"mode": "thresholds"}, {}, None, None, decimals, links)
     return Panel(
         kind="stat",
         title=title,
         description=description,
-        targets=targets,
+        targets=_now(targets),
         empty=empty,
         width=width,
         height=height,
@@ -93,7 +100,7 @@ def stat(
         options={
             "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
             "colorMode": "value",
-            "graphMode": "area" if spark else "none",
+            "graphMode": "none",
             "justifyMode": "auto",
             "orientation": "auto",
             "textMode": "name" if names else "auto",
@@ -112,12 +119,12 @@ def gauge(
     height: int = 6,
     most: float = 1,
 ) -> Panel:
-    """Return the last value of each series on a dial from 0 to *most*."""
+    """Return the value of each series at the end of the time range on a dial from 0 to *most*."""
     return Panel(
         kind="gauge",
         title=title,
         description=description,
-        targets=targets,
+        targets=_now(targets),
         empty=empty,
         width=width,
         height=height,

@@ -62,7 +62,6 @@ def _now() -> tuple[Panel, ...]:
             empty=NO_RECEIVER,
             unit="none",
             width=3,
-            spark=False,
             thresholds=looks.steps(looks.AMBER, (1, looks.GREEN)),
             mappings=looks.words(_1=("act", looks.GREEN), _0=("observe", looks.AMBER)),
         ),
@@ -109,7 +108,6 @@ def _now() -> tuple[Panel, ...]:
             empty=NO_RECEIVER,
             unit="none",
             width=3,
-            spark=False,
             thresholds=looks.NONE_IS_GOOD,
             mappings=looks.words(_0=("in force", looks.GREEN), _1=("differs", looks.AMBER)),
         ),
@@ -120,7 +118,6 @@ def _now() -> tuple[Panel, ...]:
             empty=NO_RECEIVER,
             unit="none",
             width=3,
-            spark=False,
             names=True,
         ),
     )

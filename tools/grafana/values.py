@@ -31,25 +31,12 @@ def stat(panel: JSON, found: Sequence[Series], box: Box) -> str:
         words, hue = _said(properties(panel, series.name), value)
         if panel["options"]["textMode"] == "name":
             words = series.name
-        if panel["options"]["graphMode"] == "area" and len(series.points) > 1:
-            parts.append(_spark(series, place * width, width, box.height, hue))
         size = min(34, int(box.height * 0.5), int(1.6 * width / max(len(words), 1)))
         middle = (place + 0.5) * width
         parts.append(text(middle, box.height * 0.55, words, size=max(size, 11), fill=hue, anchor="middle"))
         if len(found) > 1 and words != series.name:
             parts.append(text(middle, 13, series.name, anchor="middle"))
     return svg(box, parts)
-
-
-def _spark(series: Series, x: float, width: float, height: float, hue: str) -> str:
-    (first, _), (last, _) = series.points[0], series.points[-1]
-    high = max(max(v for _, v in series.points), 1e-12)
-    spread = max(last - first, 1e-9)
-    line = "".join(
-        f"L{x + (at - first) / spread * width:.1f} {height - max(v, 0) / high * height * 0.35:.1f}"
-        for at, v in series.points
-    )
-    return f'<path d="M{x:.1f} {height}{line}V{height}Z" fill="{hue}" fill-opacity="0.2"/>'
 
 
 def gauge(panel: JSON, found: Sequence[Series], box: Box) -> str:
