@@ -21,7 +21,7 @@ CHANGED ?=
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo playground recording test check newest lowest conformance coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules pictures readme-pictures alerts victoria format lock generate clean python venv run-venv binaries browser kubectl screenshots
+.PHONY: help demo playground recording test check newest lowest conformance coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules pictures readme-pictures alerts dashboards victoria format lock generate clean python venv run-venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -120,6 +120,10 @@ readme-pictures: venv binaries browser ## regenerate the pictures of README.md i
 
 alerts: venv binaries ## trigger the fault behind every alert, and write docs/alerts.md (about 8 minutes)
 	@$(VENV)/python -m campaigns.alerts --write
+
+dashboards: venv binaries ## play the demo in two clusters, ask every query of the dashboards with both versions of Prometheus, compare sums with the API (ten minutes)
+	@$(PYTHON) -m tools.fetch_binaries --newer
+	@$(VENV)/python -m campaigns.dashboards
 
 victoria: venv binaries ## compare rules, dashboards and queries on VictoriaMetrics with Prometheus, and play the demo on it (half an hour; ONLY=word)
 	@$(PYTHON) -m tools.fetch_binaries --victoria-metrics

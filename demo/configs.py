@@ -64,7 +64,7 @@ def _simulated(pool: PoolPlan) -> JSON:
 def prometheus_config(plan: StackPlan, places: Places) -> JSON:
     """Return Prometheus' file: the jobs that rules/prometheus.yml shows, and the rules in the stack's folder."""
     simulator = places.address("simulator")
-    return {
+    base: JSON = {
         "global": {
             "scrape_interval": plan.scrape,
             "scrape_timeout": plan.scrape,
@@ -94,6 +94,7 @@ def prometheus_config(plan: StackPlan, places: Places) -> JSON:
             {"job_name": "prometheus", "static_configs": [{"targets": [places.address("prometheus")]}]},
         ],
     }
+    return merged(base, plan.prometheus)
 
 
 def rule_files(plan: StackPlan) -> dict[str, JSON]:

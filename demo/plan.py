@@ -49,8 +49,8 @@ class StackPlan:
     is lost to an Alertmanager not discovered yet.
     *group_wait*, *group_interval* and *repeat_interval* are those of the
     route that brings scaling alerts to the autoscaler, the *heartbeat_* ones those of the sign of life.
-    *simulator* and *receiver* are merged over the configurations (mappings key by key, all else replaced; a
-    None removes the key), *environment* over the autoscaler's environment (None removes a variable).
+    *simulator*, *receiver* and *prometheus* are merged over the configurations (mappings key by key, all else replaced;
+    a None removes the key), *environment* over the autoscaler's environment (None removes a variable).
     *alertmanagers* is how many peers there are. Ports are taken from what is free unless *ports* names one for
     ``simulator``, ``prometheus``, ``receiver``, ``alertmanager-1``, ...
     """
@@ -74,6 +74,7 @@ class StackPlan:
     alertmanagers: int = 1
     simulator: Mapping[str, Any] = field(default_factory=dict)
     receiver: Mapping[str, Any] = field(default_factory=dict)
+    prometheus: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str | None] = field(default_factory=dict)
     ports: Mapping[str, int] = field(default_factory=dict)
 

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 import yaml
 
-from demo.configs import RULES, merged, plain_environment, rule_files, simulator_config, write_configs
+from demo.configs import (
+    RULES,
+    merged,
+    plain_environment,
+    prometheus_config,
+    rule_files,
+    simulator_config,
+    write_configs,
+)
 from demo.plan import Places, PoolPlan, StackPlan
 from demo.scenario import BUDGET_USD, GANG, POOLS, SYSTEM, TRAIN_1, TRAIN_2, TRAIN_3, UNIT_SECONDS, DemoJob, demo_plan
 from demo.stack import binary, places_for
@@ -106,6 +114,12 @@ def test_the_budget_covers_the_gang_and_is_held_by_it_however_slow_the_singles_a
 
     assert spent_at_most + reserved + _unit(GANG) <= float(BUDGET_USD)
     assert spent_at_most < 0.8 * float(BUDGET_USD) <= singles + _unit(GANG)
+
+
+def test_prometheus_can_be_added_to(tmp_path: Path) -> None:
+    plan = StackPlan(pools=POOLS, prometheus={"global": {"external_labels": {"cluster": "lon"}}})
+    made = prometheus_config(plan, places_for(plan, tmp_path))["global"]
+    assert (made["external_labels"], made["scrape_interval"]) == ({"cluster": "lon"}, plan.scrape)
 
 
 def test_a_pool_can_be_added_to_in_either_configuration(tmp_path: Path) -> None:
