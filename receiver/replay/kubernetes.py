@@ -386,6 +386,8 @@ class WorldCluster(WorldHolding):
         return Receipt(did=Did.ALREADY, sentence=f"no other installation reads of {len(pools)} pools")
 
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
+        if all(shown.key != buffer.key for shown in self._world.buffers):
+            return Receipt(did=Did.DIFFERS, sentence=f"there is no CapacityBuffer {buffer.key}")
         if self._world.buffer_messages.get(buffer.key) == message:
             return Receipt(did=Did.ALREADY, sentence=f"CapacityBuffer {buffer.key} says so already")
         write = partial(self._world.buffer_messages.update, {buffer.key: message})
@@ -397,12 +399,16 @@ class WorldCluster(WorldHolding):
         return Receipt(did=Did.ALREADY, sentence="no AdmissionCheck is inactive")
 
     def answer_check(self, answer: CheckAnswer) -> Receipt:
+        if all(shown.key != answer.key for shown in self._world.candidates):
+            return Receipt(did=Did.DIFFERS, sentence=f"no Workload {answer.key} waits for an answer")
         if self._world.answers.get(answer.key) == answer:
             return Receipt(did=Did.ALREADY, sentence=f"Workload {answer.key} says so already")
         write = partial(self._world.answers.update, {answer.key: answer})
         return self.write(write, f"answered the check of Workload {answer.key}", "answer_check", answer.key)
 
     def report_booking(self, progress: BookingProgress) -> Receipt:
+        if all(shown.key != progress.key for shown in self._world.bookings):
+            return Receipt(did=Did.DIFFERS, sentence=f"there is no ProvisioningRequest {progress.key}")
         if self._world.progress.get(progress.key) == progress:
             return Receipt(did=Did.ALREADY, sentence=f"ProvisioningRequest {progress.key} says so already")
         write = partial(self._world.progress.update, {progress.key: progress})

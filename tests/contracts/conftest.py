@@ -8,15 +8,16 @@ import pytest
 
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.kubernetes.cluster import connect
+from receiver.adapters.kubernetes.installations import Own
 from receiver.ports import Cloud, Cluster
 from receiver.replay.ports import WorldCloud
 from simulator.cluster_port import SimulatedCluster
 from simulator.server import Simulator
-from tests.contracts.stage import a_simulator
+from tests.contracts.stage import ON_THE_WIRE, OWN_LEASE, a_simulator
 from tests.simulator.builders import CLUSTER, KEY
 from tests.world_ports import FlakyCloud, FlakyCluster
 
-ON_THE_WIRE, REPLAY, FLAKY = "on the wire", "replay", "with faults"
+REPLAY, FLAKY = "replay", "with faults"
 
 
 @pytest.fixture
@@ -39,8 +40,8 @@ def cloud(sim: Simulator, request: pytest.FixtureRequest) -> Iterator[Cloud]:
 def cluster(sim: Simulator, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     """Kubernetes: the product's adapter over HTTP, the simulated one, and the one of the tests of the step."""
     if request.param == ON_THE_WIRE:
-        kubeconfig = tmp_path / "kubeconfig"
-        with sim, closing(connect(str(sim.kubeconfig(kubeconfig)), timeouts=(60, 60))) as adapter:
+        kubeconfig, ours = tmp_path / "kubeconfig", Own(key=OWN_LEASE)
+        with sim, closing(connect(str(sim.kubeconfig(kubeconfig)), timeouts=(60, 60), installation=ours)) as adapter:
             yield adapter
         return
     yield SimulatedCluster(sim.world) if request.param == "simulated" else FlakyCluster(sim.world)

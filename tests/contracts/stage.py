@@ -7,6 +7,8 @@ from simulator.clocks import ManualClock
 from simulator.server import Simulator
 from tests.simulator.builders import GPU_POOL, START, config
 
+ON_THE_WIRE = "on the wire"  # the parameter of a fixture for the product's adapter over HTTP
+OWN_LEASE = "gpu-autoscaler/ours"  # of the installation that asks
 GPU = "nvidia.com/gpu"
 GPU_SIZE = "an.g1.l40s.kube.x4"
 GPU_NODES = {"id": GPU_POOL, "size": GPU_SIZE, "resources": {GPU: 4}, "count": 1}

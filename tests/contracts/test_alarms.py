@@ -12,8 +12,9 @@ from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.ports import AlarmFacts, Alarms
 from simulator.server import Simulator
 from simulator.world import SimulatedAlarms
-from tests.contracts.conftest import FLAKY, ON_THE_WIRE
+from tests.contracts.conftest import FLAKY
 from tests.contracts.monitoring import Board, serve_alertmanager
+from tests.contracts.stage import ON_THE_WIRE
 from tests.simulator.builders import START
 from tests.world_ports import FlakyAlarms
 

@@ -15,9 +15,9 @@ from receiver.replay.ports import WorldTelemetry
 from receiver.replay.world.objects import POOL_LABEL, PodSpec
 from simulator.server import Simulator
 from simulator.world import SimulatedTelemetry
-from tests.contracts.conftest import FLAKY, ON_THE_WIRE, REPLAY
+from tests.contracts.conftest import FLAKY, REPLAY
 from tests.contracts.monitoring import serve_prometheus
-from tests.contracts.stage import GPU
+from tests.contracts.stage import GPU, ON_THE_WIRE
 from tests.simulator.builders import GPU_POOL, START
 from tests.world_ports import FlakyTelemetry
 
