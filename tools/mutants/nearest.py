@@ -24,6 +24,8 @@ TOO_LARGE = (
 # Folders and files for a package or module beside those found by the rule.
 EXTRA = {
     "receiver.core.scaling": ("core/explain", "core/money"),
+    "receiver.adapters.civo.cloud": ("contracts/test_cloud.py",),
+    "receiver.adapters.kubernetes": ("contracts/test_cluster.py",),
     "receiver.step": ("step/stories",),
 }
 
