@@ -29,15 +29,16 @@ def installed(cloud: Simulator, install: Install) -> Receiver:
     return install(cloud, tick="1s", fallback="kubernetes", pools=[a_pool(size=SIZE, resources={GPU: 8})]).serve()
 
 
-def apply(cloud: Simulator, name: str, cpu: str, gpus: int = 1) -> None:
-    """Create a pod as kubectl would."""
-    requests: dict[str, Any] = {"cpu": cpu, "memory": "8Gi", GPU: str(gpus)}
-    manifest = {
-        "metadata": {"name": name, "namespace": "ml", "annotations": {"simulator/duration-seconds": "600"}},
-        "spec": {"containers": [{"name": "main", "image": "train:1", "resources": {"requests": requests}}]},
-    }
+def apply(cloud: Simulator, cpu: str, *names: str) -> None:
+    """Create pods as kubectl would, so that no step sees some of them only."""
+    requests: dict[str, Any] = {"cpu": cpu, "memory": "8Gi", GPU: "1"}
     with cloud.moved() as world:
-        world.add_pod(pod_spec(manifest))
+        for name in names:
+            manifest = {
+                "metadata": {"name": name, "namespace": "ml", "annotations": {"simulator/duration-seconds": "600"}},
+                "spec": {"containers": [{"name": "main", "image": "train:1", "resources": {"requests": requests}}]},
+            }
+            world.add_pod(pod_spec(manifest))
 
 
 def explained(receiver: Receiver, name: str) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def explained(receiver: Receiver, name: str) -> dict[str, Any]:
 
 def test_a_pod_of_300_cpus_buys_no_node_of_96(eights: Simulator, install: Install) -> None:
     receiver = installed(eights, install)
-    apply(eights, "huge", "300")
+    apply(eights, "300", "huge")
     until(lambda: explained(receiver, "huge").get("state") == "fits_nowhere", "a pod that no pool can hold")
     (fit,) = explained(receiver, "huge")["fits"]
     assert fit["why_not"] == "it asks for 300 CPUs, a node offers 95.69 CPUs"
@@ -56,8 +57,7 @@ def test_a_pod_of_300_cpus_buys_no_node_of_96(eights: Simulator, install: Instal
 
 def test_eight_pods_of_23_cpus_get_two_nodes_of_96(eights: Simulator, install: Install) -> None:
     receiver = installed(eights, install)
-    for number in range(8):
-        apply(eights, f"train-{number}", "23")
+    apply(eights, "23", *(f"train-{number}" for number in range(8)))
     until(lambda: required(eights) > 0, "nodes asked for")
     until(lambda: all(p["state"] == "on_its_way" for p in receiver.get("/api/v1/waiting").json()), "nodes for all")
     assert required(eights) == 2

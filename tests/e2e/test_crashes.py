@@ -8,7 +8,8 @@ from tests.e2e.receivers import Receiver, is_running
 from tests.e2e.waiting import until
 from tests.payloads import a_payload
 
-SLOW = {"kind": "slow", "face": "civo", "method": "GET", "seconds": "2s", "times": None}
+# Longer than any test: a step waits until its server is dead, or until the test clears the faults.
+STUCK = {"kind": "slow", "face": "civo", "method": "GET", "seconds": "5m", "times": None}
 
 
 def _caught_between_remembering_and_acting(cloud: Simulator, receiver: Receiver, reads: int = 1) -> None:
@@ -19,8 +20,8 @@ def _caught_between_remembering_and_acting(cloud: Simulator, receiver: Receiver,
     """
     before = last_call(cloud)
     for _ in range(reads - 1):
-        cloud.fault(**{**SLOW, "seconds": "0s", "times": 1})
-    cloud.fault(**SLOW)
+        cloud.fault(**{**STUCK, "seconds": "0s", "times": 1})
+    cloud.fault(**STUCK)
     submit(cloud)
     receiver.deliver(a_payload())
     until(lambda: len(calls(cloud, "GET", after=before)) == reads, "a step that waits for Civo")
@@ -70,6 +71,8 @@ def test_an_orphaned_worker_writes_nothing_and_the_next_server_takes_over(
     receiver.kill_master()
     assert is_running(orphan)
     receiver.start()  # on the same port and the same store, while the orphan still holds both
+    cloud.faults.clear()  # the orphan gets its answer
+    cloud.fault(**{**STUCK, "seconds": "5s"})  # the next server must not act before the orphan has ended
     until(lambda: not is_running(orphan), "the end of the orphaned worker")
     assert calls(cloud, "PUT") == []
     receiver.until_loop("leading")
@@ -80,8 +83,8 @@ def test_an_orphaned_worker_writes_nothing_and_the_next_server_takes_over(
 def test_a_crash_between_the_effect_of_a_put_and_its_answer_sends_no_second_one(
     cloud: Simulator, receiver: Receiver
 ) -> None:
+    cloud.fault(kind="timeout", face="civo", method="PUT", seconds="5m", after_effect=True)
     submit(cloud)
-    cloud.fault(kind="timeout", face="civo", method="PUT", seconds="30s", after_effect=True)
     receiver.deliver(a_payload())
     until(lambda: required(cloud) == 1, "the effect of the PUT")
     assert receiver.rows("SELECT outcome FROM actions") == [(None,)]

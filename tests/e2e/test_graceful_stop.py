@@ -17,9 +17,9 @@ def test_a_server_that_is_told_to_stop_finishes_its_step_and_gives_up_the_lock(
     receiver = install(cloud).serve(forked=False)  # the command itself, as Kubernetes starts it
     lock = WriterLock(f"sqlite:///{receiver.store}")
     assert not lock.try_acquire()
-    submit(cloud)
     before = last_call(cloud)
     cloud.fault(kind="slow", face="civo", method="GET|PUT", seconds="1s", times=None)
+    submit(cloud)
     receiver.deliver(a_payload())
     until(lambda: calls(cloud, "GET", after=before), "a step that waits for Civo")
 

@@ -34,8 +34,8 @@ def test_a_silence_holds_the_pool_says_whose_it_is_and_lets_it_go_on_at_its_end(
         alertmanager.spawn()
         alertmanager.wait_ready()
         receiver.serve()
-        submit(cloud)
         number = amtool(url, "silence", "add", "--duration=1h", *SILENCE)
+        submit(cloud)
         receiver.deliver(a_payload())
         until(lambda: receiver.pool()["held_by"] == ["not_silenced"], "a growth that is held")
 
