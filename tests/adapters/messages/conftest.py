@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import responses
 
-from receiver.adapters.store import SqlStore, open_in_memory
+from simulator.store import MemoryStore
 from tests.adapters.messages.destinations import NOW
 from tests.clocks import FixedClock
 
@@ -18,11 +18,9 @@ def wire() -> Iterator[responses.RequestsMock]:
 
 
 @pytest.fixture
-def store() -> Iterator[SqlStore]:
+def store() -> MemoryStore:
     """An empty store."""
-    opened = open_in_memory()
-    yield opened
-    opened.close()
+    return MemoryStore()
 
 
 @pytest.fixture

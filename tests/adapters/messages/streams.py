@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.messages import Outbox
-from receiver.adapters.store import SqlStore
 from receiver.config.settings import Tokens, load_text
 from receiver.core.model.policy import Billing, Pool
 from receiver.core.notices.grouping import PageLinks
@@ -20,6 +19,7 @@ from receiver.metrics.collector import Instruments
 from receiver.ports import StoredNotice
 from receiver.replay.world.objects import Timings, WorldPool
 from receiver.web import WebParts, create_app
+from simulator.store import MemoryStore
 from tests.payloads import a_payload, an_alert, stamp
 from tests.step.harness import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world
 from tests.web.fakes import FakeHealth
@@ -61,7 +61,7 @@ def a_restless_pool(name: str) -> Pool:
 class Flood:
     """A life over *pools*, its web app and its outbox."""
 
-    store: SqlStore
+    store: MemoryStore
     server: HTTPServer
     pools: Sequence[str]
     life: Life = field(init=False)

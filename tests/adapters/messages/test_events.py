@@ -10,10 +10,10 @@ from pytest_httpserver import HTTPServer
 from structlog.testing import capture_logs
 
 from receiver.adapters.messages import Outbox
-from receiver.adapters.store import SqlStore
 from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.notices.routing import Format, Route
+from simulator.store import MemoryStore
 from tests.adapters.messages.destinations import NOW
 from tests.clocks import FixedClock
 
@@ -29,14 +29,14 @@ PATH = f"/hooks/{SECRET}"
 MINUTE = timedelta(minutes=1)
 
 
-def say(store: SqlStore, *titles: str, at: datetime = NOW, **changes: Any) -> None:
+def say(store: MemoryStore, *titles: str, at: datetime = NOW, **changes: Any) -> None:
     for title in titles:
         notice = Notice(cause=Cause.GREW, topic="action:5f3c", key=title, title=title, body="body", pool="5f3c")
         given = {name: getattr(notice, name) for name in ("cause", "topic", "key", "title", "body", "pool")}
         assert store.say(Notice(**{**given, **changes}), at)
 
 
-def an_outbox(store: SqlStore, clock: FixedClock, url: str, links: PageLinks = LINKS) -> Outbox:
+def an_outbox(store: MemoryStore, clock: FixedClock, url: str, links: PageLinks = LINKS) -> Outbox:
     return Outbox(store, [f"events={url}"], clock, links=links, routes=ROUTES)
 
 
@@ -45,7 +45,7 @@ def events(server: HTTPServer) -> list[dict[str, Any]]:
 
 
 def test_an_event_has_all_that_the_specification_wants(
-    store: SqlStore, clock: FixedClock, httpserver: HTTPServer
+    store: MemoryStore, clock: FixedClock, httpserver: HTTPServer
 ) -> None:
     httpserver.expect_request(PATH, method="POST").respond_with_data(status=202)
     say(store, "GPU pool l40s: 1 -> 3 nodes", severity=Severity.SUCCESS, decision=42)
@@ -77,7 +77,7 @@ def test_an_event_has_all_that_the_specification_wants(
 
 
 def test_without_a_public_url_the_source_names_the_cluster(
-    store: SqlStore, clock: FixedClock, httpserver: HTTPServer
+    store: MemoryStore, clock: FixedClock, httpserver: HTTPServer
 ) -> None:
     httpserver.expect_request(PATH).respond_with_data()
     say(store, "a", pool=None)
@@ -87,7 +87,7 @@ def test_without_a_public_url_the_source_names_the_cluster(
 
 
 def test_each_notice_is_an_event_of_its_own_however_fast_they_come(
-    store: SqlStore, clock: FixedClock, httpserver: HTTPServer
+    store: MemoryStore, clock: FixedClock, httpserver: HTTPServer
 ) -> None:
     httpserver.expect_request(PATH).respond_with_data()
     outbox = an_outbox(store, clock, httpserver.url_for(PATH))
@@ -101,7 +101,7 @@ def test_each_notice_is_an_event_of_its_own_however_fast_they_come(
 
 
 def test_a_retry_has_the_same_id_and_what_arrived_is_not_sent_again(
-    store: SqlStore, clock: FixedClock, httpserver: HTTPServer
+    store: MemoryStore, clock: FixedClock, httpserver: HTTPServer
 ) -> None:
     for status in (200, 503, 200, 200):
         httpserver.expect_ordered_request(PATH).respond_with_data(status=status)
@@ -115,7 +115,7 @@ def test_a_retry_has_the_same_id_and_what_arrived_is_not_sent_again(
 
 
 def test_a_retry_has_the_same_id_although_the_notice_was_brought_up_to_date(
-    store: SqlStore, clock: FixedClock, httpserver: HTTPServer
+    store: MemoryStore, clock: FixedClock, httpserver: HTTPServer
 ) -> None:
     for status in (503, 200):
         httpserver.expect_ordered_request(PATH).respond_with_data(status=status)
@@ -129,7 +129,9 @@ def test_a_retry_has_the_same_id_although_the_notice_was_brought_up_to_date(
     assert (first["id"], again["data"]["body"]) == (again["id"], "$8.00 left")
 
 
-def test_a_long_queue_goes_out_over_several_rounds(store: SqlStore, clock: FixedClock, httpserver: HTTPServer) -> None:
+def test_a_long_queue_goes_out_over_several_rounds(
+    store: MemoryStore, clock: FixedClock, httpserver: HTTPServer
+) -> None:
     httpserver.expect_request(PATH).respond_with_data()
     say(store, *(f"{number:02}" for number in range(45)))
     outbox = an_outbox(store, clock, httpserver.url_for(PATH))
@@ -137,7 +139,7 @@ def test_a_long_queue_goes_out_over_several_rounds(store: SqlStore, clock: Fixed
     assert [event["data"]["title"] for event in events(httpserver)] == [f"[prod] {number:02}" for number in range(45)]
 
 
-def test_no_redirect_takes_the_event_elsewhere(store: SqlStore, clock: FixedClock, httpserver: HTTPServer) -> None:
+def test_no_redirect_takes_the_event_elsewhere(store: MemoryStore, clock: FixedClock, httpserver: HTTPServer) -> None:
     elsewhere = {"Location": httpserver.url_for("/elsewhere")}
     httpserver.expect_request(PATH).respond_with_data(status=307, headers=elsewhere)
     say(store, "a")
@@ -148,7 +150,7 @@ def test_no_redirect_takes_the_event_elsewhere(store: SqlStore, clock: FixedCloc
 
 
 def test_an_endpoint_that_repeats_its_secret_shows_it_to_no_log(
-    store: SqlStore, clock: FixedClock, httpserver: HTTPServer
+    store: MemoryStore, clock: FixedClock, httpserver: HTTPServer
 ) -> None:
     httpserver.expect_request(PATH).respond_with_data(f"no such hook: {SECRET}", status=404)
     say(store, "a")
@@ -158,7 +160,7 @@ def test_an_endpoint_that_repeats_its_secret_shows_it_to_no_log(
 
 
 def test_the_login_in_a_url_is_sent_and_that_of_netrc_is_not(
-    store: SqlStore, clock: FixedClock, httpserver: HTTPServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: MemoryStore, clock: FixedClock, httpserver: HTTPServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "netrc").write_text(f"machine {httpserver.host} login other password SECRET\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
@@ -174,7 +176,7 @@ def test_the_login_in_a_url_is_sent_and_that_of_netrc_is_not(
 
 
 def test_an_event_holds_no_link_that_answers_a_question(
-    store: SqlStore, clock: FixedClock, httpserver: HTTPServer
+    store: MemoryStore, clock: FixedClock, httpserver: HTTPServer
 ) -> None:
     httpserver.expect_request(PATH).respond_with_data()
     say(store, "Grow?", cause=Cause.ASKS, question="q-1")

@@ -7,8 +7,8 @@ import pytest
 import responses
 
 from receiver.adapters.messages import Outbox
-from receiver.adapters.store import SqlStore
 from receiver.core.notices.notice import Cause, Notice, Severity
+from simulator.store import MemoryStore
 from tests.adapters.messages.destinations import (
     CHAT,
     CHAT_API,
@@ -31,12 +31,12 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-def say(store: SqlStore, title: str, at: datetime, cause: Cause = Cause.GREW, **changes: Any) -> None:
+def say(store: MemoryStore, title: str, at: datetime, cause: Cause = Cause.GREW, **changes: Any) -> None:
     given: dict[str, Any] = {"topic": "action:l40s", "key": f"{title} {at}", "pool": "l40s"}
     assert store.say(Notice(cause=cause, title=title, body="body", **{**given, **changes}), at)
 
 
-def an_outbox(store: SqlStore, clock: FixedClock, *destinations: str) -> Outbox:
+def an_outbox(store: MemoryStore, clock: FixedClock, *destinations: str) -> Outbox:
     return Outbox(store, destinations or [CHAT], clock, links=LINKS, every=5 * MINUTE)
 
 
@@ -45,7 +45,7 @@ def titles(wire: responses.RequestsMock) -> list[str]:
 
 
 def test_a_pool_that_flaps_is_told_at_once_and_then_once_in_five_minutes(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     outbox = an_outbox(store, clock)
@@ -64,7 +64,7 @@ def test_a_pool_that_flaps_is_told_at_once_and_then_once_in_five_minutes(
 
 
 def test_a_destination_that_is_named_twice_hears_everything_once(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     say(store, "a", clock.at)
@@ -73,7 +73,7 @@ def test_a_destination_that_is_named_twice_hears_everything_once(
 
 
 def test_a_failure_goes_out_at_once_beside_what_waits(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     outbox = an_outbox(store, clock)
@@ -89,7 +89,7 @@ def test_a_failure_goes_out_at_once_beside_what_waits(
 
 
 def test_what_waits_survives_a_restart_and_another_replica(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     say(store, "a", clock.at)
@@ -106,7 +106,7 @@ def test_what_waits_survives_a_restart_and_another_replica(
 
 @pytest.mark.parametrize("back", [2 * SECOND, timedelta(days=30)])
 def test_a_clock_that_jumps_back_holds_nothing_back(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock, back: timedelta
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock, back: timedelta
 ) -> None:
     wire.post(CHAT_API)
     outbox = an_outbox(store, clock)
@@ -122,7 +122,7 @@ def test_a_clock_that_jumps_back_holds_nothing_back(
 
 
 def test_a_destination_that_fails_does_not_delay_what_waits_for_another(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     wire.post(TELEGRAM_API, status=500)
@@ -136,7 +136,7 @@ def test_a_destination_that_fails_does_not_delay_what_waits_for_another(
 
 
 def test_a_destination_that_answers_again_gets_what_waited_as_one(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API, status=503)
     outbox = an_outbox(store, clock)
@@ -153,7 +153,7 @@ def test_a_destination_that_answers_again_gets_what_waited_as_one(
 
 
 def test_a_destination_that_failed_is_asked_once_in_half_a_minute_however_much_waits(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API, status=503)
     outbox = an_outbox(store, clock)
@@ -165,7 +165,7 @@ def test_a_destination_that_failed_is_asked_once_in_half_a_minute_however_much_w
 
 
 def test_one_message_that_a_destination_refuses_does_not_keep_it_from_the_others(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     def answer(request: Any) -> tuple[int, dict[str, str], str]:
         return (400 if "poison" in str(request.body) else 200), {}, ""
@@ -180,7 +180,7 @@ def test_one_message_that_a_destination_refuses_does_not_keep_it_from_the_others
 
 
 def test_a_destination_that_hangs_costs_its_timeout_once_and_the_next_round_serves_the_others_first(
-    store: SqlStore, clock: FixedClock
+    store: MemoryStore, clock: FixedClock
 ) -> None:
     with hanging_server("/", "POST") as (hangs, arrivals), hanging_server("/none", "POST") as (other, _):
         other.expect_request("/chat", method="POST").respond_with_data("ok")

@@ -12,10 +12,10 @@ from requests import ConnectionError as NoConnectionError
 from structlog.testing import capture_logs
 
 from receiver.adapters.messages import Outbox, check_destinations, hide, next_try
-from receiver.adapters.store import SqlStore
 from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.core.notices.notice import Notice
 from receiver.ports import StoredNotice, TryLater
+from simulator.store import MemoryStore
 from tests.adapters.messages.destinations import LINKS, NOW, SECRETS, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API
 from tests.clocks import FixedClock
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings(
 TOO_MANY = {"ok": False, "error_code": 429, "description": "Too Many Requests: retry after 30"}
 
 
-def say(store: SqlStore, *keys: str) -> None:
+def say(store: MemoryStore, *keys: str) -> None:
     for key in keys or ("k",):
         assert store.say(Notice(cause="test", topic="t", key=key, title=f"title {key}", body="body"), NOW)
 
@@ -36,7 +36,7 @@ def sent_to(wire: responses.RequestsMock) -> list[str]:
     return [names[call.request.url or ""] for call in wire.calls]
 
 
-def test_nothing_due_sends_nothing(store: SqlStore, clock: FixedClock, wire: responses.RequestsMock) -> None:
+def test_nothing_due_sends_nothing(store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock) -> None:
     assert Outbox(store, [SLACK], clock, links=LINKS).deliver_due(NOW) == 0
     assert sent_to(wire) == []
 
@@ -54,7 +54,7 @@ def test_nothing_due_sends_nothing(store: SqlStore, clock: FixedClock, wire: res
     ],
 )
 def test_what_is_about_a_team_goes_to_its_own_destination_and_everything_else_to_the_others(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock, topic: str, whom: str
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock, topic: str, whom: str
 ) -> None:
     wire.post(SLACK_API, body="ok")
     wire.post(TELEGRAM_API, json={"ok": True})
@@ -64,7 +64,7 @@ def test_what_is_about_a_team_goes_to_its_own_destination_and_everything_else_to
 
 
 def test_a_teams_destination_that_fails_is_named_without_its_secrets_and_tried_again(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(TELEGRAM_API, json=TOO_MANY, status=429)
     assert store.say(Notice(cause="test", topic="report:team:vision", key="k", title="t", body="b"), NOW)
@@ -76,7 +76,9 @@ def test_a_teams_destination_that_fails_is_named_without_its_secrets_and_tried_a
     assert len(store.notices_due(NOW + timedelta(minutes=1))) == 1
 
 
-def test_a_delivered_notice_is_not_sent_again(store: SqlStore, clock: FixedClock, wire: responses.RequestsMock) -> None:
+def test_a_delivered_notice_is_not_sent_again(
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
+) -> None:
     wire.post(SLACK_API, body="ok")
     say(store)
     outbox = Outbox(store, [SLACK], clock, links=LINKS)
@@ -94,7 +96,7 @@ def test_a_delivered_notice_is_not_sent_again(store: SqlStore, clock: FixedClock
     ids=["slack 500", "telegram 429", "no connection"],
 )
 def test_a_failed_notice_is_sent_again_half_a_minute_later(
-    store: SqlStore,
+    store: MemoryStore,
     clock: FixedClock,
     wire: responses.RequestsMock,
     destination: str,
@@ -112,7 +114,7 @@ def test_a_failed_notice_is_sent_again_half_a_minute_later(
     assert len(wire.calls) == 2
 
 
-def test_the_reason_of_a_failure_is_kept(store: SqlStore, clock: FixedClock, wire: responses.RequestsMock) -> None:
+def test_the_reason_of_a_failure_is_kept(store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock) -> None:
     wire.post(TELEGRAM_API, status=429, json=TOO_MANY)
     say(store)
     with capture_logs() as logged:
@@ -129,7 +131,7 @@ def test_retries_double_up_to_half_an_hour() -> None:
     assert waits == [30, 60, 120, 240, 480, 960, 1800, 1800, 1800]
 
 
-def test_a_notice_is_given_up_after_a_day(store: SqlStore, clock: FixedClock, wire: responses.RequestsMock) -> None:
+def test_a_notice_is_given_up_after_a_day(store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock) -> None:
     wire.post(SLACK_API, status=500)
     say(store)
     outbox = Outbox(store, [SLACK], clock, links=LINKS)
@@ -142,7 +144,7 @@ def test_a_notice_is_given_up_after_a_day(store: SqlStore, clock: FixedClock, wi
 
 
 def test_a_failing_destination_does_not_make_the_others_hear_it_twice(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(SLACK_API, status=500)
     wire.post(SLACK_API, status=500)
@@ -156,7 +158,7 @@ def test_a_failing_destination_does_not_make_the_others_hear_it_twice(
 
 
 def test_a_failing_destination_is_tried_once_per_round(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(SLACK_API, status=500)
     wire.post(TELEGRAM_API, json={"ok": True})
@@ -168,7 +170,7 @@ def test_a_failing_destination_is_tried_once_per_round(
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["same process", "restarted"])
 def test_a_clock_that_was_ahead_keeps_no_message_back(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock, restarts: bool
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock, restarts: bool
 ) -> None:
     wire.post(SLACK_API, status=500)
     wire.post(SLACK_API, body="ok")
@@ -181,7 +183,7 @@ def test_a_clock_that_was_ahead_keeps_no_message_back(
     assert store.counts()["notices"]["sent"] == 1
 
 
-def test_without_a_destination_notices_go_to_the_log(store: SqlStore, clock: FixedClock) -> None:
+def test_without_a_destination_notices_go_to_the_log(store: MemoryStore, clock: FixedClock) -> None:
     say(store)
     with capture_logs() as logged:
         assert Outbox(store, [], clock, links=LINKS).deliver_due(NOW) == 1
@@ -191,7 +193,7 @@ def test_without_a_destination_notices_go_to_the_log(store: SqlStore, clock: Fix
     assert store.counts()["notices"]["sent"] == 1
 
 
-def test_the_log_holds_no_link_that_answers_a_question(store: SqlStore, clock: FixedClock) -> None:
+def test_the_log_holds_no_link_that_answers_a_question(store: MemoryStore, clock: FixedClock) -> None:
     links = PageLinks(public_url="https://gpus.example.com", seal=lambda: Seal("an operator's long token", "a key"))
     store.say(Notice(cause="test", topic="t", key="k", title="Grow?", body="b", question="q-1", decision=7), NOW)
     with capture_logs() as logged:
@@ -200,7 +202,7 @@ def test_the_log_holds_no_link_that_answers_a_question(store: SqlStore, clock: F
 
 
 def test_a_destination_that_breaks_inside_its_plugin_is_a_failed_delivery(
-    store: SqlStore, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+    store: MemoryStore, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> bool:
         raise RuntimeError(f"at {SLACK_API}")
@@ -213,7 +215,7 @@ def test_a_destination_that_breaks_inside_its_plugin_is_a_failed_delivery(
     assert not any(secret in str(logged) for secret in SECRETS)
 
 
-class DownStore(SqlStore):
+class DownStore(MemoryStore):
     """A store that fails as soon as it is asked."""
 
     def __init__(self, error: Exception) -> None:
@@ -244,7 +246,7 @@ def everything_logged() -> Iterator[io.StringIO]:
 
 @pytest.mark.parametrize("answer", [{"status": 500}, {"status": 404}, {"body": NoConnectionError(f"to {SLACK_API}")}])
 def test_no_log_of_any_level_holds_a_secret(
-    store: SqlStore,
+    store: MemoryStore,
     clock: FixedClock,
     wire: responses.RequestsMock,
     everything_logged: io.StringIO,
@@ -302,7 +304,7 @@ def test_a_destination_that_apprise_does_not_understand_is_named_without_its_sec
 
 
 def test_a_replica_that_may_not_send_leaves_the_messages_to_the_one_that_may(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(SLACK_API, body="ok")
     say(store)

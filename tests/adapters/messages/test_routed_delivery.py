@@ -9,9 +9,9 @@ import responses
 from structlog.testing import capture_logs
 
 from receiver.adapters.messages import Outbox
-from receiver.adapters.store import SqlStore
 from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.notices.routing import Route
+from simulator.store import MemoryStore
 from tests.adapters.messages.destinations import LINKS, NOW
 from tests.clocks import FixedClock
 
@@ -25,12 +25,12 @@ PAGING = {"pager": Route(level=Severity.FAILURE)}
 MINUTE = timedelta(minutes=1)
 
 
-def say(store: SqlStore, title: str, severity: Severity, **changes: Any) -> None:
+def say(store: MemoryStore, title: str, severity: Severity, **changes: Any) -> None:
     given: dict[str, Any] = {"cause": Cause.GROWTH_FAILED, "topic": f"action:{title}", "key": title, "pool": "l40s"}
     assert store.say(Notice(title=title, body="body", severity=severity, **{**given, **changes}), NOW)
 
 
-def an_outbox(store: SqlStore, clock: FixedClock, *, routes: Any = PAGING) -> Outbox:
+def an_outbox(store: MemoryStore, clock: FixedClock, *, routes: Any = PAGING) -> Outbox:
     return Outbox(store, [CHAT, f"pager={PAGER}"], clock, links=LINKS, routes=routes)
 
 
@@ -39,7 +39,7 @@ def titles(wire: responses.RequestsMock, api: str) -> list[str]:
 
 
 def test_a_pager_gets_failures_and_the_chat_gets_everything(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     wire.post(PAGER_API)
@@ -51,7 +51,7 @@ def test_a_pager_gets_failures_and_the_chat_gets_everything(
 
 
 def test_of_one_group_a_destination_gets_only_what_it_wants(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     wire.post(PAGER_API)
@@ -64,7 +64,7 @@ def test_of_one_group_a_destination_gets_only_what_it_wants(
 
 
 def test_a_destination_that_wants_nothing_of_it_holds_no_notice_back(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     say(store, "odd", Severity.WARNING)
@@ -72,7 +72,7 @@ def test_a_destination_that_wants_nothing_of_it_holds_no_notice_back(
     assert store.counts()["notices"] == {"pending": 0, "sent": 1, "failed": 0}
 
 
-def test_what_no_destination_wants_goes_to_the_log(store: SqlStore, clock: FixedClock) -> None:
+def test_what_no_destination_wants_goes_to_the_log(store: MemoryStore, clock: FixedClock) -> None:
     say(store, "odd", Severity.WARNING)
     with capture_logs() as logged:
         assert Outbox(store, [f"pager={PAGER}"], clock, links=LINKS, routes=PAGING).deliver_due(NOW) == 1
@@ -81,7 +81,7 @@ def test_what_no_destination_wants_goes_to_the_log(store: SqlStore, clock: Fixed
 
 
 def test_a_pager_that_fails_is_tried_again_alone_also_after_a_restart(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     wire.post(PAGER_API, status=500)
@@ -94,7 +94,7 @@ def test_a_pager_that_fails_is_tried_again_alone_also_after_a_restart(
 
 
 def test_a_destination_that_gets_a_name_does_not_hear_everything_again(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     wire.post(PAGER_API, status=500)
@@ -105,7 +105,7 @@ def test_a_destination_that_gets_a_name_does_not_hear_everything_again(
 
 
 def test_a_name_without_a_section_gets_everything(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     wire.post(PAGER_API)

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from receiver.adapters.messages import Outbox
-from receiver.adapters.store import SqlStore, open_in_memory
 from receiver.core.notices.notice import Cause, Notice
 from receiver.ports import Telling
+from simulator.store import MemoryStore
 from tests.adapters.messages.destinations import (
     CHAT,
     CHAT_API,
@@ -41,7 +41,7 @@ def held(key: str = "2026-11-21", **changes: Any) -> Notice:
     return a_notice(Cause.HELD, key, **{**said, **changes})
 
 
-def an_outbox(store: SqlStore, clock: FixedClock) -> Outbox:
+def an_outbox(store: MemoryStore, clock: FixedClock) -> Outbox:
     return Outbox(store, [CHAT], clock, links=LINKS, every=5 * MINUTE)
 
 
@@ -50,7 +50,7 @@ def titles(wire: responses.RequestsMock) -> list[str]:
 
 
 def test_a_hold_that_waited_is_not_sent_after_the_budget_was_raised(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     outbox = an_outbox(store, clock)
@@ -66,7 +66,7 @@ def test_a_hold_that_waited_is_not_sent_after_the_budget_was_raised(
 
 
 def test_a_budget_that_is_held_again_is_told_though_the_all_clear_still_waits(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     outbox = an_outbox(store, clock)
@@ -81,7 +81,7 @@ def test_a_budget_that_is_held_again_is_told_though_the_all_clear_still_waits(
 
 
 def test_what_happened_is_told_whatever_came_after_it(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     outbox = an_outbox(store, clock)
@@ -93,7 +93,7 @@ def test_what_happened_is_told_whatever_came_after_it(
 
 
 def test_a_hold_on_a_pool_that_ended_while_it_waited_is_not_sent_and_is_told_when_it_comes_again(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     outbox = an_outbox(store, clock)
@@ -112,7 +112,7 @@ def test_a_hold_on_a_pool_that_ended_while_it_waited_is_not_sent_and_is_told_whe
 
 
 def test_what_goes_on_is_told_as_it_is_when_it_is_sent(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(CHAT_API)
     outbox = an_outbox(store, clock)
@@ -125,7 +125,7 @@ def test_what_goes_on_is_told_as_it_is_when_it_is_sent(
     assert delivered_messages(wire)[1]["message"].startswith("$9.00 spent\n")
 
 
-def test_what_a_destination_has_is_not_told_again_when_it_ends_before_another_got_it(store: SqlStore) -> None:
+def test_what_a_destination_has_is_not_told_again_when_it_ends_before_another_got_it(store: MemoryStore) -> None:
     store.say(held(), NOW)
     [stored] = store.notices_due(NOW)
     store.tell({stored.id: Telling(reached_at=NOW)}, "d1", ("one", "delivered"))
@@ -145,7 +145,7 @@ def test_nothing_is_ever_sent_that_is_not_true_any_more_and_what_lasts_is_told(
     """A budget that goes beyond its hold and back at random: each message is true in the moment at which it comes."""
     with responses.RequestsMock(assert_all_requests_are_fired=False) as wire:
         wire.post(CHAT_API)
-        store, clock = open_in_memory(), FixedClock(NOW)
+        store, clock = MemoryStore(), FixedClock(NOW)
         outbox = an_outbox(store, clock)
         holds, sent = False, 0
 
@@ -167,12 +167,11 @@ def test_nothing_is_ever_sent_that_is_not_true_any_more_and_what_lasts_is_told(
         until(clock.at + timedelta(minutes=6))
         last = [message["title"].split()[0] for message in delivered_messages(wire)][-1:]
         assert last in ([["budget_hold"]] if holds else [["budget_clear"], []])
-        store.close()
 
 
 @pytest.mark.parametrize(("refused", "age"), [(False, timedelta(0)), (True, 10 * MINUTE)])
 def test_what_a_destination_refuses_grows_old_though_its_figures_move(
-    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock, refused: bool, age: timedelta
+    store: MemoryStore, clock: FixedClock, wire: responses.RequestsMock, refused: bool, age: timedelta
 ) -> None:
     wire.post(CHAT_API, status=500)
     outbox = an_outbox(store, clock)
