@@ -58,9 +58,10 @@ def empty(store: WorldStore) -> None:
         store.forget()
         return
     with store._database.write() as connection:
-        for table in reversed(metadata.sorted_tables):
-            connection.execute(table.delete())
-        connection.exec_driver_sql("DELETE FROM sqlite_sequence")
+        file = connection.connection.dbapi_connection
+        assert file is not None
+        for statement in EMPTYING:  # SQLAlchemy takes four times as long
+            file.execute(statement)
 
 
 def rebuilt(store: S) -> S:
@@ -68,6 +69,7 @@ def rebuilt(store: S) -> S:
     return store.reopened() if isinstance(store, MemoryStore) else type(store)(store._database)
 
 
+EMPTYING = (*(f"DELETE FROM {t.name}" for t in reversed(metadata.sorted_tables)), "DELETE FROM sqlite_sequence")
 ILLNESSES = {"full": "PRAGMA max_page_count = 1", "read_only": "PRAGMA query_only = ON", "lost": ""}
 HEALTH = ("PRAGMA max_page_count = 1073741823", "PRAGMA query_only = OFF")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy import QueuePool, create_engine, text
 
 from demo.postgres import PostgresProcess as PostgresProcess
 from demo.postgres import postgres_process as postgres_process
@@ -125,8 +125,13 @@ class PostgresServer:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        # One connection is kept: for each, the server starts a process.
         self._engine = create_engine(
-            url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT", poolclass=NullPool
+            url.replace("postgresql:", "postgresql+psycopg:"),
+            isolation_level="AUTOCOMMIT",
+            poolclass=QueuePool,
+            pool_size=1,
+            pool_pre_ping=True,
         )
         self._emptying = ""
 

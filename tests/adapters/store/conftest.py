@@ -21,6 +21,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Play each test on both engines, and those of `store` in memory too."""
     if "url" not in metafunc.fixturenames:
         return
+    if "url" in vars(metafunc.module):  # a URL of its own
+        return
     asked = inspect.signature(metafunc.function).parameters
     promise = "store" in asked and "url" not in asked and metafunc.definition.get_closest_marker("database") is None
     metafunc.parametrize("url", [*ENGINES, IN_MEMORY] if promise else ENGINES, indirect=True)
