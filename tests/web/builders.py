@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import CodeType
 from typing import Any, cast
 
 from flask.testing import FlaskClient
@@ -445,14 +446,14 @@ class Compiled(BytecodeCache):
     """Templates as code, by name and text: compiling them takes longer than most tests."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}
+        self._kept: dict[str, CodeType] = {}
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        if bucket.key in self._kept:
-            bucket.bytecode_from_string(self._kept[bucket.key])
+        bucket.code = self._kept.get(bucket.key)
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        self._kept[bucket.key] = bucket.bytecode_to_string()
+        assert bucket.code is not None
+        self._kept[bucket.key] = bucket.code
 
 
 COMPILED = Compiled()

@@ -20,12 +20,12 @@ from receiver.ports import TryLater
 from receiver.web import create_app
 from receiver.web.auth.tokens import MOST_FAILURES
 from receiver.web.openapi import document
+from simulator.store import MemoryStore
 from tests.clocks import FixedClock
 from tests.core.builders import a_pool, a_question
 from tests.given import lives
 from tests.reports.full_month import full_document as everything_happened
 from tests.step.harness import a_job, a_policy
-from tests.stores import a_store
 from tests.web.builders import L40S, NOW, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
 from tests.web.builders import a_policy as a_web_policy
 from tests.web.fakes import FakeHealth
@@ -289,36 +289,36 @@ def test_a_body_that_is_taken_is_one_that_the_document_allows(path: str) -> None
 
 
 def test_what_a_working_pool_leaves_is_as_told() -> None:
-    """Real steps on a real store: a node is bought and used, is idle, goes; work waits; people say something."""
+    """Real steps: a node is bought and used, is idle, goes; work waits; people say something."""
     asks = Approval(growth_above_usd_per_hour=Decimal(1), removals=True, wait=timedelta(seconds=30))
     pool = a_pool(approval=asks)
     policy = a_policy(pool, budget=Budget(monthly_usd=Decimal(5000), teams={"vision": Decimal(100)}))
-    with a_store() as store:
-        life = lives.at_zero(store, policy=policy)
-        life.submit(a_job("train", duration=timedelta(minutes=2)), a_job("misfit", gpus_per_pod=3))
-        empty = {path for method, path in ALL if method == "get"}
-        for seconds in (65, 240, 120, 2980, 180):  # asked, bought, in use, asked again, gone
-            life.run(timedelta(seconds=seconds), tick=timedelta(minutes=1))
-            bench = a_bench(store=store, policy=policy, clock=FixedClock(life.now), wake=lambda: None)
-            floor = {**PAUSE, "kind": "floor", "nodes": 0, "pool": "l40s"}
-            assert ask(bench, "post", "/api/v1/overrides", "/api/v1/overrides", floor).status_code == 201
-            number = store.decisions(limit=1)[0].id
-            for path in (path for method, path in ALL if method == "get"):
-                address = {
-                    "/api/v1/pools/{pool}": "/api/v1/pools/l40s",
-                    "/api/v1/waiting/{namespace}/{name}": "/api/v1/waiting/ml/misfit-0",
-                    "/api/v1/decisions/{number}": f"/api/v1/decisions/{number}",
-                    "/api/v1/decisions/{number}/grounds": f"/api/v1/decisions/{number}/grounds",
-                    "/api/v1/nodes/{name}/what-if": "/api/v1/nodes/n1/what-if",
-                    "/api/v1/questions/{question_id}": f"/api/v1/questions/{store.questions()[0].id}",
-                    "/api/v1/overrides/{override_id}": f"/api/v1/overrides/{store.overrides()[0].override.id}",
-                }.get(path, path)
-                response = ask(bench, "get", path, address, None)
-                assert response.status_code == 200, response.text
-                holds("get", path, response)
-                if response.text.strip() != "[]":
-                    empty.discard(path)
-        assert empty == set(), "nothing to look at"
+    store = MemoryStore()
+    life = lives.at_zero(store, policy=policy)
+    life.submit(a_job("train", duration=timedelta(minutes=2)), a_job("misfit", gpus_per_pod=3))
+    empty = {path for method, path in ALL if method == "get"}
+    for seconds in (65, 240, 120, 2980, 180):  # asked, bought, in use, asked again, gone
+        life.run(timedelta(seconds=seconds), tick=timedelta(minutes=1))
+        bench = a_bench(store=store, policy=policy, clock=FixedClock(life.now), wake=lambda: None)
+        floor = {**PAUSE, "kind": "floor", "nodes": 0, "pool": "l40s"}
+        assert ask(bench, "post", "/api/v1/overrides", "/api/v1/overrides", floor).status_code == 201
+        number = store.decisions(limit=1)[0].id
+        for path in (path for method, path in ALL if method == "get"):
+            address = {
+                "/api/v1/pools/{pool}": "/api/v1/pools/l40s",
+                "/api/v1/waiting/{namespace}/{name}": "/api/v1/waiting/ml/misfit-0",
+                "/api/v1/decisions/{number}": f"/api/v1/decisions/{number}",
+                "/api/v1/decisions/{number}/grounds": f"/api/v1/decisions/{number}/grounds",
+                "/api/v1/nodes/{name}/what-if": "/api/v1/nodes/n1/what-if",
+                "/api/v1/questions/{question_id}": f"/api/v1/questions/{store.questions()[0].id}",
+                "/api/v1/overrides/{override_id}": f"/api/v1/overrides/{store.overrides()[0].override.id}",
+            }.get(path, path)
+            response = ask(bench, "get", path, address, None)
+            assert response.status_code == 200, response.text
+            holds("get", path, response)
+            if response.text.strip() != "[]":
+                empty.discard(path)
+    assert empty == set(), "nothing to look at"
 
 
 @pytest.mark.parametrize("under_way", [True, False])
