@@ -6,7 +6,6 @@ has waited for (getrusage), so a server that outlives its test counts where it i
 """
 
 import json
-import os
 import resource
 import sys
 import time
@@ -31,14 +30,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Open this worker's file."""
+    """Name the file, to which each worker appends."""
     if folder := config.getoption("--times"):
         Path(folder).mkdir(parents=True, exist_ok=True)
-        config.stash[LINES] = Path(folder) / f"{os.environ.get('PYTEST_XDIST_WORKER', 'main')}.jsonl"
+        config.stash[LINES] = Path(folder) / "tests.jsonl"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note what starting and collecting cost this worker."""
+    """Note what starting and collecting cost."""
     _note(session.config, test="", cpu=processor_seconds(), wall=0.0)
 
 
