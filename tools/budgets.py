@@ -14,11 +14,11 @@ import argparse
 import ast
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 
-from tools.structure import HOME, modules
+from tools.structure import HOME
 from tools.trace_step import Trace, growing_step
 
 LIMITS = Path(__file__).with_name("budgets.toml")
@@ -49,7 +49,7 @@ def measured(step: Trace) -> Figures:
     names = ["\n".join(sorted(identifiers(tree))) for tree in trees.values()]
     return {
         "fields": dict(sorted((name, n) for tree in trees.values() for name, n in fields(tree) if n > MANY_FIELDS)),
-        "lines": lines(),
+        "lines": lines(sources),
         "public functions": public_functions(trees),
         "step": {"files": step.file_count, "named functions": step.named_functions, "changes of file": step.moves},
         "capabilities": {
@@ -61,20 +61,28 @@ def measured(step: Trace) -> Figures:
 
 def fields(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Yield each dataclass of a module with the number of its own fields."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(d) for d in node.decorator_list):
+    for node in _classes(tree.body):
+        if any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
             yield node.name, sum(isinstance(line, ast.AnnAssign) and not _is_constant(line) for line in node.body)
+
+
+def _classes(body: Sequence[ast.stmt]) -> Iterator[ast.ClassDef]:
+    """Yield the classes of a module or class, and those inside them; what stands in a function is no shared type."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield node
+            yield from _classes(node.body)
 
 
 def _is_constant(line: ast.AnnAssign) -> bool:
     return "ClassVar" in ast.unparse(line.annotation)
 
 
-def lines() -> dict[str, int]:
+def lines(sources: Mapping[str, str]) -> dict[str, int]:
     """Return the lines of each package at the top of receiver/, rounded up."""
     sums: dict[str, int] = {}
-    for module in modules():
-        sums[module.package or "(top)"] = sums.get(module.package or "(top)", 0) + module.lines.total()
+    for path, source in sources.items():
+        sums[_package(path)] = sums.get(_package(path), 0) + len(source.splitlines())
     return {name: ceil(total / ROUNDED_LINES) * ROUNDED_LINES for name, total in sorted(sums.items())}
 
 
@@ -82,10 +90,13 @@ def public_functions(trees: Mapping[str, ast.Module]) -> dict[str, int]:
     """Return how many functions other modules may call, by package: those at the top of a module without ``_``."""
     sums: dict[str, int] = {}
     for path, tree in trees.items():
-        package = path.partition("/")[0] if "/" in path else "(top)"
         public = sum(isinstance(node, ast.FunctionDef) and not node.name.startswith("_") for node in tree.body)
-        sums[package] = sums.get(package, 0) + public
+        sums[_package(path)] = sums.get(_package(path), 0) + public
     return dict(sorted(sums.items()))
+
+
+def _package(path: str) -> str:
+    return path.partition("/")[0] if "/" in path else "(top)"
 
 
 def identifiers(tree: ast.Module) -> set[str]:
