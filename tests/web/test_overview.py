@@ -255,9 +255,24 @@ def test_pools_with_the_same_trouble_share_one_entry_without_the_reasons_of_one_
         a_concern(pool=A100, what="has no stock", why="two"),
     )
     (found,) = concerns(concerned(one, two))
-    assert "l40s, a100 have no stock. Pool l40s Pool a100" in found
+    assert "have no stock. The pages of the pools say for which work, and what to do. Pool l40s Pool a100" in found
     assert L40S not in found
     assert "Decision" not in found
+
+
+@pytest.mark.parametrize(
+    "one, several",
+    [
+        ("does not grow: it is at its maximum", "do not grow: they are at their maximum"),
+        ("grows only to 3 nodes: it waits for an approval", "grow only to 3 nodes: they wait for an approval"),
+        ("does not grow: its price is unknown", "do not grow: their price is unknown"),
+        ("is paused by a silence", "are paused by a silence"),
+        ("cannot grow: Civo has no GPU of its kind free", "cannot grow: Civo has no GPU of their kind free"),
+    ],
+)
+def test_several_pools_are_spoken_of_in_the_plural(one: str, several: str) -> None:
+    (found,) = concerns(concerned(a_concern(what=one), a_concern(pool=A100, what=one)))
+    assert f"l40s, a100 {several}." in found
 
 
 def test_only_an_operator_gets_the_link_that_answers() -> None:

@@ -186,6 +186,18 @@ def test_the_ticks_of_an_hour_are_ten_minutes_apart() -> None:
     assert re.findall(r'class="tick".*>(\d\d:\d\d)<', html) == ["13:40", "13:50", "14:00", "14:10", "14:20"]
 
 
+def test_a_node_without_gpu_pods_says_so_also_on_a_phone_where_the_column_has_no_heading() -> None:
+    assert re.search(r"l40s-3 building .*no GPU pod", words(page(PATH, a_full_store())))
+
+
+def test_a_time_at_the_edge_is_not_written_into_the_next_one() -> None:
+    html = page(f"{PATH}?span=7d", a_full_store(lives=[a_life(gone_at=None)]))
+    lines = re.findall(r'class="axis" x1="([\d.]+)%"', html)
+    written = re.findall(r'class="tick" x="([\d.]+)%"', html)
+    assert float(lines[0]) < 6
+    assert written == lines[1:]
+
+
 def test_a_time_that_is_not_offered_is_refused_with_those_that_are() -> None:
     assert "use one of: 1h, 6h, 24h, 7d" in page(f"{PATH}?span=1y", code=400)
 

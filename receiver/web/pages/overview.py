@@ -1,5 +1,6 @@
 """GET /: what needs attention first, then every pool, and why it is as it is. GET /sources: the sources."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -22,6 +23,9 @@ from receiver.web.pages.show import ago, with_names
 from receiver.web.parts import WebParts
 
 PLURAL = {"is": "are", "has": "have", "waits": "wait", "grows": "grow", "does": "do"}
+PRONOUNS = {"it": "them", "its": "their"}
+OF_A_POOL = re.compile(r"\b(?:it|its)\b")
+DIFFERS = "The pages of the pools say for which work, and what to do."
 LONGEST = 400  # characters of what another system or a person wrote
 
 
@@ -71,15 +75,25 @@ def concerns(scene: Scene, pool: str | None = None) -> list[ShownConcern]:
         if before is None:
             by_cause[key] = concern
             continue
-        verb, _, predicate = concern.what.partition(" ")
         change = {
-            "what": f"{PLURAL.get(verb, verb)} {predicate}",
+            "what": _plural(concern.what),
             "pools": (*before.pools, *concern.pools),
-            "doing": before.doing if before.doing == concern.doing else "",  # what differs is on the pools' pages
+            "doing": before.doing if before.doing == concern.doing else DIFFERS,
             "decision": None,
         }
         by_cause[key] = before.model_copy(update=change)
     return sorted(by_cause.values(), key=lambda concern: concern.level.rank)
+
+
+def _plural(what: str) -> str:
+    """Return the clause *what* about a pool as one about several, such as "do not grow: they are at their maximum"."""
+    verb, _, predicate = what.partition(" ")
+    symptom, colon, cause = predicate.partition(": ")
+    subject, _, rest = cause.partition(" ")
+    if subject == "it":
+        cause = f"they {_plural(rest)}"
+    cause = OF_A_POOL.sub(lambda word: PRONOUNS[word[0]], cause)
+    return f"{PLURAL.get(verb, verb)} {symptom}{colon}{cause}"
 
 
 def headline(scene: Scene, shown_concerns: Sequence[ShownConcern]) -> str:
