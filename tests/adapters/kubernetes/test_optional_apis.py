@@ -1,7 +1,6 @@
 """An API that only one feature needs is absent, refused, failing or taken away: that feature alone goes without."""
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -9,8 +8,6 @@ from itertools import product
 from typing import Any
 
 import pytest
-from pytest_httpserver import HTTPServer
-from werkzeug import Request, Response
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import PodPhase
@@ -35,6 +32,7 @@ from tests.adapters.kubernetes.kubernetes_objects import (
     denied,
     owned_by,
 )
+from tests.adapters.kubernetes.list_server import list_server
 from tests.clocks import FixedClock
 from tests.core.builders import NOW
 
@@ -114,34 +112,38 @@ class Server:
         self.refused: dict[str, int] = {}
         self.asked: set[str] = set()
 
-    def answer(self, request: Request) -> Response:
-        path = request.path
+    def answer(self, path: str) -> tuple[int, bytes]:
         self.asked.add(path)
         status = next((s for name, s in self.refused.items() if path == f"/apis/{name}" or path.startswith(name)), 200)
         if status != 200:
-            answer = denied("list", path.rpartition("/")[2]) if status == 403 else {}
-            return Response(json.dumps(answer), status)
+            refusal = denied("list", path.rpartition("/")[2]) if status == 403 else {}
+            return status, json.dumps(refusal).encode()
         found = {NODES: [a_node()], PODS: PODS_THAT_NEED_THEM, **OBJECTS}.get(path, [])
-        return Response(json.dumps(a_list(*found)), content_type="application/json")
+        return 200, json.dumps(a_list(*found)).encode()
 
 
 @contextmanager
-def a_cluster(httpserver: HTTPServer, server: Server, clock: FixedClock) -> Iterator[KubernetesCluster]:
-    httpserver.clear_all_handlers()
-    httpserver.expect_request(re.compile("")).respond_with_handler(server.answer)
-    cluster = a_cluster_at(
-        httpserver.url_for(""),
-        clock=clock,
-        kueue_queued=True,
-        volcano_podgroups=True,
-        capacity_buffers=True,
-        admission_checks=True,
-        provisioning_classes=(PROVISIONING_CLASS,),
-    )
-    try:
-        yield cluster
-    finally:
-        cluster.close()
+def a_cluster(server: Server, clock: FixedClock) -> Iterator[KubernetesCluster]:
+    with list_server(server.answer) as url:
+        cluster = a_cluster_at(
+            url,
+            clock=clock,
+            kueue_queued=True,
+            volcano_podgroups=True,
+            capacity_buffers=True,
+            admission_checks=True,
+            provisioning_classes=(PROVISIONING_CLASS,),
+        )
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeat what failed without a pause."""
+    monkeypatch.setattr("urllib3.util.retry.Retry.sleep", lambda *_: None)
 
 
 def works(facts: ClusterFacts) -> bool:
@@ -150,17 +152,18 @@ def works(facts: ClusterFacts) -> bool:
     return [node.name for node in facts.nodes] == ["gpu-1"] and {"plain", "of-job"} <= waiting
 
 
-@pytest.mark.parametrize("status", [404, 403, 500])
+STATUSES = (404, 403, 500)
+
+
+@pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.parametrize("name", OPTIONAL)
-def test_a_list_that_one_feature_needs_silences_that_feature_alone(
-    httpserver: HTTPServer, name: str, status: int
-) -> None:
-    """It is refused from the second look on, so that what was read before may count."""
+def test_a_list_that_one_feature_needs_silences_that_feature_alone(name: str, status: int) -> None:
+    """It is refused from the second look on: first for as long as what was read before may count, then for longer."""
     server, clock = Server(), FixedClock(NOW)
-    with a_cluster(httpserver, server, clock) as cluster:
+    with a_cluster(server, clock) as cluster:
         assert works(cluster.look())
         server.refused = {name: status}
-        for _ in range(3):
+        for _ in range(2):
             clock.at += timedelta(minutes=8)
             assert works(cluster.look())
         server.refused = {}
@@ -174,16 +177,16 @@ def test_a_list_that_one_feature_needs_silences_that_feature_alone(
 # Devices may be the only GPUs of a node, so a failing API server is asked again for a few minutes: test_dra.py.
 AT_FIRST = [
     (name, status)
-    for name, status in product(OPTIONAL, (404, 403, 500))
+    for name, status in product(OPTIONAL, STATUSES)
     if status != 500 or not name.endswith(("/resourceslices", "/deviceclasses"))
 ]
 
 
 @pytest.mark.parametrize(("name", "status"), AT_FIRST)
-def test_a_list_that_was_never_there_silences_its_feature_alone(httpserver: HTTPServer, name: str, status: int) -> None:
+def test_a_list_that_was_never_there_silences_its_feature_alone(name: str, status: int) -> None:
     server = Server()
     server.refused = {name: status}
-    with a_cluster(httpserver, server, FixedClock(NOW)) as cluster:
+    with a_cluster(server, FixedClock(NOW)) as cluster:
         assert works(cluster.look())
 
 
@@ -191,9 +194,9 @@ def test_a_list_that_was_never_there_silences_its_feature_alone(httpserver: HTTP
     "group",
     sorted({name.partition("/")[0] for name in OPTIONAL} - {"batch", "policy"}),
 )
-def test_a_whole_group_that_is_taken_away_silences_its_features_alone(httpserver: HTTPServer, group: str) -> None:
+def test_a_whole_group_that_is_taken_away_silences_its_features_alone(group: str) -> None:
     server, clock = Server(), FixedClock(NOW)
-    with a_cluster(httpserver, server, clock) as cluster:
+    with a_cluster(server, clock) as cluster:
         assert works(cluster.look())
         server.refused = {f"/apis/{group}/": 404}
         clock.at += timedelta(seconds=10)
@@ -212,11 +215,11 @@ QUEUES = [
     ("status", "remedy"), [(404, "install it or change that"), (403, 'verbs: ["list"]')], ids=["absent", "refused"]
 )
 def test_a_queue_that_is_configured_and_cannot_be_read_is_empty_and_told_with_its_remedy(
-    httpserver: HTTPServer, name: str, gang: str, setting: str, status: int, remedy: str
+    name: str, gang: str, setting: str, status: int, remedy: str
 ) -> None:
     server = Server()
     server.refused = {name: status, name.replace("v1beta2", "v1beta1"): status}
-    with a_cluster(httpserver, server, FixedClock(NOW)) as cluster:
+    with a_cluster(server, FixedClock(NOW)) as cluster:
         facts = cluster.look()
     assert gang not in {pod.gang for pod in facts.pods}
     assert setting in facts.unread
@@ -226,10 +229,10 @@ def test_a_queue_that_is_configured_and_cannot_be_read_is_empty_and_told_with_it
 
 @pytest.mark.parametrize(("name", "gang", "setting"), QUEUES)
 def test_while_the_api_fails_a_queue_counts_as_it_was_read_last_for_ten_minutes(
-    httpserver: HTTPServer, name: str, gang: str, setting: str
+    name: str, gang: str, setting: str
 ) -> None:
     server, clock = Server(), FixedClock(NOW)
-    with a_cluster(httpserver, server, clock) as cluster:
+    with a_cluster(server, clock) as cluster:
         assert gang in {pod.gang for pod in cluster.look().pods}
         server.refused = {name: 500}
         clock.at += timedelta(minutes=9)
