@@ -1,25 +1,22 @@
-"""Stacks of which several tests look at one: real Prometheus and Alertmanager, the autoscaler forked."""
+"""Whole lines whose processes are not the subject: real Prometheus and Alertmanager, the autoscaler forked, and the
+simulator in threads. Only `test_whole_line` starts each part by its command."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from demo.configs import receiver_environment
 from demo.plan import StackPlan
-from demo.processes import answers
-from demo.stack import Stack, running
-from tests.e2e.receivers import Server
+from demo.stack import Stack
+from tests.browser.live import LiveStack
 
 
 @contextmanager
 def a_stack(plan: StackPlan, folder: Path) -> Iterator[Stack]:
     """Yield a stack of *plan* whose sign of life has reached the autoscaler."""
-    with running(plan, folder, _fork_receiver) as stack:
+    stack = LiveStack(plan, folder)
+    try:
+        stack.start()
         stack.wait_for_heartbeat(60)
         yield stack
-
-
-def _fork_receiver(stack: Stack) -> None:
-    places = stack.places
-    environ, ready = receiver_environment(stack.plan, places), answers(places.url("receiver") + "/readyz")
-    stack.parts["receiver"] = Server(places.log("receiver"), environ, forked=True, ready=ready)
+    finally:
+        stack.stop()

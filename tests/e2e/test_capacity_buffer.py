@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from demo.plan import PoolPlan, StackPlan
-from demo.stack import Stack, running
+from demo.stack import Stack
 from tests.e2e.receivers import POOL
+from tests.e2e.stacks import a_stack
 from tests.rules.versions import PAIRS, Chosen, label, using
 
 GPU = "nvidia.com/gpu"
@@ -61,8 +62,7 @@ def provisioning(stack: Stack) -> str:
 
 @pytest.mark.parametrize("versions", PAIRS[-1:], ids=label)
 def test_a_buffer_is_bought_for_used_refilled_and_given_back(versions: Chosen, tmp_path: Path) -> None:
-    with using(versions), running(PLAN, tmp_path) as stack:
-        stack.wait_for_heartbeat(60)
+    with using(versions), a_stack(PLAN, tmp_path) as stack:
         stack.post("simulator", "/_custom", [TEMPLATE, BUFFER])
         stack.wait_until(lambda: nodes(stack) == (2, 2), 60, "a node for each chunk")
         stack.wait_until(lambda: provisioning(stack).startswith("2 of 2 chunks have room; $"), 30, "a price")

@@ -15,10 +15,11 @@ from click.testing import CliRunner
 
 from demo.configs import alertmanager_config, prometheus_config, receiver_environment, rule_files
 from demo.plan import PoolPlan, StackPlan
-from demo.stack import Stack, running
+from demo.stack import Stack
 from receiver.cli.main import main
 from receiver.doctor.prometheus import SHIPPED_DOCS
 from tests.e2e.receivers import POOL
+from tests.e2e.stacks import a_stack
 from tests.e2e.waiting import until
 
 JSON = dict[str, Any]
@@ -35,10 +36,9 @@ CHAT = {"url": "http://127.0.0.1:9/chat", "send_resolved": True}  # nobody is th
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A line that is well: runbooks are published, people have a channel."""
-    with running(PLAN, tmp_path_factory.mktemp("doctor")) as stack:
+    with a_stack(PLAN, tmp_path_factory.mktemp("doctor")) as stack:
         write_rules(stack, lambda _: None)
         write_routes(stack, lambda _: None)
-        stack.wait_for_heartbeat(60)
         stack.submit({"id": "train", "duration": "1h", "namespace": "ml", "team": "vision"})
         until(lambda: trouble(stack) == {}, "a line that is well", 60)
         yield stack

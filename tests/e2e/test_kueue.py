@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from demo.plan import PoolPlan, StackPlan
-from demo.stack import Stack, running
+from demo.stack import Stack
 from receiver.ports import BUDGET_CHECK, PROVISIONING_CLASS
 from tests.e2e.receivers import POOL
+from tests.e2e.stacks import a_stack
 from tests.rules.versions import PAIRS, Chosen, label, using
 
 GPU = "nvidia.com/gpu"
@@ -84,8 +85,7 @@ def holding(stack: Stack, path: str) -> set[str]:
 def test_a_workload_is_admitted_by_both_checks_and_runs_on_booked_nodes(versions: Chosen, tmp_path: Path) -> None:
     workloads = f"/apis/{API}/workloads"
     requests = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"
-    with using(versions), running(PLAN, tmp_path) as stack:
-        stack.wait_for_heartbeat(60)
+    with using(versions), a_stack(PLAN, tmp_path) as stack:
         stack.post("simulator", "/_custom", OBJECTS)
         stack.wait_until(lambda: "Admitted" in holding(stack, workloads), 90, "the Workload admitted")
         checks = {c["name"]: (c["state"], c["message"]) for c in status(stack, workloads)["admissionChecks"]}

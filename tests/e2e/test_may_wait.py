@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from demo.plan import PoolPlan, StackPlan
-from demo.stack import Stack, running
+from demo.stack import Stack
 from receiver.ports import MAY_WAIT
 from tests.e2e.receivers import POOL
+from tests.e2e.stacks import a_stack
 from tests.rules.versions import PAIRS, Chosen, label, using
 
 PLAN = StackPlan(
@@ -41,8 +42,7 @@ def waiting(stack: Stack) -> dict[str, str]:
 
 @pytest.mark.parametrize("versions", PAIRS[-1:], ids=label)
 def test_patient_pods_wait_for_room_or_their_time(versions: Chosen, tmp_path: Path) -> None:
-    with using(versions), running(PLAN, tmp_path) as stack:
-        stack.wait_for_heartbeat(60)
+    with using(versions), a_stack(PLAN, tmp_path) as stack:
         stack.post("simulator", "/api/v1/namespaces/ml/pods", gated("hours", "4h"))
         stack.wait_until(lambda: waiting(stack) == {"hours": "may_wait"}, 30, "a pod that is told to wait")
         events = stack.get("simulator", "/api/v1/namespaces/ml/events")["items"]

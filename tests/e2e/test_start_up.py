@@ -94,8 +94,9 @@ def test_a_store_that_cannot_be_written_ends_the_server_with_one_line_that_says_
     receiver: Receiver, tmp_path: Path
 ) -> None:
     (tmp_path / "a-file").write_text("", encoding="utf-8")
-    address = f"sqlite:///{tmp_path}/a-file/ledger.db"
-    status, _, said = _serve({**receiver.environ, "GPU_AUTOSCALER_DATABASE_URL": address})
+    receiver.environ["GPU_AUTOSCALER_DATABASE_URL"] = f"sqlite:///{tmp_path}/a-file/ledger.db"
+    status = receiver.start().server.wait(PATIENCE)
+    said = receiver.said()
     (line,) = [line for line in said.splitlines() if line.startswith("cannot start: ")]
     assert status == CANNOT_START
     assert f"cannot create {tmp_path}/a-file" in line
