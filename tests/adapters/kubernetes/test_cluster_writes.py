@@ -214,6 +214,22 @@ def test_nobody_is_evicted_while_a_disruption_budget_holds_one_pod(
     assert [r.args.get("dryRun") for r in requests_sent(httpserver, "POST")] == ["All", "All"]
 
 
+@pytest.mark.parametrize("rehearsed", [False, True], ids=["the rehearsal", "the eviction"])
+def test_a_server_that_fails_is_not_taken_for_a_disruption_budget(
+    httpserver: HTTPServer, cluster: KubernetesCluster, rehearsed: bool
+) -> None:
+    serve_pods(httpserver, web("web"))
+    path = EVICTION.format("web")
+    if rehearsed:
+        rehearsal = httpserver.expect_oneshot_request(path, method="POST", query_string={"dryRun": "All"})
+        rehearsal.respond_with_json(STATUS, status=201)
+    httpserver.expect_request(path, method="POST").respond_with_json(STATUS, status=500)
+    with pytest.raises(TryLater, match="create pods/eviction") as caught:
+        cluster.drain("gpu-1")
+    assert caught.value.code == "http_500"
+    assert len(requests_sent(httpserver, "POST")) == (2 if rehearsed else 1)
+
+
 def test_the_disruption_budget_is_named(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     serve_pods(httpserver, web("held"))
     message = "The disruption budget web needs 1 healthy pods and has 1 currently"

@@ -132,6 +132,17 @@ def test_any_of_several_budgets_covers_a_pod_until_it_is_gone(
     assert kept_by(cluster) == (f"kube-system/dns {SYSTEM}",)
 
 
+def test_the_budgets_are_read_again_before_a_drain(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    """The one of the last look may be gone."""
+    serve(httpserver, of_system())
+    httpserver.expect_oneshot_request(BUDGETS).respond_with_json(a_list(a_budget(matchLabels={"app": "dns"})))
+    httpserver.expect_request(BUDGETS).respond_with_json(a_list())
+    assert kept_by(cluster) == ()
+    receipt = cluster.drain("gpu-1")
+    assert (receipt.did, receipt.sentence) == (Did.DIFFERS, f"node gpu-1 stays: kube-system/dns {SYSTEM}")
+    assert not requests_sent(httpserver, "POST")
+
+
 @pytest.mark.parametrize("status", [403, 500])
 def test_without_the_budgets_pods_of_kube_system_keep_their_node_and_the_look_goes_on(
     httpserver: HTTPServer, cluster: KubernetesCluster, status: int

@@ -63,6 +63,13 @@ def test_what_was_told_last_is_known_by_topic(store: SqlStore) -> None:
     assert store.told("%") == {}
 
 
+def test_only_topics_that_begin_as_was_asked_are_known(store: SqlStore) -> None:
+    for topic in ("idle:a_b", "idle:axb", "idle:a/b"):
+        store.say(notice(topic, "warned"), NOW)
+    assert list(store.told("idle:a_")) == ["idle:a_b"]
+    assert list(store.told("idle:a/")) == ["idle:a/b"]
+
+
 def test_topics_do_not_hide_each_other(store: SqlStore) -> None:
     assert store.say(notice("budget", "50"), NOW)
     assert store.say(notice("source:civo", "50"), NOW)
@@ -161,3 +168,62 @@ def test_how_far_a_notice_is_is_forgotten_with_it(store: SqlStore) -> None:
     store.notice_sent(number, NOW)
     store.prune(after(days=8))
     assert store.reached_last(group_of(notice()), "d1", after(days=8)) is None
+
+
+# --- what every step repeats while it is true
+
+REPEATED = {"cause": Cause.HELD}
+
+
+def waiting(store: SqlStore) -> dict[str, str]:
+    """The body of each undelivered notice, by topic."""
+    return {n.notice.topic: n.notice.body for n in store.notices_due(after(days=1))}
+
+
+def test_what_stands_is_said_once(store: SqlStore) -> None:
+    held = notice("held:a", **REPEATED)
+    assert [list(store.stand([held], after(minutes=n), complete=True)) for n in range(2)] == [[held], []]
+    assert len(store.notices_due(after(days=1))) == 1
+
+
+def test_a_waiting_notice_gets_the_words_of_what_stands(store: SqlStore) -> None:
+    store.stand([notice("held:a", body="$1 short", **REPEATED)], NOW, complete=True)
+    store.stand([notice("held:a", body="$9 short", **REPEATED)], after(minutes=1), complete=True)
+    assert waiting(store) == {"held:a": "$9 short"}
+
+
+@pytest.mark.parametrize(("fails", "age"), [(False, 2), (True, 3)])
+def test_a_notice_whose_words_change_grows_old_only_once_its_delivery_failed(
+    store: SqlStore, fails: bool, age: int
+) -> None:
+    store.stand([notice("held:a", body="$1 short", **REPEATED)], NOW, complete=True)
+    if fails:
+        store.notice_failed(store.notices_due(NOW)[0].id, NOW, after(minutes=1), "no route")
+    store.stand([notice("held:a", body="$9 short", **REPEATED)], after(minutes=1), complete=True)
+    assert after(minutes=3) - store.notices_due(after(days=1))[0].at == after(minutes=age) - NOW
+
+
+def test_what_no_longer_stands_is_never_sent_and_is_said_when_it_comes_again(store: SqlStore) -> None:
+    held, event = notice("held:a", **REPEATED), notice("action:a", cause=Cause.GREW)
+    store.stand([held], NOW, complete=True)
+    store.say(event, NOW)
+    store.stand([], after(minutes=1), complete=True)
+    assert list(waiting(store)) == ["action:a"]
+    assert list(store.stand([held], after(minutes=2), complete=True)) == [held]
+
+
+def test_what_reached_a_destination_is_not_said_again_while_its_topic_has_the_same_key(store: SqlStore) -> None:
+    held = notice("held:a", **REPEATED)
+    store.stand([held], NOW, complete=True)
+    number = store.notices_due(NOW)[0].id
+    store.tell({number: Telling(reached_at=NOW)}, "d1", ("one", "delivered"))
+    store.stand([], after(minutes=1), complete=True)
+    assert list(store.stand([held], after(minutes=2), complete=True)) == []
+
+
+def test_a_step_that_does_not_know_all_withdraws_and_changes_nothing(store: SqlStore) -> None:
+    store.stand([notice("held:a", body="$1 short", **REPEATED)], NOW, complete=True)
+    assert list(store.stand([], after(minutes=1), complete=False)) == []
+    other = notice("held:b", body="$2 short", **REPEATED)
+    store.stand([notice("held:a", body="$9 short", **REPEATED), other], after(minutes=1), complete=False)
+    assert waiting(store) == {"held:a": "$1 short", "held:b": "$2 short"}
