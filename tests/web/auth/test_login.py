@@ -66,6 +66,12 @@ def test_the_cookie_is_secure_when_the_public_address_is_https_and_the_browser_a
     assert ("Secure" in proxied, "Secure" in forwarded) == (True, False)
 
 
+def test_the_cookie_is_not_secure_where_the_public_address_is_http() -> None:
+    """A browser would not send it back."""
+    bench = a_bench(public_url="http://gpu.example.com")
+    assert "Secure" not in cookie_of(Person.at(bench), Host="gpu.example.com", Origin="http://gpu.example.com")
+
+
 def test_a_header_that_anybody_can_write_does_not_make_the_cookie_secure() -> None:
     assert "Secure" not in cookie_of(Person.at(a_bench()), **{"X-Forwarded-Proto": "https"})
 
@@ -130,6 +136,23 @@ def test_a_server_without_tokens_says_that_nobody_can_log_in() -> None:
     assert person.log_in("").status_code == 403
 
 
+@pytest.mark.parametrize("blank", ["", "  "])
+def test_a_blank_token_is_no_token_to_log_in_with(blank: str) -> None:
+    person = Person.at(Bench(operator_token=blank))
+    assert "no token to log in with" in words(person.get("/login").text)
+    assert person.log_in(blank).status_code == 403
+
+
+@pytest.mark.parametrize("token, mistake", [("", "No token was given"), ("guess", "This is neither the operator")])
+def test_a_refusal_says_what_is_wrong_with_the_token(token: str, mistake: str) -> None:
+    assert mistake in words(Person.at(a_bench()).log_in(token).text)
+
+
+@pytest.mark.parametrize("reading, use", [(ReadAccess.OPEN, "reading needs none"), (ReadAccess.TOKEN, "to read")])
+def test_the_page_says_what_the_readers_token_is_for(reading: ReadAccess, use: str) -> None:
+    assert use in words(Person.at(a_bench(reading=reading)).get("/login").text)
+
+
 def test_the_token_is_in_no_log() -> None:
     with capture_logs() as logs:
         person = Person.at(a_bench())
@@ -148,6 +171,11 @@ def test_after_the_log_in_the_person_is_where_they_wanted_to_be(path: str) -> No
     asked = person.get(path)
     page = person.get(asked.location)
     assert person.log_in(wanted=field_of(page.text, "next")).location == path
+
+
+def test_who_sent_a_form_goes_to_the_overview_after_the_log_in() -> None:
+    asked = Person.at(a_bench(reading=ReadAccess.TOKEN)).send("/decisions/42?x=1", {})
+    assert (asked.status_code, asked.location) == (303, "/login?next=/")
 
 
 @pytest.mark.parametrize("wanted", EVIL)
@@ -192,7 +220,19 @@ def test_another_page_cannot_log_somebody_out() -> None:
     person = Person.at(a_bench())
     person.log_in()
     assert person.send("/logout", {}).status_code == 403
-    assert person.send("/logout", {}, Origin="https://evil.test").status_code == 403
+
+
+def test_another_site_cannot_log_somebody_out_whatever_it_knows() -> None:
+    person = Person.at(a_bench())
+    person.log_in()
+    form = {"form_token": field_of(person.get("/").text, "form_token")}
+    assert person.send("/logout", form, Origin="https://evil.test").status_code == 403
+    assert person.send("/logout", form).status_code == 303
+
+
+def test_without_a_session_logging_out_leads_to_the_overview() -> None:
+    response = Person.at(a_bench()).send("/logout", {})
+    assert (response.status_code, response.location) == (303, "/")
 
 
 # --- other sites
@@ -220,6 +260,11 @@ def test_the_browsers_own_word_counts_where_a_proxy_changed_the_host() -> None:
     assert person.send("/login", {"token": OPERATOR}, **sent).status_code == 303
 
 
+def test_a_client_that_names_no_origin_may_log_in() -> None:
+    """Browsers of today name one."""
+    assert Person.at(a_bench()).client.post("/login", data={"token": OPERATOR}).status_code == 303
+
+
 def test_the_public_address_counts_as_our_own() -> None:
     person = Person.at(a_bench(public_url="http://gpu.example.com"))
     assert person.send("/login", {"token": OPERATOR}, Origin="http://gpu.example.com").status_code == 303
@@ -243,6 +288,20 @@ def test_an_empty_form_and_the_webhooks_token_are_no_guesses() -> None:
     for _ in range(MOST_FAILURES):
         assert {person.log_in(token).status_code for token in ("", TOKEN)} == {403}
     assert person.log_in("guess").status_code == 403
+
+
+def test_a_right_token_of_another_use_is_no_guess_with_white_space_from_a_paste() -> None:
+    person = Person.at(a_bench())
+    assert {person.log_in(f" {TOKEN}\n").status_code for _ in range(MOST_FAILURES)} == {403}
+    assert person.log_in("guess").status_code == 403
+
+
+def test_clients_without_an_address_are_one_guesser() -> None:
+    """A connection by a Unix socket has none."""
+    person = Person.at(a_bench())
+    del person.client.environ_base["REMOTE_ADDR"]
+    assert {person.log_in("guess").status_code for _ in range(MOST_FAILURES)} == {403}
+    assert person.log_in("guess").status_code == 429
 
 
 def test_a_minute_later_it_may_try_again() -> None:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.web.auth.access import LASTS, SKEW, Role, Sessions
+from receiver.web.auth.access import LASTS, SKEW, Role, Sessions, Visitor
 from tests.web.builders import NOW, OPERATOR, READER
 from tests.web.stores import KEY
 
@@ -73,3 +73,7 @@ def test_no_two_sessions_have_the_same_form_token() -> None:
 
 def test_the_cookie_does_not_hold_the_token() -> None:
     assert OPERATOR not in OURS.begin(Role.OPERATOR, NOW)
+
+
+def test_without_a_session_no_form_is_ours() -> None:
+    assert not Visitor().sent("")
