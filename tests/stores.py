@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import structlog
 from sqlalchemy import Connection, event
@@ -23,6 +23,16 @@ IN_MEMORY = Path("/dev/shm")
 ON_SQLITE = 5  # every so many seeds
 WorldStore = SqlStore | MemoryStore
 S = TypeVar("S", SqlStore, MemoryStore, WorldStore)
+
+
+class StoreWithoutRecords(MemoryStore):
+    """The store of a life without chores: its steps decide and act, and leave nothing for people to read. A test that
+    asks it for any of that fails, rather than finding that nothing was told."""
+
+    def _nothing(self, *_args: object, **_named: object) -> NoReturn:
+        raise AssertionError("a life without chores keeps no notices, pages, samples or usage: see the mark `chores`")
+
+    notices_due = snapshot = samples = spoken = grounds = in_use = accounted = unit_counts = _nothing
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from receiver.step.reconcile import Stepped, step
 from simulator.world import World
 from tests.core.builders import NOW, an_override
 from tests.core.builders import a_policy as core_policy
+from tests.stores import StoreWithoutRecords
 from tests.world_ports import FlakyAccounts, FlakyAlarms, FlakyCloud, FlakyCluster, FlakyTelemetry
 
 START = NOW
@@ -134,7 +135,7 @@ class Life:
             telemetry=self.telemetry,
             alarms=self.alarms,
             store=self.store,
-            records=self.store,
+            records=None if isinstance(self.store, StoreWithoutRecords) else self.store,
             accounts=self.accounts,
             sizes=self.cloud,
             file=lambda: self.file,
@@ -192,6 +193,14 @@ class Life:
             each()
             self._calm_steps *= self.world.version == version
             self._advance(min(self.wake_after_step(tick), end))
+
+    def run_until(self, true: Callable[[], object], tick: timedelta = TICK, within: timedelta = 3 * HOUR) -> None:
+        """Step as `run` does until *true*, which must come *within* that time."""
+        end = self.now + within
+        self._calm_steps = 0
+        while not true():
+            assert self.now < end, f"not so within {within}"
+            self._advance(self.wake_after_step(tick))
 
     def _advance(self, to: datetime) -> None:
         with self.lock:

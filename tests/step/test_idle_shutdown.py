@@ -330,7 +330,6 @@ def test_a_warning_from_before_a_jump_of_the_clock_is_taken_back_and_given_anew(
     life.step()
     jumped_at = life.now
     assert told(life, "will not be scaled to zero any more") == 1
-    while not scaled(life) and life.now < jumped_at + HOUR:
-        life.run(MINUTE, tick=MINUTE)
+    life.run_until(lambda: scaled(life), tick=MINUTE, within=HOUR)
     assert life.now - jumped_at >= GRACE
     assert told(life, "will be scaled to zero at") == 2

@@ -76,8 +76,7 @@ def test_a_pool_that_gives_up_without_an_answer_keeps_its_money_for_as_long(stor
     life = two_pools(store)
     unanswered(life)
     life.submit(a_job(duration=timedelta(hours=2)))
-    while not any(s.outcome for s in store.actions()):
-        life.run(timedelta(seconds=5), tick=timedelta(seconds=5))
+    life.run_until(lambda: any(s.outcome for s in store.actions()), tick=timedelta(seconds=5))
     life.run(4 * MINUTE)
     assert life.required(SECOND) == 0
     life.run(20 * MINUTE, tick=MINUTE)  # each further try of the first pool keeps it for as long again

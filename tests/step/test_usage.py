@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.store import open_store
 from receiver.core.model.policy import Budget
 from receiver.core.model.usage import WorkloadLife
 from receiver.core.money.attribution import Attributed, By, Part, attribute, key_of, lines
@@ -126,14 +124,13 @@ def test_a_workload_that_was_deleted_has_ended_and_nobody_knows_how(store: Store
     assert found.completed is None
 
 
-def test_ticks_of_other_lengths_count_the_same_seconds(tmp_path: Any) -> None:
+def test_ticks_of_other_lengths_count_the_same_seconds(new_store: Callable[[], Store]) -> None:
     counted = []
-    for number, tick in enumerate((TICK, MINUTE)):
-        with closing(open_store(f"sqlite:///{tmp_path}/{number}.db")) as store:
-            life = lives.at_zero(store, OF_FOUR, rest=WATCHED)
-            life.submit(a_job(gpus_per_pod=3))
-            life.run(HOUR, tick=tick)
-            counted.append(seconds_of(life))
+    for tick in (TICK, MINUTE):
+        life = lives.at_zero(new_store(), OF_FOUR, rest=WATCHED)
+        life.submit(a_job(gpus_per_pod=3))
+        life.run(HOUR, tick=tick)
+        counted.append(seconds_of(life))
     assert counted[0] == pytest.approx(counted[1], abs=0.001)
 
 

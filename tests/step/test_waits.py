@@ -3,20 +3,18 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from receiver.adapters.store import open_store
 from receiver.core.model.policy import Billing
 from receiver.core.scaling.waits import Shortage, shortage_of
-from receiver.ports import Did, Receipt, TryLater, WontWork
-from tests.adapters.store.builders import migrated
+from receiver.ports import Did, Receipt, Store, TryLater, WontWork
 from tests.core.builders import HOUR, MINUTE, SECOND
 from tests.expect import published
 from tests.given import lives
 from tests.step.harness import POOL, Life, Wrapped, a_job
+from tests.stores import WorldStore, rebuilt
 
 EVERY_SECOND = Billing(granularity=SECOND, removal_margin=timedelta(0))
 
@@ -76,12 +74,11 @@ CAUSES = [
 ]
 
 
+@pytest.mark.database("what outlives a process is in it")
 @pytest.mark.parametrize(("cause", "direction", "kind"), CAUSES)
 def test_another_process_holds_what_the_last_one_held_until_the_same_moment(
-    tmp_path: Path, cause: Callable[[Life], None], direction: str, kind: str
+    store: WorldStore, cause: Callable[[Life], None], direction: str, kind: str
 ) -> None:
-    path = f"sqlite:///{tmp_path}/ledger.db"
-    store = open_store(path)
     life = lives.at_zero(store)
     life.run(MINUTE)
     cause(life)
@@ -92,14 +89,11 @@ def test_another_process_holds_what_the_last_one_held_until_the_same_moment(
         if found:
             break
     [before] = found
-    store.close()
 
-    again = open_store(path)
-    second = lives.restarted(life, again, wrap_cluster=life.wrap_cluster)
+    second = lives.restarted(life, rebuilt(store), wrap_cluster=life.wrap_cluster)
     second.step()
     assert [w for w in waits_of(second) if (w["direction"], w["kind"]) == (direction, kind)] == [before]
     assert second.writes("resize" if direction == "grow" else "cordon") == []
-    again.close()
 
 
 @pytest.mark.parametrize(
@@ -112,9 +106,8 @@ def test_another_process_holds_what_the_last_one_held_until_the_same_moment(
     ids=str,
 )
 def test_the_reason_of_a_back_off_from_growth_tells_its_cause(
-    tmp_path: Path, error: WontWork | TryLater, cause: Shortage
+    store: Store, error: WontWork | TryLater, cause: Shortage
 ) -> None:
-    store = open_store(migrated(tmp_path / "ledger.db"))
     life = lives.at_zero(store)
     for _ in range(10):
         life.cloud.fail_next(error, "resize")
@@ -127,15 +120,12 @@ def test_the_reason_of_a_back_off_from_growth_tells_its_cause(
             break
 
     assert [shortage_of(reason) for reason in found] == [cause]
-    store.close()
 
 
-def test_the_picture_names_the_rules_that_held_the_decision(tmp_path: Path) -> None:
-    store = open_store(migrated(tmp_path / "ledger.db"))
+def test_the_picture_names_the_rules_that_held_the_decision(store: Store) -> None:
     life = lives.at_zero(store)
     life.run(5 * SECOND)
     assert published(store)["pools"][0]["held_by"] == []
     grown(life)
     life.run(20 * SECOND)
     assert "cooled_down" in published(store)["pools"][0]["held_by"]
-    store.close()

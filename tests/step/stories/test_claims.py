@@ -181,7 +181,7 @@ def submit(
 def to_the_end(life: ClaimLife, needed: int) -> None:
     """Run until the pool is empty again, and two hours at most; it bought exactly what was *needed*."""
     life.pass_time(SECOND)
-    life.run(15 * MINUTE)
+    life.run(15 * MINUTE, tick=30 * SECOND)
     assert {vm.stage for vm in life.step().facts.pool(POOL).nodes} <= {Stage.USABLE}
     life.run(90 * MINUTE, tick=MINUTE)
     assert living(life) == []
@@ -238,7 +238,7 @@ def test_a_provisioning_request_books_nodes_for_what_its_pods_claim_and_gives_th
     named = [{**each, "metadata": {"namespace": "ml", "name": "ppt"}} for each in objects]
     life.custom.put(named, life.world.now)
     life.pass_time(SECOND)
-    life.run(15 * MINUTE)
+    life.run(15 * MINUTE, tick=30 * SECOND)
     [found] = life.custom.objects("autoscaling.x-k8s.io", "provisioningrequests")
     said = {c["type"]: c["message"] for c in found["status"]["conditions"] if c["status"] == "True"}
     assert said["Provisioned"] == "booked for ten minutes: room for 2 pods in pool l40s"
@@ -320,18 +320,18 @@ def test_without_a_template_nothing_is_bought_until_a_node_shows_its_devices(beg
     put(life, "resourceclaimtemplates", "one", request())
     submit(life, "first", template="one")
     life.pass_time(SECOND)
-    life.run(5 * MINUTE)
+    life.run(5 * MINUTE, tick=30 * SECOND)
     assert bought(life) == 0
     assert "it is not known which devices a node has" in events(life, "first")[0]
     life.set_override("floor", 1, lasts=10 * MINUTE)  # a person buys the first node
-    life.run(10 * MINUTE)
+    life.run(10 * MINUTE, tick=30 * SECOND)
     submit(life, "second", template="one")
-    life.run(5 * MINUTE)
+    life.run(5 * MINUTE, tick=30 * SECOND)
     assert bought(life) == 2
     life.run(3 * HOUR, tick=MINUTE)
     assert living(life) == []
     submit(life, "later", template="one")  # what a node showed is remembered
-    life.run(10 * MINUTE)
+    life.run(10 * MINUTE, tick=30 * SECOND)
     assert bought(life) == 3
 
 
@@ -371,6 +371,7 @@ def test_a_node_whose_slices_come_in_parts_is_on_its_way_until_the_last(begin: B
     stages = []
     life.run(
         8 * MINUTE,
+        tick=20 * SECOND,
         each=lambda: stages.append([n.stage for n in life.steps[-1].facts.pool(POOL).nodes] if life.steps else []),
     )
     assert [Stage.INSTALLING] in stages
@@ -389,7 +390,7 @@ def test_a_new_node_whose_devices_are_tainted_buys_no_second_one(begin: Begin) -
             life.world.taint_device(node, "gpu-0", {"key": "example.com/burn-in", "effect": "NoSchedule"})
 
     life.run(4 * MINUTE, each=taint)
-    life.run(12 * MINUTE)
+    life.run(12 * MINUTE, tick=30 * SECOND)
     assert bought(life) == 1
     assert "does not tolerate their taints" in events(life, "train")[-1]
 
@@ -439,7 +440,7 @@ def test_without_the_right_to_read_claims_nothing_is_bought_and_running_work_kee
     life.run(MINUTE)
     life.denied |= {"list resourceclaims", "list resourceslices"}
     submit(life, "waits", template="one")
-    life.run(9 * MINUTE)
+    life.run(9 * MINUTE, tick=30 * SECOND)
     assert [(n.stage, n.busy) for n in life.step().facts.pool(POOL).nodes] == [(Stage.USABLE, True)]
     assert bought(life) == 1
     assert "the list of resourceclaims (resource.k8s.io) is refused or fails" in events(life, "waits")[0]

@@ -156,8 +156,7 @@ def test_a_pool_that_can_be_read_again_is_as_it_was(store: Store) -> None:
 def test_a_removal_is_not_finished_by_an_answer_that_lacks_its_instance(store: Store) -> None:
     life = lives.idle_nodes(store)
     life.world.advance(life.now + 50 * MINUTE)
-    while not life.writes("cordon"):
-        life.run(5 * SECOND, tick=5 * SECOND)
+    life.run_until(lambda: life.writes("cordon"), tick=5 * SECOND)
     shows(life, unreadable(POOL))
     life.run(2 * MINUTE)
     action = life.steps[-1].facts.pool(POOL).open_action

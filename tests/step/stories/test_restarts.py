@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.adapters.store import SqlStore, open_store
+from receiver.adapters.store import open_store
 from receiver.core.model.policy import Policy
 from receiver.ports import CORDON_ANNOTATION, Store
 from simulator.world import World
@@ -18,7 +18,7 @@ from tests.given import lives, troubles
 from tests.given.pods import bound
 from tests.step.harness import POOL, START, TICK, Life, a_job, a_policy, a_world
 from tests.step.stories.bench import Calls, watch
-from tests.stores import rebuilt
+from tests.stores import WorldStore, rebuilt
 
 
 class CrashError(BaseException):
@@ -31,7 +31,7 @@ class Restarted:
 
     world: World
     policy: Policy
-    store: SqlStore
+    store: WorldStore
     lives: list[Life] = field(default_factory=list)
 
     def one(self) -> Life:
@@ -52,11 +52,12 @@ class Restarted:
         return [w for life in self.lives for w in life.writes(*verbs)]
 
 
+@pytest.mark.database("what outlives a process is in it")
 def test_a_process_that_dies_after_every_step_still_gives_the_node_back_in_its_paid_hour(
-    new_store: Callable[[], SqlStore],
+    store: WorldStore,
 ) -> None:
     """Cluster Autoscaler #4115, #7873: each restart (an OOM loop) began the idle time anew; nothing ever went."""
-    product = Restarted(a_world(), a_policy(), new_store())
+    product = Restarted(a_world(), a_policy(), store)
     product.world.submit(a_job())
     product.run(62 * MINUTE, tick=40 * SECOND)
     assert len(product.lives) > 90
@@ -71,20 +72,21 @@ def test_a_cooldown_outlives_the_process(tmp_path: Path) -> None:
     """Cluster Autoscaler #4115: after a restart no delay after a scale-up was known any more."""
     policy = a_policy(a_pool(grow_cooldown=10 * MINUTE))
     url = migrated(tmp_path / "ledger.db")
-    product = Restarted(a_world(), policy, open_store(url))
+    store = open_store(url)
+    product = Restarted(a_world(), policy, store)
     product.world.submit(a_job("one"))
     product.run(MINUTE)
-    product.store.close()
-    product.store = open_store(url)  # here even its connections are new
+    store.close()
+    store = product.store = open_store(url)  # here even its connections are new
     product.world.submit(a_job("two"))
     product.run(8 * MINUTE, tick=30 * SECOND)
     assert len(product.writes("resize")) == 1
     product.run(3 * MINUTE)
     assert len(product.writes("resize")) == 2
-    product.store.close()
+    store.close()
 
 
-def _a_crash_in_a_removal(store: SqlStore, at: int | None, *, after: bool) -> tuple[Restarted, Calls]:
+def _a_crash_in_a_removal(store: WorldStore, at: int | None, *, after: bool) -> tuple[Restarted, Calls]:
     """One idle node; the process dies at call *at* of its removal, before the call or right after it."""
     world = lives.idle_nodes(store).world
     product = Restarted(world, a_policy(), store)
@@ -103,11 +105,12 @@ def _a_crash_in_a_removal(store: SqlStore, at: int | None, *, after: bool) -> tu
             life.run(5 * SECOND, tick=5 * SECOND)
     except CrashError:
         pass
-    product.run(5 * MINUTE, tick=15 * SECOND)
+    product.run(5 * MINUTE, tick=30 * SECOND)
     return product, calls
 
 
-def test_kill_9_at_any_call_of_a_removal_ends_in_one_removal(new_store: Callable[[], SqlStore]) -> None:
+@pytest.mark.database("what outlives a process is in it")
+def test_kill_9_at_any_call_of_a_removal_ends_in_one_removal(new_store: Callable[[], WorldStore]) -> None:
     """Cluster Autoscaler #4115, #5048: a restart in the middle of a drain left a cordoned node that was paid for and
     used by nobody."""
     _, calls = _a_crash_in_a_removal(new_store(), None, after=False)
@@ -154,11 +157,11 @@ def test_a_thousand_webhooks_during_one_removal_are_one_removal(store: Store) ->
 
 
 @pytest.mark.parametrize("what", ["growth", "removal"])
-def test_a_restart_at_every_second_of_a_change_makes_it_once(new_store: Callable[[], SqlStore], what: str) -> None:
+def test_a_restart_at_every_second_of_a_change_makes_it_once(store: WorldStore, what: str) -> None:
     """Nomad Autoscaler #610, Cluster Autoscaler #7873: two processes in a row, both of the same opinion, acted
     twice."""
     begin: Callable[[World], object] = lambda world: world.submit(a_job())  # noqa: E731
-    world, store = a_world(), new_store()
+    world = a_world()
     if what == "removal":
         world = lives.idle_nodes(store).world
         world.advance(START + 54 * MINUTE - 10 * SECOND)

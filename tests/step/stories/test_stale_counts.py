@@ -12,7 +12,6 @@ from receiver.core.model.model import Stage
 from receiver.ports import CloudPool, Store
 from receiver.replay.ports import WorldCloud
 from receiver.replay.world.objects import Behaviour, PodSpec
-from simulator.store import MemoryStore
 from simulator.world import Pdb
 from tests.core.builders import EVERY_SECOND, HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, phases, removed, told
@@ -20,6 +19,7 @@ from tests.given import lives
 from tests.given.pods import bound
 from tests.step.harness import POOL, START, Life, a_job
 from tests.step.stories.bench import PROVISIONING
+from tests.stores import StoreWithoutRecords
 
 STALE = 10 * MINUTE
 COUNTED_LATE, SHOWN_LATE = "the count falls ten minutes late", "the list shows the count of ten minutes ago"
@@ -32,8 +32,7 @@ def after_a_removal(store: Store, behaviour: Behaviour, nodes: int = 1) -> Life:
     life = lives.idle_nodes(store, nodes, behaviour=behaviour)
     life.rest = MINUTE  # what Civo shows changes while nothing happens in the world
     life.world.advance(START + 50 * MINUTE)
-    while removed(life) < nodes:
-        life.run(5 * SECOND, tick=5 * SECOND)
+    life.run_until(lambda: removed(life) == nodes, tick=5 * SECOND)
     life.run(MINUTE)
     assert living(life) == []
     assert life.cloud.look()[POOL].required == nodes
@@ -46,6 +45,7 @@ def starts_within(life: Life, job: str, time: timedelta) -> None:
     assert phases(life) == {"Running"}
 
 
+@pytest.mark.chores(False)
 @either
 def test_growth_of_one_after_a_removal_buys_one_once_the_count_has_fallen(store: Store, behaviour: Behaviour) -> None:
     """Cluster Autoscaler's Civo provider writes counts from a cached value: grown from the stale number, the pool gets
@@ -66,7 +66,7 @@ def test_growth_of_one_after_a_removal_buys_one_once_the_count_has_fallen(store:
 def test_no_count_is_put_while_one_is_still_to_fall(late: int, turns: list[tuple[int, int, int]]) -> None:
     """Jobs come and go, idle nodes go at their hour, and Civo lowers its count so many minutes late: each PUT comes
     after the fall, is above the count, and in the end as many nodes live as are counted."""
-    store = MemoryStore()
+    store = StoreWithoutRecords()
     life = lives.at_zero(store, behaviour=Behaviour(decrement=late * MINUTE))
     life.rest, puts, resize = MINUTE, [], life.world.resize
 
@@ -80,11 +80,12 @@ def test_no_count_is_put_while_one_is_still_to_fall(late: int, turns: list[tuple
         for job in range(jobs):
             life.submit(a_job(f"j{number}-{job}", submit_at=life.now, duration=minutes * MINUTE))
         life.run(pause * MINUTE, tick=MINUTE)
+    life.rest = 5 * MINUTE
     life.run(2 * HOUR, tick=MINUTE)
     assert all(due == 0 and more > 0 for due, more in puts), puts
     assert life.required() == len(living(life))
     assert life.world.kills == []
-    assert not [n for n in told(life) if n.topic.startswith("removals:")]
+    assert all(stepped.facts.pool(POOL).removal_backoff is None for stepped in life.steps)
 
 
 def test_a_stop_of_removals_ends_when_the_count_falls_after_all(store: Store) -> None:
@@ -111,6 +112,7 @@ def test_a_stop_of_removals_lasts_while_the_replacement_does(store: Store) -> No
     assert len([n for n in told(life) if n.topic.startswith("removals:")]) <= 1
 
 
+@pytest.mark.chores(False)
 def test_a_ready_node_that_an_old_list_shows_as_still_building_is_usable(store: Store) -> None:
     """Else another one would be bought for the capacity that a buffer or a booking keeps on it."""
     life = lives.idle_nodes(store)
@@ -125,6 +127,7 @@ def test_a_ready_node_that_an_old_list_shows_as_still_building_is_usable(store: 
     assert node.stage is Stage.USABLE
 
 
+@pytest.mark.chores(False)
 @either
 def test_growth_of_two_after_a_removal_of_three_buys_two_once_the_count_has_fallen(
     store: Store, behaviour: Behaviour
@@ -141,6 +144,7 @@ def test_growth_of_two_after_a_removal_of_three_buys_two_once_the_count_has_fall
     assert life.world.kills == []
 
 
+@pytest.mark.chores(False)
 @either
 def test_work_that_comes_bit_by_bit_while_the_count_is_stale_is_bought_for_once(
     store: Store, behaviour: Behaviour
@@ -155,6 +159,7 @@ def test_work_that_comes_bit_by_bit_while_the_count_is_stale_is_bought_for_once(
     assert phases(life) == {"Running"}
 
 
+@pytest.mark.chores(False)
 def test_a_growth_that_the_list_does_not_show_is_not_asked_for_again(store: Store) -> None:
     life = lives.waiting(store, *(a_job(f"j{n}", duration=HOUR) for n in range(3)), behaviour=Behaviour(list_lag=STALE))
     life.run(20 * MINUTE)
@@ -162,6 +167,7 @@ def test_a_growth_that_the_list_does_not_show_is_not_asked_for_again(store: Stor
     assert life.required() == 3
 
 
+@pytest.mark.chores(False)
 def test_more_work_while_a_growth_does_not_show_yet_gets_its_nodes_and_no_more(store: Store) -> None:
     life = lives.waiting(store, a_job("one", duration=HOUR), behaviour=Behaviour(list_lag=STALE))
     life.run(2 * MINUTE)
@@ -171,6 +177,7 @@ def test_more_work_while_a_growth_does_not_show_yet_gets_its_nodes_and_no_more(s
     assert phases(life) == {"Running"}
 
 
+@pytest.mark.chores(False)
 def test_a_removal_is_not_mistaken_for_somebody_elses_change(store: Store) -> None:
     """The number that falls ten minutes after our own DELETE was lowered by us."""
     life = after_a_removal(store, Behaviour(decrement=STALE))
@@ -179,6 +186,7 @@ def test_a_removal_is_not_mistaken_for_somebody_elses_change(store: Store) -> No
     assert (state.required, state.drifts) == (0, ())
 
 
+@pytest.mark.chores(False)
 def test_a_replacement_is_not_removed_while_another_node_of_the_same_removal_cannot_be_emptied(store: Store) -> None:
     """Civo builds a new node for one that was removed, again and again: removing that as well would only cost money."""
     pool = a_pool(idle_for=2 * MINUTE)
@@ -195,6 +203,7 @@ def test_a_replacement_is_not_removed_while_another_node_of_the_same_removal_can
     assert removed(life) == 1
 
 
+@pytest.mark.chores(False)
 def test_nothing_is_bought_by_an_answer_that_is_older_than_the_one_before(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,8 +211,7 @@ def test_nothing_is_bought_by_an_answer_that_is_older_than_the_one_before(
     life = lives.idle_nodes(store)
     older = life.cloud.look()
     life.world.advance(START + 50 * MINUTE)
-    while living(life):
-        life.run(5 * SECOND, tick=5 * SECOND)
+    life.run_until(lambda: not living(life), tick=5 * SECOND)
     life.run(MINUTE)
     with monkeypatch.context() as patched:
         patched.setattr(WorldCloud, "look", lambda _: older)
@@ -215,6 +223,7 @@ def test_nothing_is_bought_by_an_answer_that_is_older_than_the_one_before(
     assert bought(life) == 2  # the one that went, and one
 
 
+@pytest.mark.chores(False)
 def test_a_node_that_civo_lists_again_for_long_costs_even_where_the_rest_of_the_answer_is_incomplete(
     store: Store,
 ) -> None:

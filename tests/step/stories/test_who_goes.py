@@ -217,8 +217,7 @@ def test_a_pod_whose_disruption_budget_pins_the_node_is_respected_and_named(stor
 def _until_cordoned(life: Life) -> None:
     """To the cordon of an idle node at the end of its paid hour."""
     life.world.advance(START + 50 * MINUTE)
-    while not life.writes("cordon"):
-        life.run(5 * SECOND, tick=5 * SECOND)
+    life.run_until(lambda: life.writes("cordon"), tick=5 * SECOND)
 
 
 @pytest.mark.parametrize("seconds", [5, 60, 150])
