@@ -251,8 +251,8 @@ def _calm(stepped: Stepped) -> bool:
 def until_cordoned(life: Life) -> str:
     """Run until the node of a finished job is cordoned for removal; return its name."""
     life.submit(a_job())
-    for _ in range(1000):
-        wake = life.wake_after_step(timedelta(seconds=5))
+    for _ in range(200):
+        wake = life.wake_after_step(timedelta(seconds=30))
         if life.writes("cordon"):
             return str(life.writes("cordon")[0][1][0])
         life.world.advance(wake)

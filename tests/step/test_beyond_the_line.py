@@ -18,6 +18,8 @@ from tests.core.builders import MINUTE, a_pool
 from tests.given import lives
 from tests.step.harness import GPU, Life, a_job
 
+pytestmark = pytest.mark.chores(False)
+
 UNIT = 10 * MINUTE
 STEP = timedelta(seconds=30)
 JUST_NOW = SAFETY_MINIMUM + 2 * STEP  # an empty node rests before it goes, also at the line

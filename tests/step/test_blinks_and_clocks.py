@@ -5,6 +5,8 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from receiver.core.model.model import Source
 from receiver.core.model.policy import Budget, Limits
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
@@ -15,6 +17,8 @@ from tests.core.builders import HOUR, MINUTE, a_pod, a_pool
 from tests.expect import removed
 from tests.given import lives
 from tests.step.harness import FAST, START, Wrapped, a_job
+
+pytestmark = pytest.mark.chores(False)
 
 
 def test_one_lost_answer_of_kubernetes_buys_no_node_beside_an_idle_one(store: Store) -> None:
@@ -71,6 +75,7 @@ def test_a_back_off_set_by_a_clock_a_day_ahead_does_not_last_a_day(store: Store)
     assert len(life.writes("resize")) == 1
 
 
+@pytest.mark.chores(True)
 def test_a_hold_that_comes_and_goes_with_short_lived_pods_does_not_flood(store: Store) -> None:
     life = lives.at_zero(store, budget=Budget(monthly_usd=Decimal("1.00")))
     for number in range(12):
@@ -102,6 +107,7 @@ def test_one_node_that_may_not_be_drained_costs_the_others_no_paid_hour(store: S
     assert all(vm.gone_at is not None and vm.gone_at - vm.created_at <= HOUR for vm in others)
 
 
+@pytest.mark.chores(True)
 def test_a_cluster_that_is_being_rescaled_for_minutes_is_no_failure(store: Store) -> None:
     """Civo may refuse a second resize while nodes build: that is normal, and every pool meets it alike."""
     timings = replace(FAST, build=6 * MINUTE)

@@ -17,6 +17,8 @@ from tests.expect import closed, nodes, published, removed
 from tests.given import lives
 from tests.step.harness import TICK, a_job
 
+pytestmark = pytest.mark.chores(False)
+
 WHY = "cluster budget 2026-11"
 
 
@@ -40,6 +42,7 @@ def test_what_runs_goes_on_and_what_waits_does_not_begin(store: Store) -> None:
     assert {p.owner_name: p.node is not None for p in life.world.active_pods.values()} == {"runs": True, "waits": False}
 
 
+@pytest.mark.chores(True)
 def test_a_pod_that_waits_at_a_closed_node_is_told_of_the_budget_and_of_nothing_else(store: Store) -> None:
     life = lives.at_the_stop(store)
     life.step()
@@ -75,6 +78,7 @@ def test_a_closed_node_that_is_empty_goes_at_the_end_of_its_paid_hour_although_w
     assert (removed(life), life.required()) == (1, 1)
 
 
+@pytest.mark.chores(True)
 @pytest.mark.parametrize("usd", ["1000", None], ids=["the budget is raised", "the budget is gone"])
 def test_when_the_stop_ends_the_nodes_are_open_again_and_it_is_told(store: Store, usd: str | None) -> None:
     life = lives.at_the_stop(store)
@@ -113,6 +117,7 @@ def test_a_new_month_opens_the_nodes(store: Store) -> None:
     assert closed(life) == [False, False]
 
 
+@pytest.mark.chores(True)
 def test_nobody_is_told_that_a_pod_is_ignored_in_the_moment_in_which_its_node_opens(store: Store) -> None:
     life = lives.at_the_stop(store)
     life.step()
@@ -211,6 +216,7 @@ def test_a_teams_stop_closes_nothing(store: Store) -> None:
     assert life.writes("cordon_for_budget") == []
 
 
+@pytest.mark.chores(True)
 def test_observe_mode_writes_nothing_and_says_what_would_be_closed(store: Store) -> None:
     life = lives.at_the_stop(store, mode="observe")
     life.step()
@@ -218,6 +224,7 @@ def test_observe_mode_writes_nothing_and_says_what_would_be_closed(store: Store)
     assert "GPU pool l40s: 2 nodes would be cordoned (observing)" in life.notices()
 
 
+@pytest.mark.chores(True)
 def test_what_nobody_may_do_is_told_and_holds_up_nothing(store: Store) -> None:
     life = lives.at_the_stop(store)
     life.cluster.fail_next(WontWork("forbidden", code="http_403"), "cordon_for_budget")
@@ -244,6 +251,7 @@ def test_where_seconds_are_billed_an_empty_node_does_not_wait_at_the_stop(store:
     assert removed(life) == 1  # not after idle_for, which is ten minutes
 
 
+@pytest.mark.chores(True)
 def test_the_stops_message_says_that_no_new_work_begins(store: Store) -> None:
     life = lives.at_the_stop(store)
     life.step()

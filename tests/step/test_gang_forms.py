@@ -12,6 +12,8 @@ from tests.core.builders import a_pool
 from tests.given import lives
 from tests.step.harness import HOUR, Life, a_job
 
+pytestmark = pytest.mark.chores(False)
+
 EVERY_FORM = ["annotation", *dict.fromkeys(FORMS)]
 
 

@@ -13,6 +13,8 @@ from tests.core.builders import HOUR, MINUTE
 from tests.given import lives
 from tests.step.harness import FAST, GPU, PRICE, SIZE, Life, Wrapped, a_job
 
+pytestmark = pytest.mark.chores(False)
+
 
 def two_pools(store: Store, nodes: int) -> Life:
     """Pool a with so many *nodes*, and an empty, dearer pool b."""
@@ -91,6 +93,7 @@ def test_a_ready_node_that_lost_its_gpu_is_drained_like_any_other(store: Store) 
     assert life.writes("retire") == []
 
 
+@pytest.mark.chores(True)
 def test_two_kinds_of_pods_of_one_owner_that_fit_nowhere_are_each_told_once(store: Store) -> None:
     life = lives.at_zero(store)
     for name, gpus in (("master", 16), ("worker", 32)):

@@ -17,6 +17,8 @@ from tests.expect import removed
 from tests.given import lives, troubles
 from tests.step.harness import PRICE, a_job, a_policy
 
+pytestmark = pytest.mark.chores(False)
+
 POOL = "kubernetes.civo.com/civo-node-pool"
 
 
@@ -154,6 +156,7 @@ def test_an_idle_node_cordoned_by_somebody_else_is_no_standby_node() -> None:
     assert decisions["l40s"].target == 2
 
 
+@pytest.mark.chores(True)
 def test_a_node_kept_for_a_pod_that_never_lands_there_goes_or_people_are_told(store: Store) -> None:
     pool = a_pool(labels={"gpu": "on-demand"})  # the real nodes carry no such label
     life = lives.waiting(store, a_job(node_selector={"gpu": "on-demand"}), pool=pool)
@@ -183,6 +186,7 @@ def test_a_stop_with_fewer_required_than_living_never_aims_below_zero() -> None:
     assert decisions["l40s"].target >= 0
 
 
+@pytest.mark.chores(True)
 def test_the_observed_growth_of_observe_mode_does_not_use_up_the_hourly_limit(store: Store) -> None:
 
     life = lives.waiting(store, limits=Limits(max_growth_per_hour=4), mode="observe")

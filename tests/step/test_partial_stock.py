@@ -11,6 +11,8 @@ from tests.core.builders import HOUR, MINUTE
 from tests.given import lives
 from tests.step.harness import PRICE, SIZE, Life, Wrapped, a_job
 
+pytestmark = pytest.mark.chores(False)
+
 SECONDS = timedelta(seconds=1)
 FIRST, SECOND = "first-id", "second-id"
 DEARER = {"size": "an.g1.a100.kube.x1", "price_usd_per_hour": 2 * PRICE}  # of which all are in stock
@@ -128,6 +130,7 @@ def test_fewer_are_not_asked_for_while_an_unanswered_request_may_still_arrive(st
     assert asked(life) == [3]
 
 
+@pytest.mark.chores(True)
 def test_the_refusal_is_told_once_and_what_came_as_well(store: Store) -> None:
     life = lives.waiting(store, *pods(3), stock={SIZE: 1})
     life.run(50 * SECONDS)

@@ -19,6 +19,8 @@ from tests.expect import removed
 from tests.given import lives
 from tests.step.harness import SIZE, START, Life, Wrapped, a_job, until_cordoned
 
+pytestmark = pytest.mark.chores(False)
+
 POOL = "kubernetes.civo.com/civo-node-pool"
 DEAR = {"size": "an.g1.l40s.kube.x2", "price_usd_per_hour": Decimal("2.00")}  # of another size
 
@@ -41,6 +43,7 @@ def test_a_growth_that_only_ever_meets_try_later_gives_way_to_another_pool(store
     assert life.required("b-id") == 1
 
 
+@pytest.mark.chores(True)
 def test_a_growth_that_only_ever_meets_try_later_is_told(store: Store) -> None:
     life = lives.waiting(store, a_job(duration=5 * HOUR))
 
@@ -60,6 +63,7 @@ def test_a_node_that_is_stuck_building_does_not_keep_work_from_another_pool(stor
     assert life.required("b-id") == 1
 
 
+@pytest.mark.chores(True)
 @pytest.mark.parametrize("fault", ["stuck_building", "gpu_never"])
 def test_a_node_that_never_becomes_usable_is_told(store: Store, fault: str) -> None:
     life = lives.at_zero(store)
@@ -76,6 +80,7 @@ def test_a_count_that_civo_took_and_never_builds_gives_way_to_another_pool(store
     assert life.required("b-id") == 1
 
 
+@pytest.mark.chores(True)
 def test_a_count_that_civo_took_and_never_builds_is_told(store: Store) -> None:
     life = lives.waiting(store, a_job(duration=5 * HOUR), behaviour=Behaviour(partial_fill=True), stock={SIZE: 0})
     life.run(HOUR, tick=MINUTE)
@@ -130,6 +135,7 @@ def test_a_removal_that_fails_does_not_keep_the_pool_from_growing(store: Store) 
     assert life.required() > before
 
 
+@pytest.mark.chores(True)
 def test_a_node_whose_drain_is_refused_is_not_cordoned_again_and_again(store: Store) -> None:
     """A CPU pod with safe-to-evict: false stands there: the look does not show it, the drain does."""
     life = lives.at_zero(store)
@@ -144,6 +150,7 @@ def test_a_node_whose_drain_is_refused_is_not_cordoned_again_and_again(store: St
     assert sum("called off" in t for t in life.notices()) <= 1
 
 
+@pytest.mark.chores(True)
 def test_a_replacement_that_civo_builds_stops_the_removals_of_the_pool(store: Store) -> None:
     life = lives.waiting(store, behaviour=Behaviour(decrement="never"))
     life.run(3 * HOUR, tick=timedelta(seconds=30))
@@ -341,6 +348,7 @@ def test_a_node_without_created_at_at_civo_ages_from_when_it_was_first_seen(stor
     assert removed(life) == 1  # stuck for 20 minutes, however young Civo calls it
 
 
+@pytest.mark.chores(True)
 def test_a_node_that_kubernetes_knows_by_another_identity_is_never_deleted_as_stuck(store: Store) -> None:
     """Without a provider id no node joins its instance: the instance looks as if it never came up, and work runs."""
     life = lives.at_zero(store)
@@ -375,6 +383,7 @@ def test_events_that_cannot_be_written_do_not_hold_up_the_step(store: Store) -> 
     assert len(calls) <= 5
 
 
+@pytest.mark.chores(True)
 def test_an_end_that_could_not_be_told_in_its_step_is_told_later(store: Store) -> None:
     life = lives.at_zero(store)
     failures = [TryLater("store: database is locked", code="store")]
@@ -403,6 +412,7 @@ def test_a_resolved_alert_counts_after_the_clock_was_set_back(store: Store) -> N
     assert [a.firing for a in store.remembered_alerts(START - 4 * MINUTE)] == [False]
 
 
+@pytest.mark.chores(True)
 def test_a_node_whose_pods_come_back_as_fast_as_they_are_evicted_is_given_up(store: Store) -> None:
     life = lives.at_zero(store, billing=EVERY_SECOND)
 

@@ -13,6 +13,8 @@ from tests.core.builders import MINUTE
 from tests.given import lives
 from tests.step.harness import PRICE, Life, Wrapped, a_job
 
+pytestmark = pytest.mark.chores(False)
+
 FIRST, SECOND = "first-id", "second-id"
 ONE_NODE = Budget(monthly_usd=Decimal("2.00"))  # covers a node of 1.29, not two
 

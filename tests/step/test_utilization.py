@@ -4,6 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from receiver.core.model.model import Source
 from receiver.core.model.policy import Billing, Packing
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Store, TelemetryFacts
@@ -15,6 +17,8 @@ from tests.expect import living
 from tests.given import lives
 from tests.given.pods import bound
 from tests.step.harness import BIG_SIZE, GPU, POOL, Life
+
+pytestmark = pytest.mark.chores(False)
 
 EVERY_SECOND = Billing(granularity=SECOND, removal_margin=timedelta(0))
 CONSENTS = {SAFE_TO_EVICT_ANNOTATION: "true"}
@@ -70,6 +74,7 @@ def test_counters_that_nodes_do_not_deliver_are_known_of_dcgm_which_is_up(store:
     assert dcgm.lacks == {"DCGM_FI_DEV_XID_ERRORS": nodes}
 
 
+@pytest.mark.chores(True)
 def test_low_with_every_node_busy_holds_for_hours_and_the_decision_lists_the_pods(store: Store) -> None:
     life = a_life(store, 2)
     for node in range(2):

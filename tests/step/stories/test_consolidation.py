@@ -1,5 +1,7 @@
 """Pods that consent to be moved let their node go; nobody else's are touched."""
 
+import pytest
+
 from receiver.core.model.actions import Because
 from receiver.core.model.policy import Packing
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Store
@@ -9,6 +11,8 @@ from tests.expect import living
 from tests.given import lives, troubles
 from tests.given.pods import bound
 from tests.step.harness import BIG_SIZE, GPU, START, Life
+
+pytestmark = pytest.mark.chores(False)
 
 CONSENTS = {SAFE_TO_EVICT_ANNOTATION: "true"}
 AT_THE_HOURS_END = HOUR + MINUTE

@@ -14,6 +14,8 @@ from tests.given import lives
 from tests.given.pods import bound
 from tests.step.harness import FAST, GPU, POOL, START, Life, a_job
 
+pytestmark = pytest.mark.chores(False)
+
 REGISTERED = FAST.create + FAST.build + FAST.boot / 2 + 5 * SECOND
 LONG = a_job(duration=2 * HOUR)
 READY = FAST.create + FAST.build + FAST.boot + 15 * SECOND
@@ -32,6 +34,7 @@ def the_first(life: Life) -> tuple[Stage, str]:
     return node.stage, node.note
 
 
+@pytest.mark.chores(True)
 @pytest.mark.parametrize("after", [REGISTERED, READY], ids=["registered", "Ready"])
 def test_a_node_whose_object_is_deleted_before_it_was_usable_is_replaced(store: Store, after: timedelta) -> None:
     """Its pod waited for it until the provision timeout, and then for the end of the pool's back-off."""
@@ -81,6 +84,7 @@ def test_a_node_that_registers_again_in_time_is_on_its_way_as_before(store: Stor
     assert bought(life) == 1
 
 
+@pytest.mark.chores(True)
 def test_a_used_node_whose_object_is_deleted_is_no_room_for_what_waits(store: Store) -> None:
     """The kubelet registers again when it restarts, if it does: the pod got no node for three minutes."""
     life = lives.idle_nodes(store, 2)

@@ -13,6 +13,8 @@ from tests.given import lives
 from tests.given.pods import bound
 from tests.step.harness import BIG_SIZE, GPU, START, Life, a_job, a_policy
 
+pytestmark = pytest.mark.chores(False)
+
 
 def spread(store: Store, packing: Packing) -> Life:
     """Two idle nodes of four GPUs under a scheduler that prefers the emptiest, and jobs of one GPU a minute apart."""

@@ -3,6 +3,8 @@
 from datetime import timedelta
 from decimal import Decimal
 
+import pytest
+
 from receiver.core.model.policy import Anchor, Billing, Budget
 from receiver.core.model.windows import Window
 from receiver.ports import Store
@@ -11,6 +13,8 @@ from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, paid_hours, titles
 from tests.given import lives
 from tests.step.harness import POOL, START, a_job
+
+pytestmark = pytest.mark.chores(False)
 
 BY_THE_SECOND = Billing(granularity=SECOND, removal_margin=timedelta(0))
 
@@ -130,6 +134,7 @@ def test_spare_nodes_of_one_pool_give_way_to_the_work_of_another(store: Store) -
     assert (life.required(POOL), life.required("other-id")) == (0, 1)
 
 
+@pytest.mark.chores(True)
 def test_at_the_stop_line_no_empty_node_enters_another_hour_and_running_work_goes_on(store: Store) -> None:
     budget = Budget(monthly_usd=Decimal("5.10"), hold_at=Decimal("0.9"))
     life = lives.idle_nodes(store, 2, a_pool(min_nodes=1, standby_nodes=1), budget=budget)

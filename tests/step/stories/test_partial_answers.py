@@ -18,6 +18,8 @@ from tests.given import lives
 from tests.given.pods import bound
 from tests.step.harness import POOL, Life, a_job
 
+pytestmark = pytest.mark.chores(False)
+
 EVERY_WORD = ["", "RESIZING", "REBOOTING", "UPGRADING", "SHUTOFF", "FAILED", "ERROR", "RUNNING"]
 ZERO = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -62,6 +64,7 @@ def test_no_word_of_civo_deletes_a_healthy_node(store: Store, word: str) -> None
     assert [n.stage for n in life.steps[-1].facts.pool(POOL).nodes] == [Stage.USABLE] * 3
 
 
+@pytest.mark.chores(True)
 @pytest.mark.parametrize("word", EVERY_WORD)
 def test_the_message_names_civos_word_and_what_kubernetes_says(store: Store, word: str) -> None:
     life = lives.idle_nodes(store, 1, a_pool(standby_nodes=1))
@@ -122,6 +125,7 @@ def unreadable(pool: str) -> Callable[[CloudPool], CloudPool]:
     return change
 
 
+@pytest.mark.chores(True)
 def test_a_pool_that_cannot_be_read_stands_still_and_the_others_go_on(store: Store) -> None:
     life = lives.small_and_big(store)
     life.submit(a_job("small", duration=3 * HOUR))
@@ -171,6 +175,7 @@ def test_a_removal_is_not_finished_by_an_answer_that_lacks_its_instance(store: S
 # --- times ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.chores(True)
 @pytest.mark.parametrize("created_at", [None, datetime(2999, 1, 1, tzinfo=UTC)], ids=["none", "far ahead"])
 def test_a_node_without_a_creation_is_kept_and_told_while_its_pool_grows(
     store: Store, created_at: datetime | None
@@ -190,6 +195,7 @@ def test_a_node_without_a_creation_is_kept_and_told_while_its_pool_grows(
     assert living(life) == []
 
 
+@pytest.mark.chores(True)
 def test_a_node_whose_creation_was_known_goes_at_its_hour(store: Store) -> None:
     life = lives.idle_nodes(store)
     life.pass_time(7 * SECOND)
@@ -200,6 +206,7 @@ def test_a_node_whose_creation_was_known_goes_at_its_hour(store: Store) -> None:
     assert not titles(life, "creation time")
 
 
+@pytest.mark.chores(True)
 def test_a_node_that_was_seen_while_it_was_built_goes_at_its_hour(store: Store) -> None:
     life = lives.at_zero(store)
     shows(life, each(created_at=None))

@@ -18,6 +18,8 @@ from tests.given.pods import bound, waiting
 from tests.step.harness import BIG_SIZE, FAST, GPU, POOL, PRICE, Life
 from tests.step.stories.bench import QUARANTINE, UPGRADE, fail, mend
 
+pytestmark = pytest.mark.chores(False)
+
 CONSENT = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
 
 
@@ -48,6 +50,7 @@ def closed(life: Life) -> set[str]:
     return {n.name for n in life.world.nodes.values() if n.annotations.get(CORDON_ANNOTATION) == "repair"}
 
 
+@pytest.mark.chores(True)
 def test_a_sick_node_is_cordoned_while_its_work_runs_and_goes_when_that_ends(store: Store) -> None:
     life = repairing(store, 2)
     sick, _ = busy(life)
@@ -212,9 +215,9 @@ def every_node_fails(life: Life) -> Callable[[], None]:
 def test_a_replacement_that_fails_again_is_not_bought_for_ever(store: Store) -> None:
     """The fault comes with every new node: an image or a workload breaks it."""
     life = repairing(store, min_nodes=1, max_nodes=1)
-    life.run(timedelta(hours=8), tick=MINUTE, each=every_node_fails(life))
+    life.run(timedelta(hours=8), tick=2 * MINUTE, each=every_node_fails(life))
     first = bought(life)
-    life.run(timedelta(hours=8), tick=MINUTE, each=every_node_fails(life))
+    life.run(timedelta(hours=8), tick=2 * MINUTE, each=every_node_fails(life))
     assert first <= 9
     assert bought(life) - first <= 2
     sickened = life.step().facts.pool(POOL).sickened
@@ -247,7 +250,7 @@ def test_work_that_leaves_a_sick_node_slowly_does_not_come_back_to_it(store: Sto
     [sick] = busy(life, annotations=CONSENT, owner_kind="ReplicaSet", owner_name="web")
     fails_silently(life, sick)
     pods = set[tuple[str, str]]()
-    life.run(20 * MINUTE, tick=timedelta(seconds=2), each=lambda: pods.update(life.world.active_pods))
+    life.run(15 * MINUTE, tick=timedelta(seconds=5), each=lambda: pods.update(life.world.active_pods))
     assert len(pods) == 2  # each by its name: evicted once
     assert bought(life) == 2
     assert sick not in alive(life)

@@ -15,6 +15,8 @@ from tests.expect import bought, living, paid_hours, titles
 from tests.given import lives
 from tests.step.harness import BIG_SIZE, GPU, SIZE, Life, Wrapped
 
+pytestmark = pytest.mark.chores(False)
+
 MISSING = '0/3 nodes are available: persistentvolumeclaim "data" not found.'
 NO_GPU = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
 OBSTACLES = {
@@ -102,13 +104,13 @@ def test_a_pod_that_never_starts_costs_one_paid_hour_on_its_first_day(store: Sto
 
 def test_a_missing_claim_costs_one_paid_hour_in_two_days(store: Store) -> None:
     life, _ = begin(store)
-    life.run(2 * DAY, tick=2 * MINUTE)
+    life.run(2 * DAY, tick=4 * MINUTE)
     assert (bought(life), hours(life)) == (1, 1)
 
 
 def test_what_the_scheduler_counts_by_nodes_costs_an_hour_in_each_longer_wait(store: Store) -> None:
     life, _ = begin(store, lambda life: pod(life, scheduler_says=CARD))
-    life.run(4 * DAY, tick=2 * MINUTE)
+    life.run(4 * DAY, tick=4 * MINUTE)
     assert (bought(life), hours(life)) == (3, 3)  # on the first, second and fourth day
 
 
@@ -125,6 +127,7 @@ def messages(life: Life, lasts: timedelta) -> list[Notice]:
     return [notice for notice in delivered if "train-0 is pending" in notice.title]
 
 
+@pytest.mark.chores(True)
 def test_it_is_told_once_with_the_words_of_the_scheduler_and_the_sum(store: Store) -> None:
     life, _ = begin(store)
     [notice] = messages(life, 6 * HOUR)
@@ -133,6 +136,7 @@ def test_it_is_told_once_with_the_words_of_the_scheduler_and_the_sum(store: Stor
     assert "PreferNoSchedule" not in notice.body
 
 
+@pytest.mark.chores(True)
 def test_it_is_told_again_with_each_further_try(store: Store) -> None:
     life, _ = begin(store, lambda life: pod(life, scheduler_says=CARD))
     first, second = messages(life, DAY + HOUR)
@@ -140,6 +144,7 @@ def test_it_is_told_again_with_each_further_try(store: Store) -> None:
     assert "2 node-hours, $2.58 spent" in second.body
 
 
+@pytest.mark.chores(True)
 def test_its_pod_is_told_by_an_event(store: Store) -> None:
     life, scheduled = begin(store)
     life.run(HOUR, tick=MINUTE)
@@ -248,6 +253,7 @@ def test_a_silence_of_kubernetes_is_no_word_of_the_scheduler(store: Store) -> No
     assert all(each.refused_at is None for each in life.steps[-1].facts.refusals)
 
 
+@pytest.mark.chores(True)
 def test_a_pod_that_starts_within_minutes_leaves_no_trace(store: Store) -> None:
     life, scheduled = begin(store)
     life.run(5 * MINUTE, each=lambda: life.steps and scheduled.all["train-0"].node is None and scheduled.bind())

@@ -13,6 +13,8 @@ from tests.given.pods import bound, waiting
 from tests.step.harness import GPU, POOL, Life
 from tests.step.stories.bench import QUARANTINE, UPGRADE, fail, mend
 
+pytestmark = pytest.mark.chores(False)
+
 NAMED = ("example.com/GpuProblem",)  # the conditions that the configuration names
 FAULTS = ("xid", "condition", "named condition", "unready")
 
@@ -22,6 +24,7 @@ def the_node(life: Life) -> Node:
     return node
 
 
+@pytest.mark.chores(True)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_sick_node_is_no_room_from_the_next_step_on(store: Store, fault: str) -> None:
     life = lives.idle_nodes(store, sick_conditions=NAMED)
@@ -51,6 +54,7 @@ def test_a_node_that_is_well_again_takes_work_at_once(store: Store, fault: str) 
     assert the_node(life).note == ""
 
 
+@pytest.mark.chores(True)
 def test_work_on_a_sick_node_goes_on_and_a_message_is_sent(store: Store) -> None:
     life = lives.idle_nodes(store, sick_conditions=NAMED)
     [vm] = living(life)
@@ -63,6 +67,7 @@ def test_work_on_a_sick_node_goes_on_and_a_message_is_sent(store: Store) -> None
     assert len(titles(life, f"sick GPUs on {vm.hostname}", "XID 79 on GPU 0")) == 1
 
 
+@pytest.mark.chores(True)
 def test_an_idle_sick_node_goes_in_its_time_and_the_message_says_that_it_was_sick(store: Store) -> None:
     life = lives.idle_nodes(store, sick_conditions=NAMED)
     life.run(MINUTE)

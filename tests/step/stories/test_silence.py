@@ -15,6 +15,8 @@ from tests.given import lives, troubles
 from tests.given.pods import bound
 from tests.step.harness import POOL, PRICE, START, Life, a_job
 
+pytestmark = pytest.mark.chores(False)
+
 
 def at_peak(store: Store) -> Life:
     """Four nodes, all busy, 40 minutes into their paid hour."""
@@ -41,6 +43,7 @@ def test_no_data_at_peak_takes_no_node(store: Store, said: str) -> None:
     assert life.world.kills == []
 
 
+@pytest.mark.chores(True)
 def test_a_node_that_became_idle_while_prometheus_has_just_come_back_empty_goes_by_pod_counts(store: Store) -> None:
     """faas-idler #33 the other way round: what is known without Prometheus' history may still be used."""
     life = lives.idle_nodes(store)
@@ -62,6 +65,7 @@ def test_gpu_activity_that_stays_unknown_does_not_keep_an_empty_node_for_ever(st
     assert len(life.world.finished) == 1
 
 
+@pytest.mark.chores(True)
 def test_a_prometheus_that_stays_silent_keeps_what_there_is_and_people_are_told_once(store: Store) -> None:
     """alerta #934, #1110: a dead Prometheus sends no alerts, which looks exactly like good health."""
     life = at_peak(store)
@@ -150,6 +154,7 @@ def test_a_utilization_that_is_stuck_at_one_hundred_percent_keeps_no_empty_node(
     assert [vm.hostname for vm in living(life)] == [busy]
 
 
+@pytest.mark.chores(True)
 def test_a_gpu_that_a_pod_holds_and_never_uses_counts_as_held(store: Store) -> None:
     """slurm-job-exporter #65, jobstats #28: a crashed rank holds its GPU without a process, so per-process metrics
     do not show the GPU at all."""
@@ -163,6 +168,7 @@ def test_a_gpu_that_a_pod_holds_and_never_uses_counts_as_held(store: Store) -> N
     assert "every node runs a GPU pod" in " ".join(r.detail for r in last.reasons)
 
 
+@pytest.mark.chores(True)
 def test_one_silent_source_is_one_piece_of_news(store: Store) -> None:
     """alertmanager-ntfy #17, IncidentRelay #10: either nobody was told of the outage, or of every retry."""
     life = lives.idle_nodes(store)
@@ -191,6 +197,7 @@ def test_an_odd_status_at_civo_says_nothing_of_a_node_that_kubernetes_shows_read
     assert (node.stage, node.idle_since, node.civo_status) == (Stage.USABLE, START, "MIGRATING")
 
 
+@pytest.mark.chores(True)
 def test_a_size_without_a_price_is_not_free(store: Store) -> None:
     """Dynamo #11220, Convox: an unknown price was 0, so growth was always affordable."""
     life = lives.waiting(store, pool=a_pool(price_usd_per_hour=None))
@@ -199,6 +206,7 @@ def test_a_size_without_a_price_is_not_free(store: Store) -> None:
     assert titles(life, "its price is unknown")
 
 
+@pytest.mark.chores(True)
 def test_a_new_node_without_gpu_activity_raises_nothing_for_a_quarter_of_an_hour(store: Store) -> None:
     life = lives.at_zero(store)
     troubles.dcgm_gone(life)

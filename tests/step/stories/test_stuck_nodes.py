@@ -13,6 +13,8 @@ from tests.given import lives, troubles
 from tests.given.pods import bound
 from tests.step.harness import BIG_SIZE, FAST, POOL, PRICE, START, Life, Wrapped, a_job
 
+pytestmark = pytest.mark.chores(False)
+
 NEVER = 1000
 # Bought at 0, then probed after each back-off of 30, 60, 120, 240 and 480 minutes, each of which begins when the
 # last node has been stuck for its 20 minutes: at 50, 130, 270, 530 and 1030 minutes. The next would be at 2010.
@@ -30,6 +32,7 @@ def stuck_life(store: Store, fault: str, count: int = NEVER, jobs: int = 1) -> L
 faults = pytest.mark.parametrize("fault", ["gpu_never", "stuck_building"])
 
 
+@pytest.mark.chores(True)
 @faults
 def test_a_node_that_is_not_usable_in_time_is_told_and_deleted_by_name(store: Store, fault: str) -> None:
     """karpenter-azure #1790: a node that registers and never shows its GPU has no timeout; it bills for ever, and
@@ -143,6 +146,7 @@ def test_a_stuck_node_counts_as_spent_for_its_paid_hour(store: Store, fault: str
     assert spent == PRICE
 
 
+@pytest.mark.chores(True)
 @pytest.mark.parametrize("fault", ["lose_gpu", "not_ready"])
 def test_a_node_that_broke_and_holds_no_pod_is_retired_after_the_timeout(store: Store, fault: str) -> None:
     """Karpenter's node repair waits 10 to 30 minutes; where nobody repairs, the broken node is paid for ever."""
@@ -196,6 +200,7 @@ def test_without_kubernetes_no_node_is_taken_for_broken(store: Store) -> None:
     assert life.writes("retire") == []
 
 
+@pytest.mark.chores(True)
 def test_nothing_is_removed_where_kubernetes_answers_for_another_cluster_than_civo(store: Store) -> None:
     """A wrong kubectl context: none of our instances has a node there, and the work on them is not seen."""
     life = lives.idle_nodes(store, 2)

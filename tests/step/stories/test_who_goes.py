@@ -16,6 +16,8 @@ from tests.given import lives
 from tests.given.pods import bound, waiting
 from tests.step.harness import FAST, POOL, START, Life, Wrapped, a_job
 
+pytestmark = pytest.mark.chores(False)
+
 
 def counted(life: Life) -> list[tuple[int, int]]:
     """From now on note every PUT of a count: (asked for before, asked for now)."""
@@ -55,8 +57,8 @@ def test_shrinking_and_growing_again_and_again_never_kills_the_node_that_builds(
     puts = counted(life)
     for number in range(8):  # a job every 20 minutes, so that some node builds at most removal moments
         life.submit(a_job(f"j{number}", submit_at=life.now, duration=25 * MINUTE))
-        life.run(20 * MINUTE, tick=20 * SECOND)
-    life.run(90 * MINUTE, tick=30 * SECOND)
+        life.run(20 * MINUTE, tick=40 * SECOND)
+    life.run(90 * MINUTE, tick=MINUTE)
     assert len(life.world.finished) == 8
     assert life.world.kills == []
     assert all(vm.usable_at is not None for vm in life.world.lives)  # none went before it had come up
@@ -91,6 +93,7 @@ def test_eight_nodes_of_one_age_go_at_their_hours_end_while_another_node_builds(
     figure(f"eight nodes of one age, another {other} builds: gone at ages {min(ages)} to {max(ages)}, one hour each")
 
 
+@pytest.mark.chores(True)
 def test_a_node_that_civo_refuses_to_delete_takes_work_again(store: Store) -> None:
     """Nomad Autoscaler #1290: the client was drained first, then the provider refused, and an empty, unusable node
     was left. Cluster Autoscaler #5048: nobody lifted the taint after a failure."""
@@ -160,6 +163,7 @@ def test_system_pods_that_a_disruption_budget_covers_do_not_pin_an_idle_gpu_node
     assert [args for _, args in life.writes("evict")] == [("kube-system", "coredns")]
 
 
+@pytest.mark.chores(True)
 def test_a_system_pod_without_a_disruption_budget_keeps_its_node_and_is_named(store: Store) -> None:
     """As Cluster Autoscaler has it: nobody said that the cluster can do without this pod for a moment."""
     life = lives.idle_nodes(store)
