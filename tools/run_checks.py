@@ -24,9 +24,14 @@ LINT = {
     "mypy": (BIN / "mypy",),
     "budgets": (sys.executable, "-m", "tools.budgets"),
 }
-# What needs no server: the core, the configuration, and the adapters against fakes of what they talk to.
+# What needs no server: core, configuration, lives in memory, and the adapters against fakes of what they talk to.
 QUICK = (
     "tests/core",
+    "tests/step",
+    # Of the lives, those that ask a simulator over HTTP, whose every step costs ten requests.
+    "--ignore=tests/step/stories/test_claims.py",
+    "--ignore=tests/step/test_kueue_admission.py",
+    "--ignore=tests/step/test_provisioning.py",
     "tests/config",
     "tests/ports",
     "tests/runtime",
@@ -81,7 +86,7 @@ def lint() -> list[Stage]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the stages and print their times. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="what needs no server: lint, core, config, adapters")
+    parser.add_argument("--quick", action="store_true", help="what needs no server: lint, core, config, step, adapters")
     parser.add_argument("--lint", action="store_true", help="no tests")
     parser.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
     given = parser.parse_args(arguments)

@@ -6,7 +6,7 @@ import pytest
 
 from receiver.core.notices.notice import Notice
 from receiver.ports import Store
-from tests.core.builders import HOUR, MINUTE, SECOND
+from tests.core.builders import HOUR, MINUTE
 from tests.expect import bought, living, removed, told
 from tests.given import lives
 from tests.given.pods import bound
