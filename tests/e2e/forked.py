@@ -21,17 +21,18 @@ _IMPORTED_LATE = (
     "sqlalchemy.dialects.postgresql.psycopg",
     "apprise",
     "tests.web.builders",
+    "tests.adapters.store.builders",
 )
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload([__name__, *_IMPORTED, *_IMPORTED_LATE])
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([__name__, *_IMPORTED, *_IMPORTED_LATE])
 
 
 class Forked:
     """One gunicorn in a session of its own: what `subprocess.Popen` would tell of it."""
 
     def __init__(self, environ: Mapping[str, str], output: Path, config: str = CONFIG) -> None:
-        leads, tell = _FORKS.Pipe(duplex=False)
-        self._process: BaseProcess = _FORKS.Process(
+        leads, tell = FORKS.Pipe(duplex=False)
+        self._process: BaseProcess = FORKS.Process(
             target=_serve, args=(dict(environ), str(output), config, tell), daemon=True
         )
         self._process.start()

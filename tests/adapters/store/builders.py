@@ -1,7 +1,5 @@
 """Values to store, with defaults, and stores on every engine that is there."""
 
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -25,7 +23,6 @@ from receiver.ports import Delivery
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, 123457, tzinfo=UTC)
 POOL = "5f3c"
-ROOT = Path(__file__).parents[3]
 
 
 def after(**duration: float) -> datetime:
@@ -153,8 +150,3 @@ class PostgresServer:
 
     def close(self) -> None:
         self._engine.dispose()
-
-
-def start_python(code: str, *arguments: str) -> "subprocess.Popen[str]":
-    """Start *code* in a process of its own, in the checkout."""
-    return subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT)

@@ -1,9 +1,8 @@
 """What survives a kill, who wins a race, and what a broken disk looks like."""
 
+import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -15,53 +14,28 @@ from sqlalchemy import create_engine, func, select, text
 from receiver.adapters.store import SqlStore, open_store
 from receiver.adapters.store.database import Database, parse
 from receiver.ports import TryLater
-from tests.adapters.store.builders import NOW, ROOT, PostgresServer, alert, decision, delivery, grow, start_python
-
-REMEMBER_AND_DIE = """
-import os, signal, sys
-from receiver.adapters.store import open_store
-from tests.adapters.store.builders import NOW, alert, delivery
-store = open_store(sys.argv[1])
-print(store.remember(delivery(alert("survivor")), NOW), flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
+from tests.adapters.store.builders import NOW, PostgresServer, alert, decision, delivery, grow
+from tests.adapters.store.processes import forked, remember_and_die, remember_for_ever, write_on_a_full_disk
 
 
 def test_a_delivery_survives_kill_9_right_after_it_was_remembered(url: str) -> None:
-    with start_python(REMEMBER_AND_DIE, url) as process:
-        printed, _ = process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL
+    with forked(remember_and_die, url) as (process, answers):
+        number = answers.recv()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
     store = open_store(url)
-    assert store.memory(NOW, NOW).deliveries == (int(printed),)
+    assert store.memory(NOW, NOW).deliveries == (number,)
     assert [a.fingerprint for a in store.remembered_alerts(NOW.replace(year=2000))] == ["survivor"]
     store.close()
 
 
-ACKNOWLEDGE_AND_DIE = """
-import os, signal, sys, threading
-from receiver.adapters.store import open_store
-from tests.adapters.store.builders import NOW, alert, delivery
-store = open_store(sys.argv[1])
-def send():
-    while True:
-        os.write(1, b"%d\\n" % store.remember(delivery(alert()), NOW))
-for _ in range(8):
-    threading.Thread(target=send, daemon=True).start()
-sys.stdin.read(1)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
 def test_deliveries_of_a_storm_that_were_acknowledged_survive_kill_9(url: str) -> None:
-    command = [sys.executable, "-c", ACKNOWLEDGE_AND_DIE, url]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        acknowledged = [process.stdout.readline() for _ in range(100)]
-        process.stdin.write("x")
-        process.stdin.flush()
-        acknowledged += process.stdout.readlines()
-    assert process.returncode == -signal.SIGKILL
+    with forked(remember_for_ever, url) as (process, answers), os.fdopen(os.dup(answers.fileno()), "rb") as lines:
+        acknowledged = [lines.readline() for _ in range(100)]
+        process.kill()
+        acknowledged += lines.readlines()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
     store = open_store(url)
     kept = set(store.memory(NOW, NOW).deliveries)
     store.close()
@@ -136,34 +110,11 @@ def test_a_database_file_that_was_taken_away_fails_the_check(tmp_path: Path) -> 
     store.close()
 
 
-FULL_DISK = """
-import resource, signal, sys
-from receiver.adapters.store import open_store
-from receiver.ports import TryLater
-from tests.adapters.store.builders import NOW, delivery
-store = open_store(sys.argv[1])
-number = store.remember(delivery(), NOW)
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, resource.RLIM_INFINITY))
-for attempt in (lambda: store.remember(delivery(body="x" * (1 << 20)), NOW), store.check):
-    try:
-        attempt()
-        print("written")
-    except TryLater as error:
-        print(f"{error.code} {error}")
-resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-store.check()
-print(store.memory(NOW, NOW).deliveries == (number,))
-"""
-
-
 def test_a_disk_that_takes_no_more_means_try_later_and_loses_nothing(tmp_path: Path) -> None:
-    with start_python(FULL_DISK, f"sqlite:///{tmp_path}/store.db") as process:
-        printed, _ = process.communicate(timeout=60)
-    large, *_, intact = printed.splitlines()
-    assert process.returncode == 0
+    with forked(write_on_a_full_disk, f"sqlite:///{tmp_path}/store.db") as (_, answers):
+        (large, _), intact = answers.recv()
     assert large.startswith("store store: ")
-    assert intact == "True"
+    assert intact
 
 
 def test_a_server_that_ends_a_session_is_quoted(postgres: PostgresServer) -> None:

@@ -1,6 +1,5 @@
 """Opening a store: its folder, its schema, and what a person is told when it cannot be."""
 
-import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,7 +15,8 @@ from receiver.adapters.store.database import Database, parse
 from receiver.adapters.store.migrate import newest
 from receiver.adapters.store.schema import metadata
 from receiver.ports import TryLater, WontWork
-from tests.adapters.store.builders import NOW, PostgresServer, after, delivery, grow, notice, outcome
+from tests.adapters.store.builders import NOW, PostgresServer, delivery, grow, notice, outcome
+from tests.adapters.store.processes import forked, open_when_told
 
 VARIABLE = "GPU_AUTOSCALER_DATABASE_URL"
 
@@ -303,29 +303,12 @@ def test_postgres_lets_a_migration_load_what_it_needs(empty_url: str, monkeypatc
     assert found == ["10min"]
 
 
-def _open_and_remember(url: str, start: object, told: "multiprocessing.Queue[int | str]") -> None:
-    start.wait()  # type: ignore[attr-defined]  # a Barrier: multiprocessing's own type is a function
-    try:
-        store = open_store(url, lock_wait=30)
-        told.put(store.remember(delivery(), after(seconds=1)))
-        store.close()
-    except Exception as error:
-        told.put(repr(error))
-        raise
-
-
 def test_processes_that_migrate_at_once_all_get_a_store(empty_url: str) -> None:
-    context = multiprocessing.get_context("spawn")
-    start, told = context.Barrier(2), context.Queue()
-    processes = [context.Process(target=_open_and_remember, args=(empty_url, start, told)) for _ in range(2)]
-    for process in processes:
-        process.start()
-    numbers = [told.get(timeout=60) for _ in processes]
-    for process in processes:
-        process.join(30)
-        process.close()
-    told.close()
-    told.join_thread()
+    with forked(open_when_told, empty_url) as (_, first), forked(open_when_told, empty_url) as (_, second):
+        assert [answers.recv() for answers in (first, second)] == ["ready", "ready"]
+        for answers in (first, second):
+            answers.send("open it")
+        numbers = [answers.recv() for answers in (first, second)]
     assert sorted(map(str, numbers)) == ["1", "2"]
 
 

@@ -10,15 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.adapters.leader import WriterLock
-from tests.adapters.store.builders import start_python
-
-HOLD = """
-import sys, time
-from receiver.adapters.leader import WriterLock
-lock = WriterLock(sys.argv[1])
-print(lock.try_acquire(), lock.held(), flush=True)
-time.sleep(60)
-"""
+from tests.adapters.store.processes import forked, hold_the_lock, hold_the_lock_as_an_orphan
 
 
 @pytest.fixture
@@ -75,13 +67,12 @@ def test_another_name_of_the_same_file_is_the_same_lock(tmp_path: Path) -> None:
 
 
 def test_kill_9_of_its_process_frees_it(url: str) -> None:
-    with start_python(HOLD, url) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "True True\n"
+    with forked(hold_the_lock, url) as (process, answers):
+        assert answers.recv() == (True, True)
         lock = WriterLock(url)
         assert not lock.try_acquire()
         process.kill()
-        process.wait(30)
+        process.join(30)
     assert acquired_before(lock, 20)
     lock.release()
 
@@ -116,28 +107,9 @@ def test_a_fork_of_the_holder_does_not_hold_it(url: str, monkeypatch: pytest.Mon
     lock.release()
 
 
-ORPHAN = """
-import os, sys, time
-from receiver.adapters.leader import WriterLock
-ready, go = os.pipe(), os.pipe()
-if os.fork():
-    os.read(ready[0], 1)
-    os._exit(0)
-lock = WriterLock(sys.argv[1])
-before = lock.try_acquire(), lock.held()
-parent = os.getppid()
-os.write(ready[1], b"x")
-deadline = time.monotonic() + 20
-while os.getppid() == parent and time.monotonic() < deadline:
-    time.sleep(0.01)
-print(before, lock.held(), flush=True)
-"""
-
-
 def test_a_worker_whose_parent_died_no_longer_holds_it(url: str) -> None:
-    with start_python(ORPHAN, url) as process:
-        printed, _ = process.communicate(timeout=60)
-    assert printed == "(True, True) False\n"
+    with forked(hold_the_lock_as_an_orphan, url) as (_, answers):
+        assert answers.recv() == ((True, True), False)
 
 
 def test_a_lock_file_that_was_taken_away_no_longer_counts(tmp_path: Path) -> None:
