@@ -19,6 +19,7 @@ from typing import Any
 import receiver
 
 HOME = f"{Path(receiver.__file__).parent}/"
+SIMULATOR = f"{Path(receiver.__file__).parents[1]}/simulator/"
 CACHED = type(cache(lambda: None))
 HOLDERS = (property, classmethod, staticmethod, cached_property, partial, CACHED)
 WITHIN = ("fget", "__func__", "func", "__wrapped__")  # where they keep a function
@@ -59,11 +60,30 @@ def _namespaces() -> Iterator[ModuleType | type]:
         yield from (thing for thing in vars(module).values() if isinstance(thing, type))
 
 
+def forget_caches() -> None:
+    """Empty every cache of the package's functions: a call that is answered from one enters no function."""
+    for cached in _caches(len(sys.modules)):
+        cached.cache_clear()
+
+
+@cache
+def _caches(_modules: int) -> list[Any]:
+    things = [thing for space in _namespaces() for thing in vars(space).values()]
+    inner = [thing.__func__ if isinstance(thing, (classmethod, staticmethod)) else thing for thing in things]
+    return [thing for thing in inner if isinstance(thing, CACHED)]
+
+
 def name_of(code: CodeType) -> str | None:
     """``core/scaling/assign.py:assign`` of a function of the package; None for others and generated ones."""
     if not code.co_filename.startswith(HOME) or "<" in code.co_qualname:
         return None
     return f"{code.co_filename.removeprefix(HOME)}:{code.co_qualname}"
+
+
+def is_reached(frame: FrameType) -> bool:
+    """False where the simulator calls a function by its name, which no plant replaces there."""
+    caller = frame.f_back
+    return "." in frame.f_code.co_qualname or caller is None or not caller.f_code.co_filename.startswith(SIMULATOR)
 
 
 def caught_at(frame: FrameType) -> tuple[str, int] | None:
@@ -149,6 +169,12 @@ def planted(
             if after is not before:
                 _bind(holder, name, after, undo)
         yield
+
+
+def find_references() -> None:
+    """Find all references and caches now, once for all processes that are forked later."""
+    _references(len(sys.modules))
+    _caches(len(sys.modules))
 
 
 @cache

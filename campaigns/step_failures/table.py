@@ -14,12 +14,23 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any
 
-from campaigns.step_failures.planting import Whose, caught_at, functions, name_of, planted, whose
+from campaigns.step_failures.planting import (
+    Whose,
+    caught_at,
+    find_references,
+    forget_caches,
+    functions,
+    is_reached,
+    name_of,
+    planted,
+    whose,
+)
 from campaigns.step_failures.scenario import POOLS, Came, is_bad, prepared
+from receiver.adapters.store import SqlStore
 from receiver.core.model.actions import OutcomeKind
 from receiver.ports import TryLater, WriterLostError
 from tests.step.harness import Life
-from tests.stores import empty, silent_log
+from tests.stores import WorldStore, silent_log
 
 MOST_STEPS = 24
 LONGEST_SECONDS = 120.0  # a tenth of a second on an idle machine
@@ -36,6 +47,10 @@ OUTSIDE = (
     "core/model/pods.py:Pod.reserved",
     "adapters/store/database.py",
     "adapters/store/columns.py",
+    "__init__.py:",  # the version: a server asks for it as it starts, these steps each time
+)
+STORE = (
+    "adapters/store/"  # the store in memory takes the rules of some tables from here, by names that no plant reaches
 )
 CHANGED_IN_PLACE = "core/scaling/capacity.py:"
 
@@ -126,29 +141,40 @@ class Point:
     of: Whose
     met: frozenset[tuple[int, tuple[str, int] | None]]
 
+    @property
+    def places(self) -> frozenset[tuple[str, int] | None]:
+        """The handlers, whatever the step had written."""
+        return frozenset(place for _, place in self.met)
+
     def failed(self, error: str) -> Row:
         """The row of a plant whose process did not come to its end."""
         return Row(function=self.function, whose=self.of, raised=0, came=None, error=error)
 
 
 class Field:
-    """Runs each plant in a child process that begins where the scenario is prepared, on a copy of its store, which is
-    *kept* meanwhile."""
+    """Runs each plant in a child process that begins where the scenario is prepared, with empty caches: as the child
+    did in which the functions that a step enters were noted.
 
-    def __init__(self, store: Any, kept: sqlite3.Connection) -> None:
+    A child has a store in memory to itself; the file of a real one is *kept* meanwhile.
+    """
+
+    def __init__(self, store: WorldStore, kept: sqlite3.Connection) -> None:
         self._functions = functions()
-        self.points = self._entered(prepared(store))  # children begin with all statements compiled by this
-        empty(store)
+        find_references()
         self._life = prepared(store)
-        self._path = store._database.engine.url.database
+        self._outside = OUTSIDE if isinstance(store, SqlStore) else (*OUTSIDE, STORE)
         self._kept = kept
-        store.close()
-        with closing(sqlite3.connect(self._path)) as file:
-            file.backup(self._kept)
+        self._path: str | None = None
+        if isinstance(store, SqlStore):
+            self._path = store._database.engine.url.database
+            store.close()
+            with closing(sqlite3.connect(str(self._path))) as file:
+                file.backup(self._kept)
+        self.points: list[Point] = _in_a_child(self._entered)
 
-    def _entered(self, life: Life) -> list[Point]:
+    def _entered(self) -> list[Point]:
         """Every function into which an exception can be planted, by whose calls would raise."""
-        tells = is_bad(life)
+        tells = is_bad(self._life)
         met: dict[tuple[str, Whose], set[tuple[int, tuple[str, int] | None]]] = {}
         transactions = before = 0
 
@@ -158,38 +184,27 @@ class Field:
             if name is None:
                 return
             transactions += name == "adapters/store/database.py:Database.preparing"
-            writes = transactions + len(life.cloud.writes) + len(life.cluster.writes)
+            writes = transactions + len(self._life.cloud.writes) + len(self._life.cluster.writes)
             before = writes if name == "step/reconcile.py:step" else before
-            if name in self._functions and not name.startswith(OUTSIDE):
+            if name in self._functions and not name.startswith(self._outside) and is_reached(frame):
                 met.setdefault((name, whose(frame, tells)), set()).add((writes - before, caught_at(frame)))
 
-        _run(life, watch=profile)
+        _run(self._life, watch=profile)
         return [Point(function=name, of=of, met=frozenset(places)) for (name, of), places in sorted(met.items())]
 
     def row(self, point: Point) -> Row:
         """Plant into the point's function, for its calls of that owner."""
         self._restore()
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            gc.disable()  # a search for cycles would copy every page that is shared
-            os.close(read)
-            faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
-            try:
-                row = self._planted(point)
-            except BaseException as error:  # noqa: BLE001
-                row = point.failed(repr(error))
-            os.write(write, pickle.dumps(row))
-            os._exit(0)
-        os.close(write)
-        with os.fdopen(read, "rb") as pipe:
-            told = pipe.read()
-        os.waitpid(child, 0)
-        return pickle.loads(told) if told else point.failed("hung")
+        try:
+            row: Row = _in_a_child(lambda: self._planted(point))
+        except ChildError as error:
+            row = point.failed(str(error))
+        return row
 
     def _restore(self) -> None:
-        with closing(sqlite3.connect(self._path)) as file:
-            self._kept.backup(file)
+        if self._path is not None:
+            with closing(sqlite3.connect(self._path)) as file:
+                self._kept.backup(file)
 
     def _planted(self, point: Point) -> Row:
         raised = 0
@@ -208,21 +223,53 @@ class Field:
         return Row(function=point.function, whose=point.of, raised=raised, came=came, after=after)
 
 
-def one_of_each(points: Iterable[Point], kind: Callable[[str], Hashable]) -> list[Point]:
-    """One point for all whose exceptions the same places meet, of functions of one *kind* by their names: they end
-    alike, except for the number of writes that the step had made.
+class ChildError(Exception):
+    """A child process ended without its result."""
+
+
+def _in_a_child(call: Callable[[], Any]) -> Any:
+    """What *call* returns in a child process whose caches are empty. Raises ChildError."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        gc.disable()  # a search for cycles would copy every page that is shared
+        os.close(read)
+        faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
+        try:
+            forget_caches()
+            result = call()
+        except BaseException as error:  # noqa: BLE001
+            result = ChildError(repr(error))
+        with os.fdopen(write, "wb") as pipe:
+            pickle.dump(result, pipe)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        told = pipe.read()
+    os.waitpid(child, 0)
+    result = pickle.loads(told) if told else ChildError("hung")
+    if isinstance(result, ChildError):
+        raise result
+    return result
+
+
+def one_at_each_place(points: Iterable[Point], kind: Callable[[str], Hashable]) -> list[Point]:
+    """Points that together meet every place, for each owner and each *kind* of function by its name; those that meet
+    the fewest places come first, since an exception ends where the first place meets it.
 
     A tally survives an exception half changed, so there each function stands for itself.
     """
-    found: dict[Hashable, Point] = {}
-    for point in points:
+    chosen, covered = [], set[Hashable]()
+    for point in sorted(points, key=lambda point: len(point.places)):
         itself = point.function if point.function.startswith(CHANGED_IN_PLACE) else None
-        places = frozenset(place for _, place in point.met)
-        found.setdefault((point.of, places, kind(point.function), itself), point)
-    return list(found.values())
+        meets = {(point.of, place, kind(point.function), itself) for place in point.places}
+        if not meets <= covered:
+            chosen.append(point)
+            covered |= meets
+    return chosen
 
 
-def table(store: Any, choose: Callable[[list[Point]], Iterable[Point]]) -> Iterator[Row]:
+def table(store: WorldStore, choose: Callable[[list[Point]], Iterable[Point]]) -> Iterator[Row]:
     """The exception planted into what is chosen of all points, one row after the other."""
     with closing(sqlite3.connect(":memory:")) as kept:
         field = Field(store, kept)
