@@ -15,13 +15,14 @@ SEED ?= 1
 PROCESSES ?=
 PLANTED ?=
 ENUMERATED ?=
+FIXED ?=
 HOURS ?= 2
 OUT ?= .build/pictures
 CHANGED ?=
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo playground recording test check newest lowest conformance coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules pictures readme-pictures alerts dashboards victoria format lock generate clean python venv run-venv binaries browser kubectl screenshots
+.PHONY: help demo playground recording test check newest lowest conformance coverage bench faults step-failures soak replicas laws site contract mutants steady image image-check release-check audit lint rules pictures readme-pictures alerts dashboards victoria format lock generate clean python venv run-venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -53,8 +54,11 @@ coverage: venv binaries browser kubectl ## branch coverage of core, step and ada
 bench: venv binaries ## measure: reaction from pending pod to Civo call, webhook throughput, memory, growth, policies (half an hour, and the traces' time)
 	@$(VENV)/python -m benchmarks
 
-faults: venv ## ten thousand random worlds with faults against the invariants (N=100 SEED=1 for fewer), or PROCESSES=200 schedules of the real process, or ENUMERATED=1 every fault at every write, or PLANTED=1 bugs (hours)
-	@$(VENV)/python -m campaigns.faults --seed $(SEED) $(if $(PLANTED),--planted,$(if $(ENUMERATED),--enumerated,$(if $(PROCESSES),--processes $(PROCESSES),--worlds $(N))))
+faults: venv ## ten thousand random worlds with faults against the invariants (N=100 SEED=1 for fewer), or PROCESSES=200 schedules of the real process, or ENUMERATED=1 every fault at every write, or PLANTED=1 bugs (hours), or FIXED=1 the same worlds each time (minutes)
+	@$(VENV)/python -m campaigns.faults --seed $(SEED) $(if $(FIXED),--fixed,$(if $(PLANTED),--planted,$(if $(ENUMERATED),--enumerated,$(if $(PROCESSES),--processes $(PROCESSES),--worlds $(N)))))
+
+step-failures: venv ## an exception in every function of a step, and what the other pools got (minutes)
+	@$(VENV)/python -m campaigns.step_failures
 
 soak: venv ## a burn-in: the real server for HOURS=2 under random work and faults, a day of them an hour; fails if a figure grows (SEED=1)
 	@$(VENV)/python -m campaigns.soak --hours $(HOURS) --seed $(SEED) --out .build/soak.csv

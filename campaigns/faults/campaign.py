@@ -7,8 +7,9 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from campaigns.faults.generate import scenario
 from campaigns.faults.run import Run
@@ -36,6 +37,7 @@ class Found:
 
     tally: Tally = field(default_factory=Tally)
     violations: list[Result] = field(default_factory=list)
+    seconds: float = 0.0
 
 
 def judge(world: Scenario, store: WorldStore) -> Result:
@@ -71,20 +73,21 @@ def _too_long(_signal: int, _frame: object) -> None:
     raise TimeoutError(f"this world takes more than {LONGEST_SECONDS} s of processor time")
 
 
-def _judge_seed(seed: int) -> Result:
+def _judge_seed(seed: int, mode: str | None = None) -> Result:
     assert _store is not None
     signal.setitimer(signal.ITIMER_PROF, LONGEST_SECONDS)
     try:
-        return judge(scenario(seed), choose(seed, _store))
+        world = scenario(seed)
+        return judge(world if mode is None else replace(world, mode=mode), choose(seed, _store))
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def campaign(seeds: range, processes: int | None = None) -> Found:
-    """Run the worlds of *seeds* and print how it goes."""
+def campaign(seeds: Sequence[int], processes: int | None = None, mode: str | None = None) -> Found:
+    """Run the worlds of *seeds*, in *mode* if it is not the worlds' own, and print how it goes."""
     found = Found()
     began = told = time.monotonic()
-    for result in _results(seeds, processes or os.cpu_count() or 1):
+    for result in _results(seeds, processes or os.cpu_count() or 1, mode):
         found.tally.add(result.tally)
         if result.message:
             found.violations.append(result)
@@ -93,16 +96,18 @@ def campaign(seeds: range, processes: int | None = None) -> Found:
             told = time.monotonic()
             done, seconds = found.tally.worlds, told - began
             say(f"{done} worlds, {len(found.violations)} violations, {seconds:.0f} s ({seconds / done:.2f} s each)")
+    found.seconds = time.monotonic() - began
     return found
 
 
-def _results(seeds: range, processes: int) -> Iterator[Result]:
+def _results(seeds: Sequence[int], processes: int, mode: str | None) -> Iterator[Result]:
+    play = partial(_judge_seed, mode=mode)
     if processes == 1:
         _begin()
-        yield from map(_judge_seed, seeds)
+        yield from map(play, seeds)
         return
     with multiprocessing.get_context("forkserver").Pool(processes, _begin) as pool:
-        yield from pool.imap_unordered(_judge_seed, seeds, chunksize=4)
+        yield from pool.imap_unordered(play, seeds, chunksize=4)
         pool.close()
         pool.join()
 
