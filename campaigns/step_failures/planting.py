@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from dis import Bytecode
 from enum import StrEnum
 from functools import cache, cached_property, lru_cache, partial, wraps
-from inspect import unwrap
+from inspect import CO_VARARGS, unwrap
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import receiver
 
 HOME = f"{Path(receiver.__file__).parent}/"
-SIMULATOR = f"{Path(receiver.__file__).parents[1]}/simulator/"
+OTHERS = tuple(f"{Path(receiver.__file__).parents[1]}/{folder}/" for folder in ("simulator", "tests"))
 CACHED = type(cache(lambda: None))
 HOLDERS = (property, classmethod, staticmethod, cached_property, partial, CACHED)
 WITHIN = ("fget", "__func__", "func", "__wrapped__")  # where they keep a function
@@ -81,9 +81,9 @@ def name_of(code: CodeType) -> str | None:
 
 
 def is_reached(frame: FrameType) -> bool:
-    """False where the simulator calls a function by its name, which no plant replaces there."""
+    """False where the simulator or a test calls a function by its name, which no plant replaces there."""
     caller = frame.f_back
-    return "." in frame.f_code.co_qualname or caller is None or not caller.f_code.co_filename.startswith(SIMULATOR)
+    return "." in frame.f_code.co_qualname or caller is None or not caller.f_code.co_filename.startswith(OTHERS)
 
 
 def caught_at(frame: FrameType) -> tuple[str, int] | None:
@@ -112,17 +112,20 @@ def whose(frame: FrameType | None, is_bad: Callable[[str], bool | None]) -> Whos
     """Whose the call of *frame* is: by its arguments, or else by those of the nearest caller that tell."""
     while frame is not None:
         if name_of(frame.f_code) is not None:
-            code = frame.f_code
-            found = {
-                _whose(frame.f_locals.get(v), is_bad)
-                for v in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-            }
-            if Whose.BAD in found:
-                return Whose.BAD
-            if Whose.GOOD in found:
-                return Whose.GOOD
+            told = whose_arguments(iter(_arguments(frame)), is_bad)
+            if told is not Whose.ALL:
+                return told
         frame = frame.f_back
     return Whose.ALL
+
+
+def _arguments(frame: FrameType) -> list[Any]:
+    """What the function of *frame* was called with, by the names of its parameters."""
+    code = frame.f_code
+    named = code.co_argcount + code.co_kwonlyargcount
+    values = [frame.f_locals.get(name) for name in code.co_varnames[:named]]
+    rest = frame.f_locals.get(code.co_varnames[named], ()) if code.co_flags & CO_VARARGS else ()
+    return [*values, *rest]
 
 
 def whose_arguments(arguments: Iterator[Any], is_bad: Callable[[str], bool | None]) -> Whose:
