@@ -22,7 +22,7 @@ CHANGED ?=
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo playground recording test check newest lowest conformance coverage bench faults step-failures soak replicas laws site contract mutants steady image image-check release-check audit lint rules pictures readme-pictures alerts dashboards victoria format lock generate clean python venv run-venv binaries browser kubectl screenshots
+.PHONY: help demo playground recording test check newest lowest conformance coverage bench faults nightly-tests step-failures soak replicas laws site contract mutants steady image image-check release-check audit lint rules pictures readme-pictures alerts dashboards victoria format lock generate clean python venv run-venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,9 @@ bench: venv binaries ## measure: reaction from pending pod to Civo call, webhook
 
 faults: venv ## ten thousand random worlds with faults against the invariants (N=100 SEED=1 for fewer), or PROCESSES=200 schedules of the real process, or ENUMERATED=1 every fault at every write, or PLANTED=1 bugs (hours), or FIXED=1 the same worlds each time (minutes)
 	@$(VENV)/python -m campaigns.faults --seed $(SEED) $(if $(FIXED),--fixed,$(if $(PLANTED),--planted,$(if $(ENUMERATED),--enumerated,$(if $(PROCESSES),--processes $(PROCESSES),--worlds $(N)))))
+
+nightly-tests: venv ## the tests that `make test` leaves out because others show the same (minutes)
+	@$(VENV)/python -m pytest -q -n 2 -m nightly tests/campaigns
 
 step-failures: venv ## an exception in every function of a step, and what the other pools got (minutes)
 	@$(VENV)/python -m campaigns.step_failures

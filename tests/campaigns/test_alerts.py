@@ -23,9 +23,7 @@ from tests.rules.servers import get, running
 
 QUICK = {
     "a job ends and its node is idle",
-    "the receiver is down",
     "a GPU falls off the bus (XID 79)",
-    "a process is killed (XID 45)",
 }
 
 

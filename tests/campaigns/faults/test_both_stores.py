@@ -16,8 +16,9 @@ from receiver.adapters.store import SqlStore
 from simulator.store import MemoryStore
 from tests.stores import WorldStore
 
-# Small ones.
-SEEDS = (2, 15, 22, 32, 55, 59, 67, 104, 117, 121, 137, 143, 149, 153, 165, 167, 176, 179, 317, 26)
+# Small ones. In the first few every refusal and both kinds of crash strike.
+FEW = (22, 32, 143, 167, 179)
+NIGHTLY = (2, 15, 55, 59, 67, 104, 117, 121, 137, 149, 153, 165, 176, 317, 26)
 TROUBLED = 300  # seconds
 BEGIN, END = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 MOST = 10_000
@@ -51,7 +52,7 @@ def all_of(store: WorldStore) -> Mapping[str, Any]:
     }
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in NIGHTLY)])
 def test_a_world_is_the_same_in_memory_as_on_sqlite(seed: int, real: SqlStore) -> None:
     world, in_memory = small(seed), MemoryStore()
     assert judge(world, in_memory) == judge(world, real)
@@ -59,9 +60,9 @@ def test_a_world_is_the_same_in_memory_as_on_sqlite(seed: int, real: SqlStore) -
 
 
 def test_processes_crash_and_databases_refuse_in_these_worlds() -> None:
-    events = [event for seed in SEEDS for event in small(seed).events if event.at <= TROUBLED]
+    events = [event for seed in FEW for event in small(seed).events if event.at <= TROUBLED]
     faults = Counter(e.what["error"] for e in events if e.kind == "fault" and e.what["on"].startswith("store."))
-    assert {name for name, number in faults.items() if number >= 2} >= {"crash", "locked", "read_only", "lost"}
+    assert faults.keys() >= {"crash", "locked", "read_only", "lost"}
     crashes = Counter(e.what["after"] for e in events if e.kind == "fault" and e.what["error"] == "crash")
-    assert min(crashes[True], crashes[False]) >= 5
+    assert min(crashes[True], crashes[False]) >= 2
     assert any(e.kind == "die" for e in events)

@@ -14,6 +14,6 @@ def test_a_scenario_comes_back_from_json_as_it_was(seed: int) -> None:
 
 
 def test_a_seed_repeats_the_whole_world(emptied: MemoryStore) -> None:
-    first, second = judge(scenario(728), emptied), judge(scenario(728), emptied)
+    first, second = judge(scenario(568), emptied), judge(scenario(568), emptied)
     assert first.tally.counts["writes"] > 0
     assert first == second
