@@ -7,7 +7,7 @@ no more nodes were bought, and no destination got a message twice but for one wh
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from sqlalchemy import select
 from campaigns.faults.build import HEARTBEAT, policy_of
 from campaigns.faults.doors import Door, OurWorld
 from campaigns.faults.enumerated.people import Mailbox, Web, alert, hear
-from campaigns.faults.enumerated.sites import Site
+from campaigns.faults.enumerated.sites import Site, port_writes, store_writes
 from campaigns.faults.enumerated.tap import LATE, OLD, Blow, Tap, TappedStore
 from campaigns.faults.enumerated.views import CivosView, Views
 from campaigns.faults.happen import tidy
@@ -175,6 +175,22 @@ class Tried(Run):
             last_step=None,
         )
         self._stepping = Stepping(self._outside, self.world.now)  # type: ignore[arg-type]
+
+    def untapped(self) -> list[str]:
+        """The ports that a step is given, that can write, and whose writes do not pass the tap."""
+        writes = store_writes() | port_writes()
+        given = [(holder, part.name) for holder in (self._sources, self._hands) for part in fields(holder)]
+        return [
+            f"{type(holder).__name__}.{name}"
+            for holder, name in given
+            if any(hasattr(port := getattr(holder, name), verb) for verb in writes) and not self._is_tapped(port)
+        ]
+
+    def _is_tapped(self, port: Any) -> bool:
+        if isinstance(port, TappedStore):
+            return port._tap is self.tap
+        write = getattr(port, "write", None)
+        return isinstance(write, partial) and getattr(write.func, "__self__", None) is self.tap
 
     def _settings(self) -> Any:
         said = SimpleNamespace(mode=Mode.ACT, notify=SimpleNamespace(weekly_digest=True))

@@ -88,8 +88,9 @@ def store_writes() -> frozenset[str]:
 
 @cache
 def port_writes(*ports: str) -> frozenset[str]:
-    """The methods of *ports* that return a receipt."""
-    groups = (n for n in ast.walk(_tree(ROOT / PORTS)) if isinstance(n, ast.ClassDef) and n.name in ports)
+    """The methods of *ports*, or of all, that return a receipt."""
+    classes = (n for n in ast.walk(_tree(ROOT / PORTS)) if isinstance(n, ast.ClassDef))
+    groups = (n for n in classes if not ports or n.name in ports)
     methods = (m for group in groups for m in group.body if isinstance(m, ast.FunctionDef))
     writes = (m for m in methods if m.returns is not None and ast.unparse(m.returns) == "Receipt")
     return frozenset(m.name for m in writes if m.name not in LEFT_OUT)

@@ -2,15 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from campaigns.faults.enumerated import drive
 from campaigns.faults.enumerated.drive import Recorded, live, record
 from campaigns.faults.enumerated.matrix import BY_NAME, PUBLISHED, Trial, attempt, published_sites
-from campaigns.faults.enumerated.sites import REQUESTS, WITHOUT_A_TOUR, Site, requests, sites
+from campaigns.faults.enumerated.sites import REQUESTS, WITHOUT_A_TOUR, Site, port_writes, requests, sites
 from campaigns.faults.enumerated.tap import ANSWER_LOST, CRASH_AFTER, FAULTS, FORMER_LEADER, Blow, Tap
 from receiver.adapters.store import SqlStore
+from receiver.replay.ports import WorldCloud
+from simulator.cluster_port import SimulatedCluster
 from tests.stores import empty
 
 TOUR = "orphaned cordon"
@@ -50,6 +53,24 @@ def test_every_request_of_the_adapters_that_is_no_get_belongs_to_a_site() -> Non
 def test_a_tour_passes_sites_that_the_source_has(known: dict[str, Recorded]) -> None:
     assert known[TOUR].passed.keys() <= sites()
     assert known[TOUR].passed[LIFTED] == 1
+
+
+def test_every_write_of_a_step_passes_the_tap(real: SqlStore) -> None:
+    empty(real)
+    assert drive.Tried(BY_NAME[TOUR], real).untapped() == []
+
+
+@pytest.mark.parametrize("name", ["cloud", "cluster", "store", "records", "telemetry"])
+def test_a_port_that_bypasses_the_tap_is_seen(name: str, real: SqlStore) -> None:
+    empty(real)
+    run = drive.Tried(BY_NAME[TOUR], real)
+    beside: dict[str, Any] = {"cloud": WorldCloud(run.world), "cluster": SimulatedCluster(run.world)}
+    run._sources = replace(run._sources, **{name: beside.get(name, real)})
+    assert run.untapped() == [f"Sources.{name}"]
+
+
+def test_every_port_that_can_write_has_its_sites() -> None:
+    assert port_writes() == port_writes("Cloud", "Cluster", "WorkGate")
 
 
 @pytest.mark.parametrize("fault", [CRASH_AFTER, ANSWER_LOST, "Kubernetes 5 old", FORMER_LEADER])  # of each way one
