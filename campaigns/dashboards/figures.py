@@ -1,4 +1,7 @@
-"""The figures of panels that the HTTP API has too: money, GPUs and nodes, as sums and by what owns them."""
+"""The figures of panels that the HTTP API has too: money, GPUs and nodes, as sums and by what owns them.
+
+Left out is what differs each second: ages and waits, utilization, and the cost of always-on.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
