@@ -184,14 +184,14 @@ def _labels(sample: GpuSample, gpu: int, replica: int, spec: WorldPool, face: Me
 
 def _values(sample: GpuSample, now: datetime) -> Mapping[str, float]:
     """NVLink's field is in MiB/s, although its type is counter. Power is never quite still, and the energy is that of
-    100 W since 1970."""
+    100 W since the last multiple of 1e8 seconds."""
     second = int(now.timestamp())
     return {
         "DCGM_FI_DEV_SM_CLOCK": 2520 if sample.util else 210,
         "DCGM_FI_DEV_MEMORY_TEMP": 0,
         "DCGM_FI_DEV_GPU_TEMP": round(sample.temperature),
         "DCGM_FI_DEV_POWER_USAGE": round(sample.power - POWER_NOISE * (second * 7 % 11) / 10, 3),
-        ENERGY: second * 100_000,
+        ENERGY: second % 100_000_000 * 100_000,
         "DCGM_FI_DEV_GPU_UTIL": round(sample.util * 100),
         "DCGM_FI_DEV_MEM_COPY_UTIL": round(sample.util * 45),
         "DCGM_FI_DEV_FB_FREE": sample.memory_free - RESERVED_MIB,

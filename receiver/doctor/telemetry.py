@@ -40,7 +40,7 @@ QUERIES: Mapping[str, str] = {
     "ksm up": f"up{{{JOB}}}",
     "ksm jobs": "count by (job) (kube_node_info)",
     "ksm nodes": f"count by (node) (kube_node_info{{{JOB}}})",
-    "ksm renamed": 'count by (job) (kube_pod_info{exported_pod!=""})',
+    "ksm renamed": 'count by (job) (kube_pod_info{exported_pod!=""} or kube_pod_info{exported_node!=""})',
     "ksm pools": f"count by (node, {POOL}) (kube_node_labels{{{JOB}}})",
     "ksm pods": f"count(kube_pod_info{{{JOB}}})",
     "ksm metrics": f'count by (__name__) ({{{JOB}, __name__=~"{"|".join(KSM_ALWAYS)}"}})',
@@ -175,7 +175,9 @@ def judge_kube_state_metrics(answers: Answers) -> Iterator[Finding]:
     if finding.verdict == "fail":
         return
     if answers["ksm renamed"]:
-        yield LABELS.failed("pod names are in exported_pod: namespace and pod are those of kube-state-metrics itself")
+        yield LABELS.failed(
+            "names are in exported_pod or exported_node: pod or node is that of kube-state-metrics itself"
+        )
     elif not answers["ksm pods"]:
         yield LABELS.skipped("kube-state-metrics shows no pod")
     else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.adapters.monitoring.prometheus import ENGINE, HOLDERS, MEMORY, NVML, POWER, course_queries
+from receiver.adapters.monitoring.prometheus import ENGINE, HOLDERS, MEMORY, NVML, POWER, UNSEEN, course_queries
 from tests.rules.files import run
 
 pytestmark = pytest.mark.usefixtures("each_prometheus")
@@ -122,6 +122,11 @@ def test_what_one_witness_did_not_show_was_not_seen(tmp_path: Path) -> None:
 
 def test_a_gpu_that_is_held_but_shows_no_engine_was_not_seen(tmp_path: Path) -> None:
     values = {of(ENGINE): "0x200", of(HOLDERS): "1x200", of(HOLDERS, "1"): "1x200"}
+    expect(tmp_path, values, {"engine": 0, "seen": 0})
+
+
+def test_a_gpu_that_was_requested_and_is_silent_was_not_seen(tmp_path: Path) -> None:
+    values = {of(ENGINE): "0x200", of(HOLDERS): "1x200", f'{UNSEEN}{{namespace="ml",pod="p"}}': "1x200"}
     expect(tmp_path, values, {"engine": 0, "seen": 0})
 
 

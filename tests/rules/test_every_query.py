@@ -37,8 +37,12 @@ pytestmark = pytest.mark.usefixtures("each_prometheus")
 SECONDS = (("[1m:1s]", "[4s:1s]"), ("[1m]", "[4s]"), (">= 50", ">= 3"))
 # These time requests over HTTP, and here nobody sends any. `make pictures` fails when they have nothing to show.
 BY_HTTP = {"Time to answer a webhook", "Time of Civo's answers"}
-# These take a minute of recordings.
-RISES = {"node_gpu:dcgm_xid_error_new:max", "node_gpu:dcgm_uncorrectable_rise:max"}
+# These compare recordings with those of a minute before, or of the node's life.
+RISES = {
+    "node_gpu:dcgm_xid_error_new:max",
+    "node_gpu:dcgm_uncorrectable_rise:max",
+    "namespace_pod:gpu_unseen:sum",
+}
 HEARD = f'ALERTS{{alertname="{HEARTBEAT}", alertstate="firing"}}'
 RECORDED = 'group by (name) (label_replace({__name__=~".+:.+"}, "name", "$1", "__name__", "(.+)"))'
 # These are drawn where something changes, with names of pools that are recorded only for the last seconds here.

@@ -41,6 +41,7 @@ ENGINE = "namespace_pod_gpu:dcgm_engine:ratio"
 MEMORY = "namespace_pod_gpu:dcgm_memory:ratio"
 POWER = "namespace_pod_gpu:dcgm_power:max"
 NVML = "node_gpu:dcgm_nvml:ratio"
+UNSEEN = "namespace_pod:gpu_unseen:sum"
 FRESH = 120  # seconds; an older value is stale: Prometheus shows it for up to five minutes
 GPU = "nvidia.com/gpu"  # the rules count all GPU resources together
 
@@ -264,7 +265,8 @@ def course_queries(window: timedelta) -> tuple[str, str, str, str, str, str, str
     watts, narrowest one in the last hour at most, highest NVML utilization, and the share of the window that was seen.
     The widest change of a single GPU counts: the highest of eight GPUs may stand still while another one loads; the
     narrowest swing belongs to a GPU whose exporter may be frozen. The share is counted in steps of the window,
-    independent of the interval of the rules; a held GPU without engine values, in the window or now, was not seen."""
+    independent of the interval of the rules; a held GPU without engine values, in the window or now, was not seen, nor
+    one that the pod requested and its node lacks."""
     seconds = max(1, round(window.total_seconds()))
     step = max(1, min(60, seconds // 60))
     span, steps, an_hour = f"[{seconds}s]", f"[{seconds}s:{step}s]", f"[{min(seconds, 3600)}s]"
@@ -281,7 +283,7 @@ def course_queries(window: timedelta) -> tuple[str, str, str, str, str, str, str
     nvml = f"max by (namespace, pod) ({_held(f'max_over_time({NVML}{span})', f'max_over_time({HOLDERS}{span})')})"
     engine = f"{counted(ENGINE)} and {ENGINE} or 0 * max_over_time({HOLDERS}{span})"
     others = (f'label_replace({counted(s)}, "of", "{s}", "", "")' for s in (MEMORY, POWER))
-    steps_seen = f"min by (namespace, pod) ({' or '.join((engine, *others))})"
+    steps_seen = f"min by (namespace, pod) ({' or '.join((engine, *others, f'0 * {UNSEEN}'))})"
     coverage = f"clamp_max({steps_seen} * {step} / {seconds}, 1)"  # with a step at both ends there is one more
     watts, swings = highest(POWER), (swing("max", POWER), swing("min", POWER, an_hour))
     return highest(ENGINE), swing("max", MEMORY), watts, *swings, nvml, coverage
