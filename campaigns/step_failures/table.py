@@ -54,7 +54,6 @@ OUTSIDE = (
 STORE = (
     "adapters/store/"  # the store in memory takes the rules of some tables from here, by names that no plant reaches
 )
-CHANGED_IN_PLACE = "core/scaling/capacity.py:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,13 +257,10 @@ def _in_a_child(call: Callable[[], Any]) -> Any:
 def one_at_each_place(points: Iterable[Point], kind: Callable[[str], Hashable]) -> list[Point]:
     """Points that together meet every place, for each owner and each *kind* of function by its name; those that meet
     the fewest places come first, since an exception ends where the first place meets it.
-
-    A tally survives an exception half changed, so there each function stands for itself.
     """
     chosen, covered = [], set[Hashable]()
     for point in sorted(points, key=lambda point: len(point.places)):
-        itself = point.function if point.function.startswith(CHANGED_IN_PLACE) else None
-        meets = {(point.of, place, kind(point.function), itself) for place in point.places}
+        meets = {(point.of, place, kind(point.function)) for place in point.places}
         if not meets <= covered:
             chosen.append(point)
             covered |= meets

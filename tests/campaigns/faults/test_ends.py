@@ -27,7 +27,7 @@ def test_the_process_dies_at_the_line_that_it_was_told_and_only_once(emptied: Me
         life.step()
 
 
-@pytest.mark.parametrize("stored", [pytest.param("emptied", marks=pytest.mark.nightly), "real"])
+@pytest.mark.parametrize("stored", ["emptied", pytest.param("real", marks=pytest.mark.nightly)])
 def test_a_world_dies_at_lines_of_its_own_and_holds(stored: str, request: pytest.FixtureRequest) -> None:
     result = judge(scenario(DYING), request.getfixturevalue(stored))
     assert result.message == ""

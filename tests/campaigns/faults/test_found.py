@@ -3,17 +3,26 @@
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
+
 from receiver.core.model.actions import Action
 from receiver.core.model.memory import PoolMemory
 from receiver.core.model.model import Backoff
 from receiver.core.model.policy import Billing, Limits
 from receiver.ports import Store, TryLater
+from simulator.store import MemoryStore
 from tests.core.builders import NOW, a_pod, a_pool, a_state, facts, run
 from tests.core.builders import a_policy as a_core_policy
 from tests.given import lives
 from tests.step.harness import TICK, Life
 
 BY_THE_SECOND = Billing(granularity=timedelta(seconds=1))
+
+
+@pytest.fixture
+def store() -> Store:
+    """A store in memory."""
+    return MemoryStore()
 
 
 def run_until(life: Life, holds: Callable[[], bool]) -> None:
