@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.store import SqlStore, open_in_memory
 from receiver.adapters.store.decisions import FORMAT, decompressed, grounds_values
 from receiver.cli.bundle import NotFaithfulError, bundle
 from receiver.cli.replay_decision import compared, made_again, read, said
@@ -33,6 +32,7 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window
 from receiver.core.scaling.bounds import topic_of
 from receiver.ports import Grounds
+from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
 from tests.cli.asked import ask, serving
 from tests.core.builders import (
@@ -57,25 +57,24 @@ from tests.web.builders import Bench
 
 
 @pytest.fixture
-def store() -> Iterator[SqlStore]:
+def store() -> MemoryStore:
     """A store in which a step decided to buy two nodes."""
-    found = open_in_memory()
+    found = MemoryStore()
     lives.waiting(found, a_job("secret-llm"), a_job("other-llm")).step()
-    yield found
-    found.close()
+    return found
 
 
 @pytest.fixture
-def url(store: SqlStore) -> Iterator[str]:
+def url(store: MemoryStore) -> Iterator[str]:
     with serving(Bench(store=store, policy=a_living_policy()).parts()) as address:
         yield address
 
 
-def growth(store: SqlStore) -> str:
+def growth(store: MemoryStore) -> str:
     return str(next(d.id for d in store.decisions() if d.decision.target > d.decision.present))
 
 
-def test_a_bundle_replays_to_the_same_decision_in_another_process(url: str, store: SqlStore, tmp_path: Path) -> None:
+def test_a_bundle_replays_to_the_same_decision_in_another_process(url: str, store: MemoryStore, tmp_path: Path) -> None:
     file = tmp_path / "decision.json"
     done = ask(url, "explain", "decision", growth(store), "--bundle", str(file), at=NOW)
     assert done.exit_code == 0, done.stderr
@@ -86,7 +85,7 @@ def test_a_bundle_replays_to_the_same_decision_in_another_process(url: str, stor
     assert not [name for name in ("secret", "other-llm", "l40s-id", '"vision"', '"l40s"') if name in file.read_text()]
 
 
-def test_it_can_be_combined_with_json_only(url: str, store: SqlStore, tmp_path: Path) -> None:
+def test_it_can_be_combined_with_json_only(url: str, store: MemoryStore, tmp_path: Path) -> None:
     file = tmp_path / "decision.json"
     ask(url, "explain", "decision", growth(store), "--bundle", str(file), at=NOW)
     assert ask(unused_url(), "replay", "--bundle", str(file), at=NOW).exit_code == 0
@@ -110,7 +109,7 @@ def test_a_damaged_bundle_is_refused_and_not_called_different(tmp_path: Path, ch
     assert ask(unused_url(), "replay", "--bundle", str(file), at=NOW).exit_code == 2
 
 
-def test_a_bundle_that_cannot_be_written_says_so(url: str, store: SqlStore, tmp_path: Path) -> None:
+def test_a_bundle_that_cannot_be_written_says_so(url: str, store: MemoryStore, tmp_path: Path) -> None:
     done = ask(url, "explain", "decision", growth(store), "--bundle", str(tmp_path / "no" / "x.json"), at=NOW)
     assert (done.exit_code, "cannot write" in done.stderr) == (2, True)
 

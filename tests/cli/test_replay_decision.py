@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from receiver.adapters.store import SqlStore, open_in_memory
 from receiver.cli.main import main
 from receiver.core.model.actions import Verdict
+from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
 from tests.cli.asked import serving
 from tests.given import lives
@@ -31,17 +31,16 @@ pools:
 
 
 @pytest.fixture
-def store() -> Iterator[SqlStore]:
+def store() -> MemoryStore:
     """A store in which a step decided to buy two nodes."""
-    found = open_in_memory()
+    found = MemoryStore()
     life = lives.waiting(found, a_job("one"), a_job("two"))
     life.run(timedelta(seconds=30))
-    yield found
-    found.close()
+    return found
 
 
 @pytest.fixture
-def url(store: SqlStore) -> Iterator[str]:
+def url(store: MemoryStore) -> Iterator[str]:
     """A server over it."""
     with serving(Bench(store=store, policy=a_policy()).parts()) as address:
         yield address
@@ -52,7 +51,7 @@ def again(url: str, number: int | str, *more: str) -> Result:
     return CliRunner(env={"GPU_AUTOSCALER_URL": url}).invoke(main, ["replay", "--decision", str(number), *more])
 
 
-def growth(store: SqlStore) -> int:
+def growth(store: MemoryStore) -> int:
     """The number of the decision that bought."""
     return next(d.id for d in store.decisions() if d.decision.target > d.decision.present)
 
@@ -65,7 +64,7 @@ def a_config(folder: Path, **changes: Any) -> str:
     return str(file)
 
 
-def test_the_same_version_decides_the_same_and_says_so(url: str, store: SqlStore) -> None:
+def test_the_same_version_decides_the_same_and_says_so(url: str, store: MemoryStore) -> None:
     done = again(url, growth(store))
     assert (done.exit_code, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -73,7 +72,7 @@ def test_the_same_version_decides_the_same_and_says_so(url: str, store: SqlStore
     assert [line.split() for line in lines[4:6]] == [["then", "now"], ["nodes", "then", "0", "0"]]
 
 
-def test_under_another_policy_it_shows_what_would_differ(url: str, store: SqlStore, tmp_path: Path) -> None:
+def test_under_another_policy_it_shows_what_would_differ(url: str, store: MemoryStore, tmp_path: Path) -> None:
     done = again(url, growth(store), "--config", a_config(tmp_path))
     assert done.exit_code == 1
     assert "differs: nodes wanted" in done.stdout
@@ -81,7 +80,7 @@ def test_under_another_policy_it_shows_what_would_differ(url: str, store: SqlSto
     assert any(line.startswith("~ ") for line in done.stdout.splitlines())
 
 
-def test_a_program_gets_json(url: str, store: SqlStore, tmp_path: Path) -> None:
+def test_a_program_gets_json(url: str, store: MemoryStore, tmp_path: Path) -> None:
     number = growth(store)
     same = json.loads(again(url, number, "--json").stdout)
     assert (same["decision"], same["same"], same["differs"], same["policy"]) == (number, True, {}, None)
@@ -90,7 +89,7 @@ def test_a_program_gets_json(url: str, store: SqlStore, tmp_path: Path) -> None:
     assert (other["same"], other["differs"]["to"]) == (False, [2, 1])
 
 
-def test_a_decision_that_another_version_made_differently_shows_the_rules(url: str, store: SqlStore) -> None:
+def test_a_decision_that_another_version_made_differently_shows_the_rules(url: str, store: MemoryStore) -> None:
     kept = store.decision(growth(store))
     assert kept is not None
     gone = replace(kept.decision.reasons[0], rule="of_old", verdict=Verdict.LIMITS)
@@ -115,7 +114,7 @@ def test_a_decision_that_is_not_there_ends_with_2(url: str, number: int | str, s
     assert said in again(url, number, "--json").stdout
 
 
-def test_one_that_was_made_before_this_was_kept_says_so(url: str, store: SqlStore) -> None:
+def test_one_that_was_made_before_this_was_kept_says_so(url: str, store: MemoryStore) -> None:
     kept = store.decision(growth(store))
     assert kept is not None
     done = again(url, store.decided(replace(kept.decision, target=5)))
@@ -123,7 +122,7 @@ def test_one_that_was_made_before_this_was_kept_says_so(url: str, store: SqlStor
     assert "what this decision was made from is not kept" in done.stderr
 
 
-def test_a_pool_that_nothing_was_known_of_is_named(url: str, store: SqlStore, tmp_path: Path) -> None:
+def test_a_pool_that_nothing_was_known_of_is_named(url: str, store: MemoryStore, tmp_path: Path) -> None:
     number = growth(store)
     done = again(url, number, "--config", a_config(tmp_path, name="h100", pool="h100-id"))
     assert done.exit_code == 2
@@ -131,7 +130,7 @@ def test_a_pool_that_nothing_was_known_of_is_named(url: str, store: SqlStore, tm
     assert done.stderr.splitlines()[-1].endswith(" and run gpu-autoscaler replay again")
 
 
-def test_a_configuration_that_cannot_be_used_is_refused(url: str, store: SqlStore, tmp_path: Path) -> None:
+def test_a_configuration_that_cannot_be_used_is_refused(url: str, store: MemoryStore, tmp_path: Path) -> None:
     done = again(url, growth(store), "--config", a_config(tmp_path, most=-1))
     assert done.exit_code == 2
     assert "max_nodes" in done.stderr
