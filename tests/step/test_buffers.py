@@ -2,8 +2,6 @@
 
 from datetime import timedelta
 
-import pytest
-
 from receiver.core.model.pods import Buffer
 from receiver.ports import Store, TryLater
 from tests.core.builders import MINUTE, a_pod
@@ -66,13 +64,3 @@ def test_a_status_that_cannot_be_written_delays_neither_the_others_nor_the_pools
     life.wrap_cluster = wrapped
     life.step()
     assert (life.required(), life.world.buffer_messages) == (2, {"ml/other": ""})
-
-
-def test_an_error_in_a_report_is_noted_and_changes_no_pool(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_work: object) -> None:
-        raise RuntimeError("bug")
-
-    monkeypatch.setattr("receiver.step.act.report_buffers", fails)
-    life = a_life(store)
-    life.step()
-    assert life.required() == 2

@@ -83,18 +83,6 @@ def test_a_server_that_takes_no_answer_is_not_asked_for_all_of_them_in_one_step(
     assert (len(states(life)), len(life.world.progress)) == (6, 6)
 
 
-def test_an_error_in_the_answers_is_noted_and_changes_no_pool(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_work: object) -> None:
-        raise RuntimeError("bug")
-
-    for chore in ("answer_checks", "report_bookings"):
-        monkeypatch.setattr(f"receiver.step.act.{chore}", fails)
-    life = a_life(store, "a")
-    life.submit(a_job())
-    life.step()
-    assert life.required() == 1
-
-
 def test_a_request_is_bought_for_booked_and_reported(store: Store) -> None:
     life = lives.at_zero(store)
     life.world.bookings = (Booking(key="ml/r", pods=tuple(pods("r", 2)), created_at=START),)

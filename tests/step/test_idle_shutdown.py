@@ -14,7 +14,7 @@ from receiver.replay.world.objects import PodSpec
 from simulator.world import World
 from tests.core.builders import HOUR, MINUTE
 from tests.given import lives, troubles
-from tests.step.harness import GPU, START, Life, a_policy
+from tests.step.harness import GPU, Life, a_policy
 from tests.world_ports import FlakyTelemetry
 
 WINDOW = 10 * MINUTE
@@ -283,15 +283,12 @@ def test_observe_mode_says_once_what_it_would_have_done(store: Store) -> None:
 
 
 class Telemetry(FlakyTelemetry):
-    """Counts the questions for courses, and fails in a way that nobody foresaw if *broken*."""
+    """Counts the questions for courses."""
 
     asked = 0
-    broken = False
 
     def courses(self, window: timedelta) -> Mapping[str, Course]:
         self.asked += 1
-        if self.broken:
-            raise RuntimeError("a bug")
         return super().courses(window)
 
 
@@ -309,18 +306,6 @@ def test_nobody_is_asked_while_nobody_consented(store: Store) -> None:
     telemetry = life.telemetry = Telemetry(life.world)
     life.run(WINDOW + 2 * MINUTE, tick=MINUTE)
     assert telemetry.asked == 0
-
-
-def test_a_bug_here_does_not_keep_pools_from_growing(store: Store) -> None:
-    life = an_idle_life(store)
-    life.run(WINDOW, tick=MINUTE)
-    telemetry = life.telemetry = Telemetry(life.world)
-    telemetry.broken = True
-    serve(life.world, "other-0", annotations={}, owner_name="other")
-    life.run(3 * MINUTE, tick=MINUTE)
-    assert telemetry.asked > 0
-    assert life.required() == 2
-    assert life.store.memory(life.now, START).deliveries == ()  # every step came to its end
 
 
 def test_a_warning_from_before_a_jump_of_the_clock_is_taken_back_and_given_anew(store: Store) -> None:

@@ -8,7 +8,7 @@ from receiver.ports import Store, TryLater
 from receiver.reports.picture import kept_picture
 from tests.core.builders import MINUTE
 from tests.given import lives
-from tests.step.harness import POOL, Wrapped, a_job
+from tests.step.harness import POOL, a_job
 
 SHORT = a_job(duration=3 * MINUTE)
 
@@ -57,16 +57,3 @@ def test_under_a_clock_that_jumped_nothing_is_sampled(store: Store) -> None:
     life.world.advance(life.now + timedelta(hours=5))
     life.step()
     assert store.samples(life.now - timedelta(hours=1), life.now, pool=POOL) == ()
-
-
-def test_a_bug_in_sampling_spoils_no_step(store: Store) -> None:
-    def broken(*_: object) -> None:
-        raise RuntimeError("no pixels left")
-
-    life = lives.waiting(Wrapped(store, keep_samples=broken), SHORT, rest=MINUTE)
-    for _ in range(2):  # of the first nobody knows whether its clock is right
-        life.step()
-        life.pass_time(timedelta(seconds=10))
-    life.step()
-    assert life.required() == 1
-    assert store.memory(life.now, life.now).deliveries == ()
