@@ -4,6 +4,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from receiver.core.explain.explain import State
 from receiver.core.model.pods import Pod
 from receiver.ports import MAY_WAIT, Receipt, Store, WontWork
@@ -12,6 +14,8 @@ from tests.core.builders import HOUR, MINUTE, a_pool
 from tests.expect import published
 from tests.given import lives
 from tests.step.harness import Life, a_job, a_policy
+
+pytestmark = pytest.mark.chores(False)
 
 
 def patient(name: str = "patient", **given: Any) -> Job:
@@ -67,6 +71,7 @@ def test_without_the_gate_a_patient_pod_waits_for_its_node_all_the_same(store: S
     assert len(bought_at(life)) == 1
 
 
+@pytest.mark.chores(True)
 def test_the_pod_says_until_when_it_may_wait(store: Store) -> None:
     life = lives.waiting(store, patient())
     life.run(HOUR)
@@ -77,6 +82,7 @@ def test_the_pod_says_until_when_it_may_wait(store: Store) -> None:
     assert (shown.gated, shown.workload.key) == (True, "ml/patient-0")
 
 
+@pytest.mark.chores(True)
 def test_a_held_pod_and_a_patient_one_are_told_apart(store: Store) -> None:
     life = lives.at_zero(store)
     life.policy = replace(a_policy(), pools=(a_pool(max_nodes=0),))
@@ -108,6 +114,7 @@ def test_a_refused_admission_is_tried_again_and_delays_nothing_else(store: Store
     assert {job.id for job in life.world.finished} == {"patient", "urgent"}
 
 
+@pytest.mark.chores(True)
 def test_the_page_shows_patient_work_among_the_waiting(store: Store) -> None:
     life = lives.waiting(store, patient())
     life.run(MINUTE)
@@ -141,6 +148,7 @@ def test_a_large_gang_is_admitted_in_one_step(store: Store) -> None:
     assert len(life.writes("admit")) == 60
 
 
+@pytest.mark.chores(True)
 def test_in_observe_mode_the_page_promises_neither_a_node_nor_the_gates_removal(store: Store) -> None:
     life = lives.waiting(store, patient(annotations={MAY_WAIT: "1h"}), mode="observe")
     said = []
@@ -153,6 +161,7 @@ def test_in_observe_mode_the_page_promises_neither_a_node_nor_the_gates_removal(
     assert said == [("in observe mode nothing is bought", None, None), (over, None, None)]
 
 
+@pytest.mark.chores(True)
 def test_a_gate_that_may_not_be_removed_is_a_message(store: Store) -> None:
     life = lives.at_zero(store)
 

@@ -20,12 +20,15 @@ from tests.expect import removed
 from tests.given import lives
 from tests.step.harness import GPU, START, TICK, Life, a_job, a_policy, until_cordoned
 
+pytestmark = pytest.mark.chores(False)
+
 
 @pytest.fixture
 def life(store: Store) -> Life:
     return lives.at_zero(store)
 
 
+@pytest.mark.chores(True)
 def test_a_pod_gets_a_node_runs_and_the_pool_goes_back_to_zero_at_the_end_of_the_paid_hour(life: Life) -> None:
     life.submit(a_job())
     life.run(70 * MINUTE)
@@ -55,6 +58,7 @@ def test_many_steps_on_the_same_facts_act_once(life: Life) -> None:
     assert len(life.writes("resize")) == 1
 
 
+@pytest.mark.chores(True)
 def test_the_decision_names_the_deliveries_that_woke_it_and_they_are_considered_once(life: Life) -> None:
     life.heartbeats = False
     life.submit(a_job())
@@ -94,6 +98,7 @@ def test_an_open_growth_is_withdrawn_when_the_pod_goes_away(life: Life) -> None:
     assert outcome.kind is OutcomeKind.WITHDRAWN
 
 
+@pytest.mark.chores(True)
 def test_a_stock_out_backs_the_pool_off_and_does_not_consume_the_cooldown(life: Life) -> None:
     life.submit(a_job())
     life.cloud.fail_next(WontWork("none left", code="gpu_count_exceeded"), "resize")
@@ -196,6 +201,7 @@ def test_a_count_that_does_not_fall_stops_removals_and_is_never_lowered_by_a_put
     assert removed(life) <= 2
 
 
+@pytest.mark.chores(True)
 def test_observe_mode_writes_nothing_and_tells_once(store: Store) -> None:
     life = lives.waiting(store, mode="observe")
     life.run(10 * MINUTE)
@@ -204,6 +210,7 @@ def test_observe_mode_writes_nothing_and_tells_once(store: Store) -> None:
     assert told == ["GPU pool l40s: would go 0 -> 1 nodes (observing, nothing was changed)"]
 
 
+@pytest.mark.chores(True)
 def test_observe_mode_does_not_cordon_an_idle_node(store: Store) -> None:
     life = lives.waiting(store)
     life.run(40 * MINUTE)
@@ -214,6 +221,7 @@ def test_observe_mode_does_not_cordon_an_idle_node(store: Store) -> None:
     assert any("would go 1 -> 0" in t for t in life.notices())
 
 
+@pytest.mark.chores(True)
 def test_a_budget_hold_keeps_new_work_out_and_running_work_goes_on(store: Store) -> None:
     budget = Budget(monthly_usd=Decimal("3.20"))  # two paid hours are 2.58: past the hold line of 2.56
     life = lives.waiting(store, a_job("one", duration=3 * HOUR), budget=budget)
@@ -235,6 +243,7 @@ def test_a_gang_is_bought_whole_and_starts_together(store: Store) -> None:
     assert len(starts) == 1
 
 
+@pytest.mark.chores(True)
 def test_a_pod_that_no_pool_fits_is_told_once_to_people_and_to_the_pod(life: Life) -> None:
     life.submit(a_job("giant", gpus_per_pod=16))
     life.run(5 * MINUTE)
@@ -260,6 +269,7 @@ def test_where_seconds_are_billed_a_node_goes_after_idle_for(store: Store) -> No
     assert node.gone_at - START < 26 * MINUTE
 
 
+@pytest.mark.chores(True)
 def test_without_a_heartbeat_nothing_is_removed_and_people_are_told(life: Life) -> None:
     life.submit(a_job())
     life.run(20 * MINUTE)
@@ -294,6 +304,7 @@ def test_slow_builds_do_not_buy_twice(store: Store) -> None:
     assert life.writes("resize") == [("resize", ("l40s-id", 1))]
 
 
+@pytest.mark.chores(True)
 def test_what_was_observed_is_published_and_outlives_a_restart(life: Life, store: Store) -> None:
     life.mode = "observe"
     sources = replace(life.sources, observed=lambda: ObservedDocument(would_usd=Decimal(10)))
@@ -306,6 +317,7 @@ def test_what_was_observed_is_published_and_outlives_a_restart(life: Life, store
     assert kept_picture(store)[0].observed is None
 
 
+@pytest.mark.chores(True)
 def test_a_step_without_readers_decides_and_keeps_no_picture(life: Life, store: Store) -> None:
     life.submit(a_job())
     life.step_without_chores()

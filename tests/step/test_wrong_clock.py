@@ -14,12 +14,15 @@ from tests.core.builders import HOUR, MINUTE
 from tests.given import lives
 from tests.step.harness import PRICE, START, Life, a_job
 
+pytestmark = pytest.mark.chores(False)
+
 
 def a_step_ahead(life: Life, by: timedelta) -> None:
     """One step under a clock that is ahead *by* so much; then the clock is right again."""
     step(life.sources, life.hands, life.policy, life.mode, life.now + by)
 
 
+@pytest.mark.chores(True)
 @pytest.mark.parametrize("ahead", [timedelta(days=1), timedelta(days=31)])
 def test_one_step_under_a_clock_ahead_ends_no_override(store: Store, ahead: timedelta) -> None:
     life = lives.at_zero(store)
@@ -34,6 +37,7 @@ def test_one_step_under_a_clock_ahead_ends_no_override(store: Store, ahead: time
     assert [t for t in life.notices() if "no longer" in t] == ["GPU pool l40s: no longer pinned to 2 nodes"]
 
 
+@pytest.mark.chores(True)
 def test_an_override_comes_back_when_a_clock_that_was_ahead_for_a_while_is_right_again(store: Store) -> None:
     life = lives.at_zero(store)
     pin = life.set_override("pin", 2)
@@ -48,6 +52,7 @@ def test_an_override_comes_back_when_a_clock_that_was_ahead_for_a_while_is_right
     assert [t for t in life.notices() if "no longer" in t] == ["GPU pool l40s: no longer pinned to 2 nodes"] * 2
 
 
+@pytest.mark.chores(True)
 def test_one_step_under_a_clock_behind_brings_no_override_back(store: Store) -> None:
     life = lives.at_zero(store)
     life.set_override("pin", 2)

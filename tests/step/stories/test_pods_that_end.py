@@ -12,6 +12,8 @@ from tests.expect import bought, living, phases, titles
 from tests.given import lives
 from tests.step.harness import GPU, POOL, Life, a_job
 
+pytestmark = pytest.mark.chores(False)
+
 GRACES = (timedelta(0), 30 * SECOND, 120 * SECOND)
 LONG = 10 * HOUR
 
@@ -90,6 +92,7 @@ def test_a_binding_that_fails_again_and_again_neither_buys_nor_loses_a_node(stor
     assert bought(life) == 1
 
 
+@pytest.mark.chores(True)
 def test_a_nomination_that_outlives_its_node_is_demand_again_and_told(store: Store) -> None:
     life = lives.idle_nodes(store)
     life.run(30 * SECOND)
@@ -109,6 +112,7 @@ def test_nothing_is_billed_to_a_team_before_its_pod_is_bound(store: Store) -> No
     assert [life_.bound_at for life_ in store.memory(life.now, life.now - HOUR).lives] == [None]
 
 
+@pytest.mark.chores(True)
 def test_a_node_whose_kubelet_died_goes_although_its_pods_stay_terminating(store: Store) -> None:
     life = serving(store)
     life.run(2 * MINUTE)

@@ -155,7 +155,7 @@ def test_its_pod_is_told_by_an_event(store: Store) -> None:
 def test_a_restart_forgets_no_refusal(store: Store) -> None:
     life, scheduled = begin(store)
     life.run(30 * MINUTE, tick=MINUTE)
-    for _ in range(12):
+    for _ in range(4):
         life = lives.restarted(life, store, rest=14 * MINUTE)
         scheduled = Pods(life, all=scheduled.all)
         life.run(HOUR, tick=MINUTE)

@@ -14,6 +14,8 @@ from tests.given import lives
 from tests.given.pods import bound, waiting
 from tests.step.harness import FAST, POOL, START, Life, a_job
 
+pytestmark = pytest.mark.chores(False)
+
 READINESS = Taint(key="readiness.k8s.io/nvidia-gpu-not-ready", value="pending", effect="NoSchedule")
 USABLE_AFTER = FAST.create + FAST.build + FAST.boot + FAST.driver
 NEVER = timedelta(days=7)
@@ -42,6 +44,7 @@ def stage_of(life: Life) -> tuple[Stage, str]:
     return node.stage, node.note
 
 
+@pytest.mark.chores(True)
 @pytest.mark.parametrize("prefix", STARTUP_TAINTS)
 def test_growth_goes_on_while_the_newest_node_carries_a_startup_taint(store: Store, prefix: str) -> None:
     """NVIDIA's example for autoscaled GPU nodes: the taint outlives the driver's installation by minutes. Every pod was
@@ -60,6 +63,7 @@ def test_growth_goes_on_while_the_newest_node_carries_a_startup_taint(store: Sto
     assert titles(life, "no GPU pool can hold") == []
 
 
+@pytest.mark.chores(True)
 def test_a_node_with_a_startup_taint_is_on_its_way_and_says_what_it_waits_for(store: Store) -> None:
     life = lives.waiting(store)
     life.run(USABLE_AFTER + MINUTE, each=tainted(life, goes_after=NEVER))
@@ -72,6 +76,7 @@ def test_a_node_with_a_startup_taint_is_on_its_way_and_says_what_it_waits_for(st
     assert f"waits for taint {READINESS.key}" in pod["detail"]
 
 
+@pytest.mark.chores(True)
 def test_a_startup_taint_that_never_goes_makes_the_node_stuck_within_the_provision_timeout(store: Store) -> None:
     life = lives.waiting(store)
     each = tainted(life, goes_after=NEVER)
