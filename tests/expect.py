@@ -8,7 +8,7 @@ from receiver.core.notices.notice import Notice
 from receiver.ports import STOP_ANNOTATION, Store
 from receiver.replay.world.objects import VM, WorldNode
 from tests.core.builders import HOUR
-from tests.step.harness import POOL, Life
+from tests.given.life import POOL, Life
 
 
 def told(life: Life) -> list[Notice]:

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 import receiver
-from tests.step.harness import Life, a_job, a_policy, a_world
+from tests.given.life import Life, a_job, a_policy, a_world
 from tests.stores import a_store, silent_log
 
 HOME = f"{Path(receiver.__file__).parent}/"

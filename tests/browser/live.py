@@ -19,7 +19,7 @@ from receiver.config import load
 from receiver.replay.world.objects import Job
 from simulator.server import Simulator
 from tests.e2e.receivers import Server
-from tests.step.harness import Life
+from tests.given.life import Life
 
 
 class WorldClock:

@@ -51,8 +51,8 @@ from tests.core.builders import (
     facts,
 )
 from tests.given import lives
-from tests.step.harness import a_job
-from tests.step.harness import a_policy as a_living_policy
+from tests.given.life import a_job
+from tests.given.life import a_policy as a_living_policy
 from tests.web.builders import Bench
 
 

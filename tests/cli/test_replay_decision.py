@@ -16,7 +16,7 @@ from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
 from tests.cli.asked import serving
 from tests.given import lives
-from tests.step.harness import a_job, a_policy
+from tests.given.life import a_job, a_policy
 from tests.web.builders import Bench
 
 CONFIG = """\

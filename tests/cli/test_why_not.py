@@ -17,7 +17,7 @@ from simulator.store import MemoryStore
 from tests.cli.asked import ask, serving
 from tests.clocks import FixedClock
 from tests.given import lives
-from tests.step.harness import SIZE, Life, a_job
+from tests.given.life import SIZE, Life, a_job
 from tests.web.builders import Bench
 
 MINUTE = timedelta(minutes=1)

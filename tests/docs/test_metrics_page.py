@@ -13,8 +13,8 @@ from simulator.metrics import metrics_face
 from simulator.server import Simulator
 from tests.docs.metrics_page import PAGE, RECEIVER, SIMULATED, THEMSELVES, exported_types, exporter_rows, metric_types
 from tests.docs.pages import headings, section, table
+from tests.given.life import START
 from tests.lint import none_of
-from tests.step.harness import START
 from tools.metric_names import every_match, metrics_in, queries_of
 from tools.metrics_page import read, recordings
 

@@ -16,11 +16,11 @@ from receiver.config.environment import SECRET, VARIABLES
 from receiver.core.model.signals import Alert
 from receiver.ports import Delivery
 from tests.docs.pages import ROOT, anchors, every_page, headings, in_pages, section, table, text_of, without_code
+from tests.given.life import START
 from tests.lint import load_yaml, none_of
 from tests.manifests.built import read, the
 from tests.metrics.counted import a_counted_store
 from tests.metrics.scrapes import scrape
-from tests.step.harness import START
 from tools.install_manifests import helm
 
 ADRS = [name for name in every_page() if name.startswith("docs/decisions/")]

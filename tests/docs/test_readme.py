@@ -20,8 +20,8 @@ from receiver.web import create_app
 from tests.clocks import FixedClock
 from tests.docs.commands import fenced, words_of
 from tests.docs.pages import ROOT, text_of
+from tests.given.life import Life, a_job, a_world
 from tests.manifests.built import read, the
-from tests.step.harness import Life, a_job, a_world
 from tests.web.builders import OPERATOR, Bench
 from tools.install_manifests import helm
 

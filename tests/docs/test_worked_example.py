@@ -8,7 +8,7 @@ from receiver.core.model.text import dollars
 from simulator.store import MemoryStore
 from tests.docs.pages import section, text_of
 from tests.docs.worked import an_hour
-from tests.step.harness import FAST, Life
+from tests.given.life import FAST, Life
 
 EXAMPLE = section(text_of("docs/how-it-decides.md"), "A worked example")
 

@@ -9,7 +9,7 @@ from receiver.core.model.policy import Billing, Budget
 from simulator.store import MemoryStore
 from tests.docs.pages import ROOT
 from tests.given import lives
-from tests.step.harness import TICK, Life, a_job
+from tests.given.life import TICK, Life, a_job
 
 MINUTE = timedelta(minutes=1)
 PAGE = ROOT / "docs" / "how-it-decides.md"

@@ -11,8 +11,8 @@ from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.ports import Store
 from receiver.replay.world.objects import Behaviour, Job, Timings, WorldPool
 from tests.core.builders import HOUR, MINUTE, a_pool
+from tests.given.life import BIG_SIZE, FAST, GPU, POOL, PRICE, REST, Life, a_job, a_policy, a_world, until_cordoned
 from tests.given.pods import bound
-from tests.step.harness import BIG_SIZE, FAST, GPU, POOL, PRICE, REST, Life, a_job, a_policy, a_world, until_cordoned
 
 USABLE = 5 * MINUTE  # a node that is bought now is usable by then
 

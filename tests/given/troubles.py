@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.ports import Delivery, TryLater
 from tests.core.builders import DAY, MINUTE
-from tests.step.harness import POOL, START, Life
+from tests.given.life import POOL, START, Life
 
 UNANSWERED = TryLater("connection refused", code="unavailable")
 

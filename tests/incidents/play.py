@@ -20,7 +20,7 @@ from receiver.web.pages.overview import ShownConcern, concerns, headline, scene_
 from simulator.store import MemoryStore
 from tests.clocks import FixedClock
 from tests.given import lives, troubles
-from tests.step.harness import FAST, SIZE, Life, a_job
+from tests.given.life import FAST, SIZE, Life, a_job
 from tests.web.builders import Bench
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

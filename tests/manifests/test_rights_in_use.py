@@ -20,12 +20,12 @@ from simulator import kubernetes_rights
 from simulator.clocks import ManualClock
 from simulator.server import Simulator
 from tests.core.builders import HOURLY
+from tests.given.life import PRICE, SIZE, Life, a_job
 from tests.lint import none_of
 from tests.manifests.built import installed
 from tests.manifests.roles import EVERY_RULE, FENCE, ROLES, Rules, rights
 from tests.manifests.uses import EVERYBODYS, USES, Right, Stage, Use
 from tests.simulator.builders import GPU_POOL, START, config
-from tests.step.harness import PRICE, SIZE, Life, a_job
 from tests.stores import a_store
 
 Staged = Callable[[Rules], Any]

@@ -10,7 +10,7 @@ from receiver.replay.figures import violations
 from receiver.replay.play import Controller, Played, Reaction, play
 from receiver.replay.world.objects import Job, Timings, WorldConfig, WorldPool
 from simulator.world import World
-from tests.step.harness import GPU, PRICE, SIZE, START, a_job
+from tests.given.life import GPU, PRICE, SIZE, START, a_job
 
 SECOND = timedelta(seconds=1)
 POOL = "l40s-id"

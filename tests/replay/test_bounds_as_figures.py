@@ -12,8 +12,8 @@ from receiver.replay.contest import Reckoned, Result, contest, the_product
 from receiver.replay.figures import BOUNDS, Figures
 from receiver.replay.play import Setting
 from receiver.replay.world.objects import Job
+from tests.given.life import GPU, START, a_job
 from tests.replay.plays import a_trace_policy, some_jobs
-from tests.step.harness import GPU, START, a_job
 
 EIGHT = Pool(id="x8", name="x8", size="x8", resources={GPU: 8}, max_nodes=9, price_usd_per_hour=Decimal(8))
 ONE = Pool(id="x1", name="x1", size="x1", resources={GPU: 1}, max_nodes=99, price_usd_per_hour=Decimal(1))

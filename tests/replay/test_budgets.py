@@ -14,7 +14,7 @@ from receiver.replay.contest import Delays, Result, contest, the_product
 from receiver.replay.figures import violations
 from receiver.replay.play import Setting
 from receiver.replay.world.objects import Job
-from tests.step.harness import GPU, PRICE, SIZE, a_job
+from tests.given.life import GPU, PRICE, SIZE, a_job
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)

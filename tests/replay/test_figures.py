@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from receiver.replay.figures import Figures, Ratio, by_hour, over_all, ratio
+from tests.given.life import START, a_job
 from tests.replay.plays import by_product, played_by
-from tests.step.harness import START, a_job
 
 
 def some_figures(**given: Any) -> Figures:

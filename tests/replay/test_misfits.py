@@ -9,7 +9,7 @@ from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Pool, Taint
 from receiver.replay.traces.trace import misfits
 from receiver.replay.world.objects import Job
-from tests.step.harness import GPU, START, a_job
+from tests.given.life import GPU, START, a_job
 
 EIGHT = Pool(id="eight", name="eight", size="x8", resources={GPU: 8}, max_nodes=2, labels={"zone": "b"})
 ONE = Pool(id="one", name="one", size="x1", resources={GPU: 1}, max_nodes=4)

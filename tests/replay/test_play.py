@@ -20,8 +20,8 @@ from receiver.replay.peers import ClusterAutoscaler
 from receiver.replay.play import Controller, Played, Reaction, Setting, rare_collections
 from receiver.replay.store import ReplayStore
 from simulator.world import World
+from tests.given.life import PRICE, SIZE, START, Life, a_job
 from tests.replay.plays import POOL, SECOND, TICK, a_trace_policy, a_trace_world, by_product, played_by, some_jobs
-from tests.step.harness import PRICE, SIZE, START, Life, a_job
 
 
 def by_peer(world: World) -> Controller:

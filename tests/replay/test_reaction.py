@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from receiver.replay.play import Reaction, play
 from receiver.replay.world.objects import Job, WorldConfig, WorldPool
 from simulator.world import World
-from tests.step.harness import GPU, SIZE, START, a_job
+from tests.given.life import GPU, SIZE, START, a_job
 
 SECOND = timedelta(seconds=1)
 AT = START + 7 * SECOND

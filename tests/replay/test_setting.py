@@ -8,7 +8,7 @@ import pytest
 
 from receiver.core.model.policy import Pool, Taint
 from receiver.replay.play import Setting
-from tests.step.harness import GPU, START, a_job
+from tests.given.life import GPU, START, a_job
 
 SECOND = timedelta(seconds=1)
 POOL = Pool(

@@ -18,8 +18,8 @@ from receiver.ports import TryLater
 from receiver.reports.monthly import report_of
 from tests.core.report.builders import HOUR, MONTH, START, a_policy, at
 from tests.core.report.simulated import a_month
+from tests.given.life import Wrapped
 from tests.reports.month_ends import DUE, EPOCH, UnitCounter, month_end
-from tests.step.harness import Wrapped
 
 STEP = UnitOfWork(name="step", query="sum(steps)")
 

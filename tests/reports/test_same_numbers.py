@@ -26,8 +26,8 @@ from receiver.metrics.collector import StoreCollector
 from receiver.replay.world.objects import WorldPool
 from receiver.reports.formats import as_csv, as_text
 from tests.clocks import FixedClock
+from tests.given.life import BIG_SIZE, GPU, HOUR, MINUTE, PRICE, START, Life, a_policy, a_world
 from tests.given.pods import bound, waiting
-from tests.step.harness import BIG_SIZE, GPU, HOUR, MINUTE, PRICE, START, Life, a_policy, a_world
 from tests.stores import a_store
 from tests.web.builders import Bench
 from tests.web.seen import words

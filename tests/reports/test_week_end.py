@@ -15,7 +15,7 @@ from receiver.ports import Store, TryLater
 from receiver.reports.weekly import ObservedDay, WeekEnd
 from tests.core.report.builders import HOUR, START, a_policy, at
 from tests.core.report.simulated import a_month
-from tests.step.harness import Wrapped
+from tests.given.life import Wrapped
 
 WEEK = last_week(at(11 * 24 + 12), "UTC")
 DUE = WEEK.end + timedelta(minutes=1)

@@ -15,9 +15,9 @@ from receiver.ports import BUDGET_CHECK, Store
 from simulator.clocks import ManualClock
 from simulator.server import Simulator
 from tests.core.builders import HOURLY, MINUTE
+from tests.given.life import PRICE, SIZE, Life
 from tests.simulator.builders import GPU_POOL, START, config
 from tests.simulator.crd_schemas import mistakes
-from tests.step.harness import PRICE, SIZE, Life
 
 GPU = "nvidia.com/gpu"
 KUEUE = "kueue.x-k8s.io"

@@ -13,7 +13,7 @@ from receiver.ports import Store
 from receiver.web.api.changes import size_of, take_answer
 from tests.core.builders import HOUR, MINUTE, a_pool
 from tests.given import lives
-from tests.step.harness import PRICE, START, Life, a_job
+from tests.given.life import PRICE, START, Life, a_job
 
 HOLD, PROCEED = Unanswered.HOLD, Unanswered.PROCEED
 TICK = timedelta(minutes=5)

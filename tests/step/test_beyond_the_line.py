@@ -16,7 +16,7 @@ from receiver.ports import Store
 from receiver.replay.world.objects import VM, Behaviour, WorldPod
 from tests.core.builders import MINUTE, a_pool
 from tests.given import lives
-from tests.step.harness import GPU, Life, a_job
+from tests.given.life import GPU, Life, a_job
 
 pytestmark = pytest.mark.chores(False)
 

@@ -16,7 +16,7 @@ from receiver.step.reconcile import step
 from tests.core.builders import HOUR, MINUTE, a_pod, a_pool
 from tests.expect import removed
 from tests.given import lives
-from tests.step.harness import FAST, START, Wrapped, a_job
+from tests.given.life import FAST, START, Wrapped, a_job
 
 pytestmark = pytest.mark.chores(False)
 

@@ -10,7 +10,7 @@ from receiver.ports import Store, TryLater
 from tests.core.builders import MINUTE, a_pool
 from tests.expect import published
 from tests.given import lives
-from tests.step.harness import PRICE, Life, a_job
+from tests.given.life import PRICE, Life, a_job
 
 MUCH = Decimal(1000)
 

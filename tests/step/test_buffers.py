@@ -6,7 +6,7 @@ from receiver.core.model.pods import Buffer
 from receiver.ports import Store, TryLater
 from tests.core.builders import MINUTE, a_pod
 from tests.given import lives
-from tests.step.harness import Life, Wrapped, a_job
+from tests.given.life import Life, Wrapped, a_job
 
 WARM = Buffer(key="ml/warm", replicas=2, pod=a_pod("capacity-buffer-warm", uid=""))
 

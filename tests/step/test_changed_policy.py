@@ -15,7 +15,7 @@ from receiver.step.reconcile import step
 from simulator.store import MemoryStore
 from tests.core.builders import SECOND
 from tests.given import lives
-from tests.step.harness import GPU, SIZE, Life, a_job, a_policy, a_world, until_cordoned
+from tests.given.life import GPU, SIZE, Life, a_job, a_policy, a_world, until_cordoned
 
 OWN = a_policy().pools[0]
 OTHER = replace(OWN, id="other-id", name="other")

@@ -12,7 +12,7 @@ from receiver.core.scaling.bookings import BookingStage
 from receiver.ports import Store, TryLater, WontWork
 from tests.core.builders import MINUTE, a_pod
 from tests.given import lives
-from tests.step.harness import START, Life, a_job
+from tests.given.life import START, Life, a_job
 
 
 def pods(name: str, count: int = 1) -> Sequence[Pod]:

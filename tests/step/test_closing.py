@@ -15,7 +15,7 @@ from tests.adapters.store.builders import migrated
 from tests.core.builders import MINUTE
 from tests.expect import closed, nodes, published, removed
 from tests.given import lives
-from tests.step.harness import TICK, a_job
+from tests.given.life import TICK, a_job
 
 pytestmark = pytest.mark.chores(False)
 

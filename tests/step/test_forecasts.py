@@ -18,7 +18,7 @@ from simulator.store import MemoryStore
 from tests.core.builders import HOUR
 from tests.expect import published
 from tests.given import lives
-from tests.step.harness import PRICE, SIZE, START, Life, a_job, a_policy
+from tests.given.life import PRICE, SIZE, START, Life, a_job, a_policy
 
 LEFT = Decimal(11 * 24 - 12 - 30)  # hours from START to the month's end, less the thirty that pass
 BUDGET = Budget(

@@ -10,7 +10,7 @@ from receiver.core.model.policy import Objective
 from receiver.ports import Store
 from tests.core.builders import a_pool
 from tests.given import lives
-from tests.step.harness import HOUR, Life, a_job
+from tests.given.life import HOUR, Life, a_job
 
 pytestmark = pytest.mark.chores(False)
 

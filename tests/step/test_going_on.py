@@ -20,7 +20,7 @@ from receiver.step.parts import Parts
 from receiver.step.reconcile import Stepped
 from tests.core.builders import MINUTE
 from tests.given import lives
-from tests.step.harness import Wrapped
+from tests.given.life import Wrapped
 from tests.step.loop_builders import Right, Seconds
 from tests.step.process_builders import outside_of
 

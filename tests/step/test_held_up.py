@@ -11,7 +11,7 @@ from receiver.ports import Receipt, Store, TryLater, WontWork
 from receiver.replay.world.objects import Behaviour, PodSpec
 from tests.core.builders import HOUR, MINUTE
 from tests.given import lives
-from tests.step.harness import FAST, GPU, PRICE, SIZE, Life, Wrapped, a_job
+from tests.given.life import FAST, GPU, PRICE, SIZE, Life, Wrapped, a_job
 
 pytestmark = pytest.mark.chores(False)
 

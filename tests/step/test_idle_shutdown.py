@@ -14,7 +14,7 @@ from receiver.replay.world.objects import PodSpec
 from simulator.world import World
 from tests.core.builders import HOUR, MINUTE
 from tests.given import lives, troubles
-from tests.step.harness import GPU, Life, a_policy
+from tests.given.life import GPU, Life, a_policy
 from tests.world_ports import FlakyTelemetry
 
 WINDOW = 10 * MINUTE

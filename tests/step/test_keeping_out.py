@@ -19,7 +19,7 @@ from tests.core.builders import DAY, GPU, MINUTE, NOW, a_busy_node, a_pod, a_poo
 from tests.core.builders import a_policy as core_policy
 from tests.expect import published
 from tests.given import lives
-from tests.step.harness import TICK, Life, Wrapped, a_job
+from tests.given.life import TICK, Life, Wrapped, a_job
 
 MEANS = KeepOut(namespaces=("ml", "batch"), cluster_queues=("gpus",))
 HELD = ("ClusterQueue gpus", "batch", "ml")

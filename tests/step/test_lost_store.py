@@ -18,7 +18,7 @@ from simulator.store import MemoryStore
 from tests.core.builders import HOUR, MINUTE
 from tests.expect import deciding_rule, published
 from tests.given import lives
-from tests.step.harness import GPU, PRICE, SIZE, START, Life, Wrapped, a_job, a_policy, a_world
+from tests.given.life import GPU, PRICE, SIZE, START, Life, Wrapped, a_job, a_policy, a_world
 
 BUDGET = Budget(monthly_usd=Decimal(10_000))
 DOWN = TryLater("Civo at https://api.civo.com was asked to list the charges: no answer within 30 s", code="timeout")

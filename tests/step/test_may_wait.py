@@ -13,7 +13,7 @@ from receiver.replay.world.objects import Job
 from tests.core.builders import HOUR, MINUTE, a_pool
 from tests.expect import published
 from tests.given import lives
-from tests.step.harness import Life, a_job, a_policy
+from tests.given.life import Life, a_job, a_policy
 
 pytestmark = pytest.mark.chores(False)
 

@@ -14,7 +14,7 @@ from receiver.ports import DecisionFilter, Store, TryLater, WontWork
 from tests.adapters.store.builders import migrated
 from tests.core.builders import MINUTE
 from tests.given import lives
-from tests.step.harness import Life, a_job, a_policy
+from tests.given.life import Life, a_job, a_policy
 
 BUDGET = Budget(monthly_usd=Decimal(100))
 

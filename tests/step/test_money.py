@@ -15,7 +15,7 @@ from tests.core.builders import HOUR, MINUTE, NOW, a_node, a_pod, a_pool, a_sile
 from tests.core.builders import a_policy as core_policy
 from tests.expect import removed
 from tests.given import lives, troubles
-from tests.step.harness import PRICE, a_job, a_policy
+from tests.given.life import PRICE, a_job, a_policy
 
 pytestmark = pytest.mark.chores(False)
 

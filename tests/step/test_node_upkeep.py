@@ -8,7 +8,7 @@ from receiver.core.model.policy import Pool, Taint
 from receiver.ports import CORDON_ANNOTATION, Store, TryLater, WontWork
 from tests.core.builders import a_pool
 from tests.given import lives
-from tests.step.harness import Life, Wrapped, a_job, until_cordoned
+from tests.given.life import Life, Wrapped, a_job, until_cordoned
 
 TEN_SECONDS = timedelta(seconds=10)
 LABELS = {"gpu": "on-demand"}

@@ -10,7 +10,7 @@ from receiver.replay.world.objects import PodSpec
 from tests.core.builders import MINUTE
 from tests.expect import closed, nodes
 from tests.given import lives
-from tests.step.harness import SIZE, Life, Wrapped
+from tests.given.life import SIZE, Life, Wrapped
 
 WHY = "cluster budget 2026-11"
 REFUSED = "GPU pool l40s: could not cordon nodes"

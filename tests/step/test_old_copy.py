@@ -11,7 +11,7 @@ from receiver.ports import Store
 from receiver.step.carry_out import carry_out
 from tests.core.builders import MINUTE
 from tests.given import lives
-from tests.step.harness import Life
+from tests.given.life import Life
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from receiver.ports import CORDON_ANNOTATION, Store
 from tests.given import lives
-from tests.step.harness import START, Life, until_cordoned
+from tests.given.life import START, Life, until_cordoned
 
 
 def without_its_pool(life: Life, store: Store, mode: str) -> Life:

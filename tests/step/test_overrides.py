@@ -11,7 +11,7 @@ from receiver.ports import KEEP_UNTIL_ANNOTATION, Store
 from tests.core.builders import HOUR, MINUTE
 from tests.expect import published, removed
 from tests.given import lives
-from tests.step.harness import Life, a_job
+from tests.given.life import Life, a_job
 
 READY = 5 * MINUTE  # a node is usable by then
 

@@ -9,7 +9,7 @@ from receiver.ports import Receipt, Store, TryLater, WontWork
 from receiver.replay.world.objects import Job
 from tests.core.builders import HOUR, MINUTE
 from tests.given import lives
-from tests.step.harness import PRICE, SIZE, Life, Wrapped, a_job
+from tests.given.life import PRICE, SIZE, Life, Wrapped, a_job
 
 pytestmark = pytest.mark.chores(False)
 

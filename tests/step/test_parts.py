@@ -20,7 +20,7 @@ from receiver.step import publish
 from receiver.step.parts import PARTS, counted_as
 from tests.e2e.waiting import until
 from tests.given import lives
-from tests.step.harness import TICK
+from tests.given.life import TICK
 from tests.step.loop_builders import Right, stepped_once
 
 RECEIVER = Path(publish.__file__).parents[1]

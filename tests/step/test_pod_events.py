@@ -11,7 +11,7 @@ from receiver.core.model.policy import Budget
 from receiver.ports import ClusterFacts, Store, TryLater
 from tests.core.builders import MINUTE, a_pool
 from tests.given import lives
-from tests.step.harness import Life, a_job, a_policy
+from tests.given.life import Life, a_job, a_policy
 
 
 def told(life: Life, reason: str = "NotTriggerScaleUp") -> dict[str, list[str]]:

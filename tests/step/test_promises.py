@@ -9,7 +9,7 @@ from receiver.step.reconcile import step
 from tests.core.builders import MINUTE
 from tests.expect import published
 from tests.given import lives
-from tests.step.harness import FAST, Life, a_job
+from tests.given.life import FAST, Life, a_job
 
 LONG = timedelta(hours=5)
 

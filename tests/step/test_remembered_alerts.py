@@ -14,7 +14,7 @@ from receiver.step.gather import Sources, gather
 from receiver.step.parts import Parts
 from tests.core.builders import HOUR, MINUTE
 from tests.given import lives, troubles
-from tests.step.harness import START, Life, a_job
+from tests.given.life import START, Life, a_job
 from tests.step.process_builders import outside_of
 
 

@@ -10,7 +10,7 @@ from receiver.ports import Store
 from receiver.reports.monthly import report_of
 from tests.core.builders import MINUTE
 from tests.given import lives
-from tests.step.harness import PRICE, a_job
+from tests.given.life import PRICE, a_job
 
 
 def test_a_report_of_lived_hours_has_what_was_bought_who_held_it_and_how_long_it_waited(store: Store) -> None:

@@ -7,7 +7,7 @@ import pytest
 from receiver.core.model.model import AGAIN_AFTER, GRANTED_FOR, UNKNOWN_HOLDS_FOR, Rights
 from receiver.ports import Store, TryLater, WontWork
 from tests.given import lives
-from tests.step.harness import Life
+from tests.given.life import Life
 
 REFUSED = ("patch nodes", "create pods/eviction")
 MOMENT = timedelta(seconds=1)

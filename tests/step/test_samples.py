@@ -8,7 +8,7 @@ from receiver.ports import Store, TryLater
 from receiver.reports.picture import kept_picture
 from tests.core.builders import MINUTE
 from tests.given import lives
-from tests.step.harness import POOL, a_job
+from tests.given.life import POOL, a_job
 
 SHORT = a_job(duration=3 * MINUTE)
 

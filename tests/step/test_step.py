@@ -18,7 +18,7 @@ from receiver.step.reconcile import step
 from tests.core.builders import HOUR, MINUTE
 from tests.expect import removed
 from tests.given import lives
-from tests.step.harness import GPU, START, TICK, Life, a_job, a_policy, until_cordoned
+from tests.given.life import GPU, START, TICK, Life, a_job, a_policy, until_cordoned
 
 pytestmark = pytest.mark.chores(False)
 

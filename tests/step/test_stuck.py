@@ -17,7 +17,7 @@ from tests.core.builders import EVERY_SECOND, HOUR, MINUTE, NOW, a_node, a_pool,
 from tests.core.builders import a_policy as core_policy
 from tests.expect import removed
 from tests.given import lives
-from tests.step.harness import SIZE, START, Life, Wrapped, a_job, until_cordoned
+from tests.given.life import SIZE, START, Life, Wrapped, a_job, until_cordoned
 
 pytestmark = pytest.mark.chores(False)
 

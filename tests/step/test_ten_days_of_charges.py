@@ -23,7 +23,7 @@ from simulator.store import MemoryStore
 from simulator.world import World
 from tests.adapters.civo.answers import CLUSTER, KEY
 from tests.core.builders import HOUR
-from tests.step.harness import FAST, GPU, PRICE, SIZE, a_policy, a_world
+from tests.given.life import FAST, GPU, PRICE, SIZE, a_policy, a_world
 from tests.world_ports import FlakyAccounts, FlakyCloud
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)

@@ -18,7 +18,7 @@ from receiver.step.carry_out import settled
 from tests.core.builders import HOUR, MINUTE, NOW, a_state
 from tests.expect import removed
 from tests.given import lives
-from tests.step.harness import Life, a_job, a_policy
+from tests.given.life import Life, a_job, a_policy
 from tests.step.process_builders import an_app
 
 

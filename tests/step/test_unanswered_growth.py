@@ -11,7 +11,7 @@ from receiver.core.model.policy import Budget, Limits
 from receiver.ports import Receipt, Store, TryLater, WontWork
 from tests.core.builders import MINUTE
 from tests.given import lives
-from tests.step.harness import PRICE, Life, Wrapped, a_job
+from tests.given.life import PRICE, Life, Wrapped, a_job
 
 pytestmark = pytest.mark.chores(False)
 

@@ -19,7 +19,7 @@ from receiver.replay.world.objects import WorldPool
 from receiver.reports.monthly import costs_of
 from tests.core.builders import HOUR, MINUTE, a_pool
 from tests.given import lives, troubles
-from tests.step.harness import GPU, PRICE, SIZE, START, TICK, Life, Wrapped, a_job, a_policy, a_world
+from tests.given.life import GPU, PRICE, SIZE, START, TICK, Life, Wrapped, a_job, a_policy, a_world
 from tests.world_ports import FlakyTelemetry
 
 OF_FOUR = a_pool(resources={GPU: 4})

@@ -15,8 +15,8 @@ from receiver.step.parts import Parts
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import living
 from tests.given import lives
+from tests.given.life import BIG_SIZE, GPU, POOL, Life
 from tests.given.pods import bound
-from tests.step.harness import BIG_SIZE, GPU, POOL, Life
 
 pytestmark = pytest.mark.chores(False)
 

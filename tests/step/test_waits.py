@@ -13,7 +13,7 @@ from receiver.ports import Did, Receipt, Store, TryLater, WontWork
 from tests.core.builders import HOUR, MINUTE, SECOND
 from tests.expect import published
 from tests.given import lives
-from tests.step.harness import POOL, Life, Wrapped, a_job
+from tests.given.life import POOL, Life, Wrapped, a_job
 from tests.stores import WorldStore, rebuilt
 
 EVERY_SECOND = Billing(granularity=SECOND, removal_margin=timedelta(0))

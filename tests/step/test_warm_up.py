@@ -7,7 +7,7 @@ import pytest
 from receiver.ports import Store
 from receiver.runtime.store_opener import WarmUp
 from tests.core.builders import MINUTE
-from tests.step.harness import START
+from tests.given.life import START
 
 
 def test_a_new_store_warms_up_from_the_first_count_that_civo_told(store: Store) -> None:

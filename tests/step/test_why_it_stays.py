@@ -19,7 +19,7 @@ from receiver.step.carry_out import settled
 from simulator.world import Pdb
 from tests.core.builders import HOUR, MINUTE, SECOND
 from tests.given import lives, troubles
-from tests.step.harness import FAST, GPU, START, Life, a_job, until_cordoned
+from tests.given.life import FAST, GPU, START, Life, a_job, until_cordoned
 
 VICTIMS: Any = actions.c.victims.type
 HELD = "ml/web-0 may not be evicted: The disruption budget keep-web needs 1 healthy pods"

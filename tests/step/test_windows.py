@@ -5,7 +5,7 @@ from receiver.ports import Store
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import living
 from tests.given import lives
-from tests.step.harness import START, a_job
+from tests.given.life import START, a_job
 
 # START is 12:00 UTC; Berlin's clock shows 13:00.
 AFTERNOON = Window(

@@ -18,7 +18,7 @@ from simulator.world import Pdb
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import living, removed, titles
 from tests.given import lives, troubles
-from tests.step.harness import FAST, GPU, START, Life, a_job, a_policy
+from tests.given.life import FAST, GPU, START, Life, a_job, a_policy
 from tests.stores import a_store
 
 # Short, so that few steps tell it: it opens at 12:06 and evicts from 12:16 on.

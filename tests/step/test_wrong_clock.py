@@ -12,7 +12,7 @@ from receiver.replay.world.objects import ClusterQueue
 from receiver.step.reconcile import step
 from tests.core.builders import HOUR, MINUTE
 from tests.given import lives
-from tests.step.harness import PRICE, START, Life, a_job
+from tests.given.life import PRICE, START, Life, a_job
 
 pytestmark = pytest.mark.chores(False)
 

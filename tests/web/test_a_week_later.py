@@ -23,7 +23,7 @@ from tests.cli.asked import ask, serving
 from tests.clocks import FixedClock
 from tests.core.builders import EVERY_SECOND, a_pool
 from tests.given import lives
-from tests.step.harness import PRICE, Life, a_job, a_policy
+from tests.given.life import PRICE, Life, a_job, a_policy
 from tests.stores import a_store
 from tests.web.builders import Bench
 

@@ -24,8 +24,8 @@ from simulator.store import MemoryStore
 from tests.clocks import FixedClock
 from tests.core.builders import a_pool, a_question
 from tests.given import lives
+from tests.given.life import a_job, a_policy
 from tests.reports.full_month import full_document as everything_happened
-from tests.step.harness import a_job, a_policy
 from tests.web.builders import L40S, NOW, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
 from tests.web.builders import a_policy as a_web_policy
 from tests.web.fakes import FakeHealth

@@ -14,8 +14,8 @@ from receiver.ports import TryLater
 from receiver.web import LastStep
 from tests.clocks import FixedClock
 from tests.given import lives
+from tests.given.life import HOUR, Life, a_job
 from tests.metrics.scrapes import a_registry
-from tests.step.harness import HOUR, Life, a_job
 from tests.web.builders import Bench
 
 YAML = """\

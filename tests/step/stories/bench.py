@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from receiver.core.model.policy import Taint
-from tests.step.harness import FAST, TICK, Life
+from tests.given.life import FAST, TICK, Life
 
 # From the PUT to a running pod, and two ticks for us to see the pod and to step.
 PROVISIONING = FAST.create + FAST.build + FAST.boot + FAST.driver + FAST.image_pull + 2 * TICK

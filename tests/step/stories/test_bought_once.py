@@ -12,8 +12,8 @@ from receiver.replay.world.objects import Behaviour, PodSpec, Timings
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, titles
 from tests.given import lives, troubles
+from tests.given.life import BIG_SIZE, FAST, GPU, POOL, PRICE, SIZE, Life, Wrapped, a_job
 from tests.given.pods import waiting
-from tests.step.harness import BIG_SIZE, FAST, GPU, POOL, PRICE, SIZE, Life, Wrapped, a_job
 
 SLOW_DRIVER = replace(FAST, driver=7 * MINUTE)
 

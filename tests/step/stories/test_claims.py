@@ -21,8 +21,8 @@ from simulator.server import Simulator
 from simulator.world import World
 from tests.core.builders import HOUR, MINUTE, SECOND
 from tests.expect import bought, living, published, titles
+from tests.given.life import GPU, POOL, PRICE, SIZE, START, Life, a_policy
 from tests.simulator.builders import config
-from tests.step.harness import GPU, POOL, PRICE, SIZE, START, Life, a_policy
 
 JSON = dict[str, Any]
 GPU_CLASS, MIG_CLASS = "gpu.nvidia.com", "mig.nvidia.com"

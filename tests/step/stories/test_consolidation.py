@@ -9,8 +9,8 @@ from simulator.world import Pdb
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import living
 from tests.given import lives, troubles
+from tests.given.life import BIG_SIZE, GPU, START, Life
 from tests.given.pods import bound
-from tests.step.harness import BIG_SIZE, GPU, START, Life
 
 pytestmark = pytest.mark.chores(False)
 

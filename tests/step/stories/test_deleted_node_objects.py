@@ -11,8 +11,8 @@ from receiver.ports import ClusterFacts, Store, TryLater
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, phases, titles
 from tests.given import lives
+from tests.given.life import FAST, GPU, POOL, START, Life, a_job
 from tests.given.pods import bound
-from tests.step.harness import FAST, GPU, POOL, START, Life, a_job
 
 pytestmark = pytest.mark.chores(False)
 

@@ -9,8 +9,8 @@ from receiver.ports import Store
 from tests.core.builders import HOUR, MINUTE
 from tests.expect import bought, living, removed, told
 from tests.given import lives
+from tests.given.life import POOL, START, Life, a_job
 from tests.given.pods import bound
-from tests.step.harness import POOL, START, Life, a_job
 
 
 def of_drift(life: Life) -> list[Notice]:

@@ -9,8 +9,8 @@ from receiver.replay.world.objects import CLAIMS
 from tests.core.builders import HOUR, MINUTE, a_pod
 from tests.expect import bought, living, titles
 from tests.given import lives
+from tests.given.life import POOL, a_job
 from tests.given.pods import bound
-from tests.step.harness import POOL, a_job
 
 SERVED = {"dra": True}
 NOTE = "has GPUs that a DRA driver serves"

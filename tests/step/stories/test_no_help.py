@@ -6,8 +6,8 @@ from receiver.replay.world.objects import PodSpec
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, titles
 from tests.given import lives
+from tests.given.life import a_job
 from tests.given.pods import waiting
-from tests.step.harness import a_job
 
 
 def test_a_validation_pod_of_the_gpu_operator_is_no_demand(store: Store) -> None:

@@ -10,8 +10,8 @@ from receiver.core.scaling.packing import FILL_OTHERS_FIRST, IDLE, SOFT_TAINTS
 from receiver.ports import Store
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.given import lives
+from tests.given.life import BIG_SIZE, GPU, START, Life, a_job, a_policy
 from tests.given.pods import bound
-from tests.step.harness import BIG_SIZE, GPU, START, Life, a_job, a_policy
 
 pytestmark = pytest.mark.chores(False)
 

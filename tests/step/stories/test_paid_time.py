@@ -12,7 +12,7 @@ from receiver.replay.world.objects import Behaviour
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, paid_hours, titles
 from tests.given import lives
-from tests.step.harness import POOL, START, a_job
+from tests.given.life import POOL, START, a_job
 
 pytestmark = pytest.mark.chores(False)
 

@@ -15,8 +15,8 @@ from receiver.replay.world.objects import VM
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, titles
 from tests.given import lives
+from tests.given.life import POOL, Life, a_job
 from tests.given.pods import bound
-from tests.step.harness import POOL, Life, a_job
 
 pytestmark = pytest.mark.chores(False)
 

@@ -10,7 +10,7 @@ from simulator.slow_pods import BINDS_IN, FAILS, KEEPS_NOMINATION
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, phases, titles
 from tests.given import lives
-from tests.step.harness import GPU, POOL, Life, a_job
+from tests.given.life import GPU, POOL, Life, a_job
 
 pytestmark = pytest.mark.chores(False)
 

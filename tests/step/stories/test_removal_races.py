@@ -14,8 +14,8 @@ from receiver.ports import CORDON_ANNOTATION, Store
 from tests.core.builders import HOUR, MINUTE, SECOND
 from tests.expect import bought, living
 from tests.given import lives
+from tests.given.life import FAST, POOL, START, Life
 from tests.given.pods import bound, waiting
-from tests.step.harness import FAST, POOL, START, Life
 from tests.step.stories.bench import Calls, watch
 
 pytestmark = pytest.mark.chores(False)  # only what is done to nodes and pods is asserted

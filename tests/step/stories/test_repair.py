@@ -14,8 +14,8 @@ from simulator.world import Pdb
 from tests.core.builders import HOUR, MINUTE, a_pool
 from tests.expect import bought, living, phases, titles
 from tests.given import lives
+from tests.given.life import BIG_SIZE, FAST, GPU, POOL, PRICE, Life
 from tests.given.pods import bound, waiting
-from tests.step.harness import BIG_SIZE, FAST, GPU, POOL, PRICE, Life
 from tests.step.stories.bench import QUARANTINE, UPGRADE, fail, mend
 
 pytestmark = pytest.mark.chores(False)

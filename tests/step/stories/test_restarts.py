@@ -15,8 +15,8 @@ from tests.adapters.store.builders import migrated
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, removed
 from tests.given import lives, troubles
+from tests.given.life import POOL, START, TICK, Life, a_job, a_policy, a_world
 from tests.given.pods import bound
-from tests.step.harness import POOL, START, TICK, Life, a_job, a_policy, a_world
 from tests.step.stories.bench import Calls, watch
 from tests.stores import WorldStore, rebuilt
 

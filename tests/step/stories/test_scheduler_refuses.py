@@ -13,7 +13,7 @@ from receiver.ports import Did, Receipt, Store, TryLater
 from tests.core.builders import DAY, HOUR, MINUTE, a_pool
 from tests.expect import bought, living, paid_hours, titles
 from tests.given import lives
-from tests.step.harness import BIG_SIZE, GPU, SIZE, Life, Wrapped
+from tests.given.life import BIG_SIZE, GPU, SIZE, Life, Wrapped
 
 pytestmark = pytest.mark.chores(False)
 

@@ -9,8 +9,8 @@ from receiver.ports import Store, TryLater
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, phases, published, titles
 from tests.given import lives
+from tests.given.life import GPU, POOL, Life
 from tests.given.pods import bound, waiting
-from tests.step.harness import GPU, POOL, Life
 from tests.step.stories.bench import QUARANTINE, UPGRADE, fail, mend
 
 pytestmark = pytest.mark.chores(False)

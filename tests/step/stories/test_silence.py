@@ -12,8 +12,8 @@ from receiver.ports import ClusterFacts, Store, TelemetryFacts
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, titles, told
 from tests.given import lives, troubles
+from tests.given.life import POOL, PRICE, START, Life, a_job
 from tests.given.pods import bound
-from tests.step.harness import POOL, PRICE, START, Life, a_job
 
 pytestmark = pytest.mark.chores(False)
 

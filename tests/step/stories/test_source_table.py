@@ -18,8 +18,8 @@ from tests.core.builders import MINUTE, SECOND, a_pool
 from tests.core.scaling.tables import SILENT_SOURCES as SOURCES
 from tests.expect import living
 from tests.given import lives, troubles
+from tests.given.life import POOL, START, Life, Wrapped, a_job, a_policy
 from tests.given.pods import bound
-from tests.step.harness import POOL, START, Life, Wrapped, a_job, a_policy
 
 
 def _no_store(life: Life) -> None:

@@ -16,8 +16,8 @@ from simulator.world import Pdb
 from tests.core.builders import EVERY_SECOND, HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, phases, removed, told
 from tests.given import lives
+from tests.given.life import POOL, START, Life, a_job
 from tests.given.pods import bound
-from tests.step.harness import POOL, START, Life, a_job
 from tests.step.stories.bench import PROVISIONING
 from tests.stores import StoreWithoutRecords
 

@@ -11,8 +11,8 @@ from receiver.ports import Store
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, phases, published, titles
 from tests.given import lives
+from tests.given.life import FAST, POOL, START, Life, a_job
 from tests.given.pods import bound, waiting
-from tests.step.harness import FAST, POOL, START, Life, a_job
 
 pytestmark = pytest.mark.chores(False)
 

@@ -10,8 +10,8 @@ from receiver.ports import CloudPool, ClusterFacts, ClusterNode, Store
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, phases, titles
 from tests.given import lives, troubles
+from tests.given.life import BIG_SIZE, FAST, POOL, PRICE, START, Life, Wrapped, a_job
 from tests.given.pods import bound
-from tests.step.harness import BIG_SIZE, FAST, POOL, PRICE, START, Life, Wrapped, a_job
 
 pytestmark = pytest.mark.chores(False)
 

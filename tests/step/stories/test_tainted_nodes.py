@@ -7,7 +7,7 @@ from receiver.ports import Store
 from tests.core.builders import HOUR, MINUTE
 from tests.expect import bought, living, phases, titles
 from tests.given import lives
-from tests.step.harness import Life, a_job
+from tests.given.life import Life, a_job
 
 MAINTENANCE = Taint(key="maintenance", value="true", effect="NoSchedule")
 

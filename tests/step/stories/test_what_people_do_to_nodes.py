@@ -10,7 +10,7 @@ from receiver.ports import Store
 from tests.core.builders import HOUR, MINUTE, a_pool
 from tests.expect import bought, living, titles
 from tests.given import lives
-from tests.step.harness import POOL, a_job
+from tests.given.life import POOL, a_job
 
 BY_PEOPLE: dict[str, dict[str, Any]] = {
     "tainted": {"taints": (Taint(key="maintenance", value="true"),)},

@@ -13,8 +13,8 @@ from simulator.world import Pdb
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.expect import bought, living, titles
 from tests.given import lives
+from tests.given.life import FAST, POOL, START, Life, Wrapped, a_job
 from tests.given.pods import bound, waiting
-from tests.step.harness import FAST, POOL, START, Life, Wrapped, a_job
 
 pytestmark = pytest.mark.chores(False)
 
