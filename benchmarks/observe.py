@@ -26,8 +26,8 @@ from receiver.replay.observed import Watched, would_have
 from receiver.replay.play import Played, Reaction, Setting, play
 from receiver.replay.ports import WorldAlarms, WorldCloud
 from receiver.replay.world.objects import GPU, Job
-from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources
+from receiver.step.parts import Hands
 from receiver.step.reconcile import step
 from simulator.cluster_port import SimulatedCluster
 from simulator.store.memory_store import MemoryStore

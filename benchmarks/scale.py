@@ -34,8 +34,8 @@ from receiver.replay.play import Setting
 from receiver.replay.ports import WorldAlarms, WorldCloud
 from receiver.replay.store import ReplayStore
 from receiver.replay.world.objects import Job, PodSpec
-from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources
+from receiver.step.parts import Hands
 from receiver.step.reconcile import step
 from simulator.cluster_port import SimulatedCluster
 from simulator.kubernetes_objects import node_json, pod_json

@@ -23,9 +23,9 @@ from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.ports import Delivery, TryLater
 from receiver.replay.ports import WorldAccounts, WorldCloud
 from receiver.replay.world.objects import Job
-from receiver.step.carry_out import Hands
 from receiver.step.devices import DeviceJoin
 from receiver.step.gather import Sources
+from receiver.step.parts import Hands
 from receiver.step.reconcile import step
 from simulator.cluster_port import SimulatedCluster
 from simulator.config import parse

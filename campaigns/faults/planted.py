@@ -52,13 +52,14 @@ class Bug:
 
 
 GANGS = "receiver.adapters.kubernetes.gangs"
-CARRY_OUT, MARKET, PARTS_OF_A_STEP = "receiver.step.carry_out", "receiver.core.scaling.market", "receiver.step.parts"
+CARRY_OUT, RETIRE = "receiver.step.carry_out", "receiver.step.retire"
+MARKET, PARTS_OF_A_STEP = "receiver.core.scaling.market", "receiver.step.parts"
 BUGS: tuple[Bug, ...] = (
     Bug(
         invariant=1,
         name="a busy node is deleted: no check after the cordon",
         seen=("1 GPU pods",),
-        breaks={(CARRY_OUT, "_retire_one"): planted_bugs.without_a_look},
+        breaks={(RETIRE, "advance"): planted_bugs.without_a_look},
     ),
     Bug(
         invariant=2,
@@ -152,7 +153,7 @@ BUGS: tuple[Bug, ...] = (
         seen=("1 claims", "1 GPU pods"),
         breaks={
             ("receiver.adapters.kubernetes.dra", "PodClaims._holding"): planted_bugs.held_by_nobody,
-            (CARRY_OUT, "_retire_one"): planted_bugs.without_a_look_at_claims,
+            (RETIRE, "advance"): planted_bugs.without_a_look_at_claims,
         },
         levels=("worlds",),
     ),
@@ -199,7 +200,7 @@ BUGS += (
         seen=("1 GPU pods", "1 evictions"),
         breaks={
             ("receiver.core.scaling.repair", "may_end"): planted_bugs.yes,
-            (CARRY_OUT, "_retire_one"): planted_bugs.without_a_look_at_the_sick,
+            (RETIRE, "advance"): planted_bugs.without_a_look_at_the_sick,
         },
         levels=("worlds",),
     ),
@@ -301,7 +302,7 @@ OUTSIDE: tuple[Bug, ...] = (
         invariant=9,
         name="a removal that a PodDisruptionBudget blocks ends without that reason",
         seen=("9 says why",),
-        breaks={(CARRY_OUT, "_taken_further"): planted_bugs.with_one_reason_for_all},
+        breaks={(RETIRE, "advance"): planted_bugs.with_one_reason_for_all},
         levels=("worlds",),
     ),
     Bug(

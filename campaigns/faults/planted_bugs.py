@@ -55,13 +55,13 @@ class _Blind:
         return replace(receipt, did=type(receipt.did).DONE) if receipt.did is type(receipt.did).DIFFERS else receipt
 
 
-def without_a_look(retire_one: Function) -> Function:
+def without_a_look(advance: Function) -> Function:
     """A node is removed although work started on it."""
 
-    def blind(victim: Any, node: Any, stays: str, early: bool, action: Any, hands: Any, now: Any) -> Any:
+    def blind(victim: Any, node: Any, view: Any, action: Any, hands: Any) -> Any:
         if node is not None and node.busy:
-            node, stays = replace(node, pods=()), ""
-        return retire_one(victim, node, stays, early, action, replace(hands, cluster=_Blind(hands.cluster)), now)
+            node, view = replace(node, pods=()), replace(view, stays="")
+        return advance(victim, node, view, action, replace(hands, cluster=_Blind(hands.cluster)))
 
     return blind
 
@@ -185,12 +185,11 @@ class _BlindToClaims(_Blind):
         return super().drain(node, *args, **named)
 
 
-def without_a_look_at_claims(retire_one: Function) -> Function:
+def without_a_look_at_claims(advance: Function) -> Function:
     """A node is removed although a pod holds devices by claim there."""
 
-    def blind(victim: Any, node: Any, stays: str, early: bool, action: Any, hands: Any, now: Any) -> Any:
-        hands = replace(hands, cluster=_BlindToClaims(hands.cluster))
-        return retire_one(victim, node, stays, early, action, hands, now)
+    def blind(victim: Any, node: Any, view: Any, action: Any, hands: Any) -> Any:
+        return advance(victim, node, view, action, replace(hands, cluster=_BlindToClaims(hands.cluster)))
 
     return blind
 
@@ -242,10 +241,10 @@ def beside_sick_gpus(capacity: Function) -> Function:
     return roomy
 
 
-def without_a_look_at_the_sick(retire_one: Function) -> Function:
+def without_a_look_at_the_sick(advance: Function) -> Function:
     """A sick node is removed although work runs on it."""
-    blind = without_a_look(retire_one)
-    return lambda victim, node, *rest: (blind if node is not None and node.sick else retire_one)(victim, node, *rest)
+    blind = without_a_look(advance)
+    return lambda victim, node, *rest: (blind if node is not None and node.sick else advance)(victim, node, *rest)
 
 
 def every_sick_node(_: Function) -> Function:
@@ -328,15 +327,17 @@ def nothing_begun(_: Function) -> Function:
     return lambda _state: frozenset()
 
 
-def with_one_reason_for_all(taken_further: Function) -> Function:
+def with_one_reason_for_all(advance: Function) -> Function:
     """A node that a PodDisruptionBudget kept stays for a reason that fits every node."""
     from receiver.core.explain.staying import UNKNOWN
 
-    def taken(*args: Any) -> Any:
-        victim, why = taken_further(*args)
-        return (replace(victim, why=UNKNOWN) if victim.refused and "budget" in victim.why else victim), why
+    def advanced(*args: Any) -> Any:
+        after = advance(*args)
+        victim = after.victim
+        told = replace(victim, why=UNKNOWN) if victim.refused and "budget" in victim.why else victim
+        return replace(after, victim=told)
 
-    return taken
+    return advanced
 
 
 def young_for_ever(node_of: Function) -> Function:

@@ -23,9 +23,9 @@ from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.core.scaling.approval import without_approvals
 from receiver.ports import Cloud, Cluster, Delivery, TryLater, WriterLostError
 from receiver.replay.ports import WorldCloud
-from receiver.step.carry_out import Hands
 from receiver.step.devices import DeviceJoin
 from receiver.step.gather import Sources
+from receiver.step.parts import Hands
 from receiver.step.reconcile import Stepped, step
 from simulator.cluster_port import SimulatedCluster
 from simulator.world import SimulatedAlarms, SimulatedTelemetry

@@ -19,8 +19,8 @@ from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldT
 from receiver.replay.store import ReplayStore
 from receiver.replay.world.objects import Job
 from receiver.replay.world.world import World
-from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources
+from receiver.step.parts import Hands
 from receiver.step.reconcile import Stepped, step
 
 HOUR = timedelta(hours=1)

@@ -49,9 +49,9 @@ from receiver.runtime.observing import Observer, ReplayProcess
 from receiver.runtime.pool_reader import PoolReader
 from receiver.runtime.reload import Latest, Reloader
 from receiver.runtime.store_opener import Opening, WarmUp
-from receiver.step.carry_out import LEAD_LOST, Hands
 from receiver.step.devices import DeviceJoin
 from receiver.step.gather import Sources
+from receiver.step.parts import LEAD_LOST, Hands
 from receiver.step.reconcile import Stepped, step
 from receiver.web.auth.tokens import Attempts
 

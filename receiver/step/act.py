@@ -1,31 +1,31 @@
 """Act: continue or open each pool's action, make the other writes, and store the control state for the next step."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
 import structlog
 
-from receiver.core.explain.staying import why_kept
+from receiver.core.explain.staying import UNKNOWN, why_kept
 from receiver.core.model.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, Verdict, VictimStage
 from receiver.core.model.memory import Control, SourceTurn
 from receiver.core.model.model import Source
 from receiver.core.money.budget import UNSURE_FOR
 from receiver.core.notices.action_notices import Around, instead_of
 from receiver.core.scaling.decide import case_of, join, plan
+from receiver.core.scaling.retirement import may_still_vanish
 from receiver.core.scaling.waits import provisioning_failed
 from receiver.core.scaling.witness import changes, judged, moments
 from receiver.ports import Did, StepStore, TryLater, WontWork
 from receiver.step.carry_out import (
     RECENT_ACTIONS,
     SOON,
+    Keeps,
     Progress,
     carry_out,
     is_smaller_request,
     is_unanswered,
     may_still_arrive,
-    may_still_vanish,
 )
 from receiver.step.chores.admissions import admit_deferred_work
 from receiver.step.chores.bookings import report_bookings
@@ -191,18 +191,24 @@ def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
             )
         if not store.opened(action, provisioning_failed(action, state)):
             return None
-    removed = decision.candidates[: decision.present - decision.target] if decision.change is Change.SHRINK else ()
-    stay_reasons: Mapping[str, str] = {}
-    unsure: tuple[str, ...] = ()
+    keeps = Keeps()
     if action.kind is ActionKind.RETIRE:
         action = join(action, decision, state)
-        with work.parts.part("why_kept", decision.pool):  # for messages only
-            case = case_of(state, work.assignment.pools[decision.pool], work.facts, work.policy)
-            stay_reasons = why_kept(action, decision, case)
-        if any(r.rule == "sources_answer" and r.verdict is Verdict.HOLDS for r in decision.reasons):
-            unsure = decision.candidates
-    hands = replace(work.hands, repairs=work.assignment.pools[decision.pool].repairs, record=store.progressed)
-    return carry_out(action, state, removed, hands, now, stay_reasons=stay_reasons, unsure=unsure)
+        keeps = _keeps(action, decision, work)
+    return carry_out(action, state, keeps, replace(work.hands, record=store.progressed), now)
+
+
+def _keeps(removal: Action, decision: Decision, work: StepContext) -> Keeps:
+    """Return which victims of *removal* stay by *decision*, and why."""
+    removed = decision.candidates[: decision.present - decision.target] if decision.change is Change.SHRINK else ()
+    reasons = {v.instance: UNKNOWN for v in removal.victims if v.instance not in removed}
+    wanted = work.assignment.pools[decision.pool]
+    with work.parts.part("why_kept", decision.pool):  # for messages only
+        case = case_of(work.facts.pool(decision.pool), wanted, work.facts, work.policy)
+        known = why_kept(removal, decision, case)
+        reasons = {instance: known.get(instance, reason) for instance, reason in reasons.items()}
+    silent = any(r.rule == "sources_answer" and r.verdict is Verdict.HOLDS for r in decision.reasons)
+    return Keeps(reasons=reasons, unsure=decision.candidates if silent else (), repairs=wanted.repairs)
 
 
 def _is_recent(action: Action, now: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""Run one part of a step so that a bug in it stops neither the others nor the next step.
+"""Run one part of a step so that a bug in it stops neither the others nor the next step; and what all parts share.
 
 Two errors pass through, because the step cannot continue: TryLater (the store failed) and WriterLostError (another
 replica leads).
@@ -17,11 +17,12 @@ from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
 from receiver.core.notices.action_notices import Around, ended
 from receiver.core.notices.notice import Cause, Concern, Notice
+from receiver.core.notices.workload_notices import ToldPods
+from receiver.core.promises.calibration import OpenPromises
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.failures import Failure, Failures
-from receiver.ports import StepStore, TryLater, WriterLostError
-from receiver.step.carry_out import Hands
+from receiver.ports import Cloud, Cluster, StepStore, TryLater, WriterLostError
 
 log = structlog.get_logger("receiver")
 
@@ -70,6 +71,10 @@ PARTS = (
     "samples",
     "log",
     "publish",
+)
+LEAD_LOST = (
+    "another replica leads, the lease would end before the call, the database does not answer,"
+    " or the parent process is gone"
 )
 MESSAGE = "message:"  # prefix of the part that composes one message; its cause follows
 
@@ -140,6 +145,24 @@ def told_of_end(action: Action, outcome: Outcome, around: Callable[[], Around], 
         key=f"plain:{action.id}",
         plainly=f"GPU pool {action.pool}: {action.kind} {action.from_count} -> {action.to_count} nodes, {outcome.kind}",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hands:
+    """The ports that an action writes to. *may_write* is asked before each write; *told* holds the Events sent,
+    *promised* the promises made. *record* stores an action before a request that a crash would hide."""
+
+    cloud: Cloud
+    cluster: Cluster | None
+    may_write: Callable[[], bool]
+    told: ToldPods = field(default_factory=ToldPods, compare=False)
+    promised: OpenPromises = field(default_factory=OpenPromises, compare=False)
+    record: Callable[[Action], None] = field(default=lambda _: None, compare=False)
+
+    def ready(self) -> None:
+        """Raise WriterLostError unless this replica is still the one writer."""
+        if not self.may_write():
+            raise WriterLostError(LEAD_LOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,9 @@ from receiver.core.scaling.approval import without_approvals
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.failures import Failure
 from receiver.step.act import act
-from receiver.step.carry_out import Hands
 from receiver.step.decide import decide
 from receiver.step.gather import Sources, gather
-from receiver.step.parts import Parts
+from receiver.step.parts import Hands, Parts
 from receiver.step.publish import publish
 from receiver.step.record import record
 from receiver.step.settle import settle

@@ -13,10 +13,9 @@ from receiver.core.notices.notice import Cause
 from receiver.core.promises.startup import NOTHING_LEARNT, learn
 from receiver.core.scaling.packing import LAST_WORKLOADS
 from receiver.ports import Grounds, StepStore
-from receiver.step.carry_out import Hands
 from receiver.step.decide import Decided
 from receiver.step.gather import Looked
-from receiver.step.parts import Parts, StepContext
+from receiver.step.parts import Hands, Parts, StepContext
 
 log = structlog.get_logger("receiver")
 

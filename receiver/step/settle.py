@@ -20,9 +20,9 @@ from receiver.core.scaling.bounds import TOPIC, evicts
 from receiver.core.scaling.decide import removals_under_way
 from receiver.core.scaling.waits import late_after
 from receiver.ports import Cluster, StepStore, TryLater, WontWork
-from receiver.step.carry_out import Hands, settled
+from receiver.step.carry_out import settled
 from receiver.step.gather import Looked
-from receiver.step.parts import Parts, decision_of, told_of_end
+from receiver.step.parts import Hands, Parts, decision_of, told_of_end
 
 log = structlog.get_logger("receiver")
 ACTIONS_READ = 100  # of a pool while a window is open; a failed one is not repeated within five minutes

@@ -19,9 +19,9 @@ from receiver.core.notices.workload_notices import ToldPods
 from receiver.core.promises.calibration import OpenPromises
 from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater, WriterLostError
 from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, WorldPool
-from receiver.step.carry_out import Hands
 from receiver.step.devices import DeviceJoin
 from receiver.step.gather import Sources
+from receiver.step.parts import Hands
 from receiver.step.reconcile import Stepped, step
 from simulator.world import World
 from tests.core.builders import NOW, an_override

@@ -7,7 +7,7 @@ from typing import Any, cast
 from receiver.core.model.actions import Action
 from receiver.core.model.pods import Pod
 from receiver.ports import Cloud, Cluster, Did, Receipt
-from receiver.step.carry_out import Hands
+from receiver.step.parts import Hands
 
 Answer = Receipt | Exception
 

@@ -10,6 +10,7 @@ from receiver.core.model.actions import Action, ActionKind, OutcomeKind, Victim
 from receiver.core.model.model import Backoff, LateCount, PoolState
 from receiver.ports import Did, TryLater, WontWork, WriterLostError
 from receiver.step.carry_out import (
+    Keeps,
     Progress,
     carry_out,
     is_smaller_request,
@@ -34,7 +35,7 @@ def grown(
 ) -> Progress:
     """What a step makes of *action*, where Civo answers the request with *answer* (of a Receipt)."""
     outside = outside or Outside(resize=receipt(**answer))
-    return carry_out(action, state, (), outside.hands, NOW)
+    return carry_out(action, state, Keeps(), outside.hands, NOW)
 
 
 def failing(error: Exception, action: Action = GROWTH, state: PoolState = TWO) -> Progress:
@@ -253,7 +254,7 @@ def test_a_retry_waits_at_most_a_minute_or_as_long_as_civo_says_and_never_over_a
 ) -> None:
     removal = replace(REMOVAL, attempts=attempts, victims=(Victim(instance="i-n1", node="n1"),))
     outside = Outside(cordon=TryLater("busy", code="http_503", delay=delay))
-    progress = carry_out(removal, a_state(a_node()), ("i-n1",), outside.hands, NOW)
+    progress = carry_out(removal, a_state(a_node()), Keeps(), outside.hands, NOW)
     assert progress.outcome is None  # a removal is tried for ever
     assert progress.action.retry_at == progress.again_at == NOW + expected
 

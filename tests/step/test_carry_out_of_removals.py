@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from receiver.core.explain.staying import UNKNOWN
 from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import Backoff, CordonedBy, LateCount, Node, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import Did, TryLater, WontWork, WriterLostError
-from receiver.step.carry_out import Hands, Progress, carry_out, settled
+from receiver.step.carry_out import Keeps, Progress, carry_out, settled
+from receiver.step.parts import Hands
 from tests.core.builders import MINUTE, NOW, SECOND, a_busy_node, a_node, a_pod, a_state
 from tests.step.outside import Outside, receipt
 
@@ -51,9 +53,10 @@ def goes_on(
     **state: Any,
 ) -> Progress:
     """The next sub-step of *action* in a pool of *nodes*; all victims are *wanted* if nothing else is said."""
-    names = [v.instance for v in action.victims] if wanted is None else wanted
+    kept_victims = [v.instance for v in action.victims if wanted is not None and v.instance not in wanted]
+    keeps = Keeps(reasons={i: (kept or {}).get(i, UNKNOWN) for i in kept_victims}, unsure=unsure)
     there = a_state(*nodes, required=required, **state)
-    return carry_out(action, there, names, (outside or Outside()).hands, NOW, stay_reasons=kept, unsure=unsure)
+    return carry_out(action, there, keeps, (outside or Outside()).hands, NOW)
 
 
 def one(progress: Progress) -> Victim:
@@ -89,7 +92,16 @@ def test_a_cordoned_node_is_left_alone_for_five_seconds(ago: timedelta) -> None:
 def test_then_it_is_looked_at_drained_looked_at_again_and_deleted(since: datetime | None) -> None:
     outside = Outside()
     progress = goes_on(removal(victim(since=since, why="it waited")), ours(), outside=outside)
-    assert outside.calls == ["ready", "look n1", "drain n1 no GPU pods", "look n1", "ready", "retire i-n1"]
+    assert outside.calls == [
+        "ready",
+        "look n1",
+        "ready",
+        "drain n1 no GPU pods",
+        "ready",
+        "look n1",
+        "ready",
+        "retire i-n1",
+    ]
     assert one(progress) == victim(stage=VictimStage.DELETED, since=NOW)
     assert progress.outcome is None
     assert progress.again_at == NOW + 5 * SECOND
@@ -122,7 +134,7 @@ def test_a_pod_that_came_within_a_minute_of_the_cordon_may_have_come_before_and_
 def test_a_node_that_does_not_answer_is_not_drained() -> None:
     outside = Outside()
     goes_on(removal(victim(because=Because.STUCK)), ours(ready=False), outside=outside)
-    assert outside.writes == ["look n1", "look n1", "retire i-n1"]
+    assert outside.writes == ["look n1", "retire i-n1"]
 
 
 def test_a_node_that_kubernetes_does_not_know_is_deleted_without_a_cordon() -> None:
@@ -167,7 +179,7 @@ def test_without_the_lead_nothing_is_written() -> None:
 
 def test_without_a_cluster_a_removal_fails() -> None:
     hands = Hands(cloud=Outside().hands.cloud, cluster=None, may_write=lambda: True)
-    progress = carry_out(removal(victim()), a_state(ours()), ["i-n1"], hands, NOW)
+    progress = carry_out(removal(victim()), a_state(ours()), Keeps(), hands, NOW)
     assert ended(progress) == (
         OutcomeKind.FAILED,
         "no_kubernetes: nodes are removed only with access to Kubernetes",
@@ -190,8 +202,8 @@ def test_a_node_that_is_no_longer_wanted_is_uncordoned_and_spared() -> None:
 def test_a_node_under_repair_that_is_spared_stays_cordoned_for_that_unless_a_person_uncordoned_it() -> None:
     for node, writes in ((ours(), ["cordon n1 for repair"]), (ours(cordoned_by=None), ["uncordon n1"])):
         outside = Outside()
-        hands = replace(outside.hands, repairs=("i-n1",))
-        progress = carry_out(removal(victim()), a_state(node, required=4), [], hands, NOW)
+        keeps = Keeps(reasons={"i-n1": UNKNOWN}, repairs=("i-n1",))
+        progress = carry_out(removal(victim()), a_state(node, required=4), keeps, outside.hands, NOW)
         assert one(progress).stage is VictimStage.SPARED
         assert outside.writes == writes
 

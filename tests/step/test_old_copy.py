@@ -5,13 +5,16 @@ from datetime import timedelta
 
 import pytest
 
+from receiver.core.explain.staying import UNKNOWN
 from receiver.core.model.actions import Action, ActionKind, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import PoolState
 from receiver.ports import Store
-from receiver.step.carry_out import carry_out
+from receiver.step.carry_out import Keeps, carry_out
 from tests.core.builders import MINUTE
 from tests.given import lives
 from tests.given.life import Life
+
+NO_WISH = Keeps(reasons={"i-1": UNKNOWN})
 
 
 @pytest.mark.parametrize(
@@ -27,7 +30,7 @@ def test_a_node_that_went_while_nobody_looked_is_no_removal_that_civo_answered_w
     """Else six nodes in place of the three that it left would stop the pool's removals for a day."""
     life = lives.at_zero(store)
     action = a_removal(life, minutes * MINUTE)
-    progress = carry_out(action, PoolState(pool="l40s-id", required=4), (), life.hands, life.now)
+    progress = carry_out(action, PoolState(pool="l40s-id", required=4), NO_WISH, life.hands, life.now)
     assert progress.outcome is not None
     assert progress.outcome.kind is outcome
     assert (progress.late is None) is (outcome is OutcomeKind.WITHDRAWN)
@@ -38,12 +41,12 @@ def test_a_ready_node_that_civo_does_not_list_is_not_taken_for_deleted(store: St
     life = lives.at_zero(store)
     action = a_removal(life, MINUTE)
     ready = PoolState(pool="l40s-id", required=4, unjoined=("n1",))
-    progress = carry_out(action, ready, (), life.hands, life.now)
+    progress = carry_out(action, ready, NO_WISH, life.hands, life.now)
     assert progress.outcome is None
-    gone = carry_out(progress.action, replace(ready, unjoined=()), (), life.hands, life.now)
+    gone = carry_out(progress.action, replace(ready, unjoined=()), NO_WISH, life.hands, life.now)
     assert gone.outcome is not None
     assert gone.outcome.kind is OutcomeKind.CONFIRMED
-    long_ago = carry_out(a_removal(life, 31 * MINUTE), ready, (), life.hands, life.now)
+    long_ago = carry_out(a_removal(life, 31 * MINUTE), ready, NO_WISH, life.hands, life.now)
     assert long_ago.outcome is not None
     assert long_ago.outcome.kind is OutcomeKind.WITHDRAWN
 

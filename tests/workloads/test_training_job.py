@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import pytest
 
-from receiver.step.carry_out import DRAIN_WITHIN
+from receiver.core.scaling.retirement import DRAIN_WITHIN
 from tests.workloads.files import WORKLOADS, of_kind
 
 SCRIPT = WORKLOADS / "examples" / "train.py"

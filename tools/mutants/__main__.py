@@ -28,6 +28,7 @@ MODULES = (  # those without a survivor
     "receiver.core.scaling.decide",
     "receiver.core.scaling.gangs",
     "receiver.core.scaling.patience",
+    "receiver.core.scaling.retirement",
     "receiver.core.money.budget",
     "receiver.core.promises.promise",
     "receiver.core.idle.idle_shutdown",

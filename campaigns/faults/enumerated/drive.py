@@ -37,7 +37,7 @@ from receiver.core.notices.grouping import PageLinks
 from receiver.ports import Did, Receipt
 from receiver.replay.ports import WorldAccounts, WorldCloud
 from receiver.server.bootstrap import Stepping
-from receiver.step.carry_out import Hands
+from receiver.step.parts import Hands
 from receiver.step.reconcile import Stepped
 from simulator.cluster_port import SimulatedCluster
 from simulator.world import SimulatedTelemetry, World

@@ -11,7 +11,7 @@ from receiver.core.explain.evidence import with_grounds
 from receiver.core.explain.explain import Fate, fates
 from receiver.core.explain.prospects import UNKNOWN_HOURS, clock, first_removal, held_by_guardrail, repair_waits
 from receiver.core.explain.rules import sentence
-from receiver.core.explain.staying import EMPTIED, obstacle
+from receiver.core.explain.staying import obstacle
 from receiver.core.model.actions import Action, Decision, Verdict, VictimStage
 from receiver.core.model.model import Facts, Node, PoolState, Stage
 from receiver.core.model.pods import Pod, PodPhase, Workload
@@ -24,6 +24,7 @@ from receiver.core.scaling.decide import case_of, decide_all, removals_under_way
 from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.packing import consents
 from receiver.core.scaling.removal import claims_on, has_unknown_hours, is_kept, removal_backs_off
+from receiver.core.scaling.retirement import EMPTIED
 from receiver.core.scaling.waits import dead_nodes
 
 PODS_NAMED = 5  # in a sentence

@@ -10,8 +10,8 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import listed
 from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.removal import has_unknown_hours, is_kept, removable_at, removal_backs_off
+from receiver.core.scaling.retirement import EMPTIED
 
-EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)
 UNKNOWN = "its removal is no longer allowed"  # of a victim that was stored before a reason was kept with it
 
 
@@ -27,11 +27,6 @@ def spared(victims: Iterable[Victim]) -> Mapping[str, Sequence[str]]:
 def why_spared(victims: Iterable[Victim]) -> str:
     """Return why each of *victims* that was spared stays: ``n1, n2: the reason; n3: another``."""
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in spared(victims).items())
-
-
-def spared_after(waited_for: str, reason: str) -> str:
-    """Return the *reason* why a victim is spared behind what its removal *waited_for* until then, if anything."""
-    return f"{waited_for}; then {reason}" if waited_for else reason
 
 
 def obstacle(victim: Victim) -> str:

@@ -16,8 +16,8 @@ from receiver.core.notices.concerns import SILENT_FOR
 from receiver.core.notices.notice import Notice
 from receiver.core.scaling.ownership import shuts_down
 from receiver.ports import Cluster, Did, StepStore, TryLater, WontWork
-from receiver.step.carry_out import Hands
 from receiver.step.gather import Looked, Sources
+from receiver.step.parts import Hands
 
 log = structlog.get_logger("receiver")
 EVENTS_PER_WORKLOAD = 10  # pods of it that get a Kubernetes Event

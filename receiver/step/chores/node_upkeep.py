@@ -9,8 +9,9 @@ import structlog
 
 from receiver.core.model.model import REPAIR, CordonedBy, Node, PoolState, Source
 from receiver.core.scaling.packing import LAST_WORKLOADS, Survival, changes_at, compares, soft_taints
+from receiver.core.scaling.retirement import FINISHED, may_still_vanish
 from receiver.ports import Did, TryLater, WontWork
-from receiver.step.carry_out import FINISHED, RECENT_ACTIONS, Progress, may_still_vanish
+from receiver.step.carry_out import RECENT_ACTIONS, Progress
 from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
