@@ -32,7 +32,7 @@ def init(clock: Clock, out: Path | None) -> None:
     file was written, 1 if the cluster does not exist or has no GPU pool, 2 for a variable or FILE that cannot be used
     or a key that Civo refuses, and 3 if Civo does not answer.
     """
-    if out is not None and out.exists():
+    if out is not None and os.path.lexists(out):  # False where the folder cannot be read, and writing says so
         _end(f"{out} exists: move it away, or write to another file", UNUSABLE)
     try:
         access = civo_access(os.environ)

@@ -126,7 +126,7 @@ class EnvironmentReading:
 
     def address(self, name: str, default: str) -> str:
         try:
-            return address(self.value(name) or default)
+            return address(self.value(name) or default, default)
         except Wrong as wrong:
             self.wrong(name, wrong.problem, wrong.remedy)
             return default

@@ -101,6 +101,11 @@ def test_a_server_observes_with_exactly_what_was_written(civo: Simulator, tmp_pa
     assert {entry["method"] for entry in civo.log.entries()} == {"GET"}
 
 
+def test_an_address_without_a_scheme_is_told_with_civos_own(civo: Simulator) -> None:
+    done = init("api.civo.com")
+    assert "CIVO_API_URL: is not an http or https URL; write it whole, such as https://api.civo.com" in done.stderr
+
+
 def test_a_file_that_exists_is_not_touched_and_civo_is_not_asked(civo: Simulator, tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text("mine")
@@ -124,6 +129,19 @@ def test_a_folder_that_is_not_there_is_named_and_nothing_is_left(civo: Simulator
     status, said = refused(init(civo.url, "--out", tmp_path / "none" / "values.yaml"))
     assert (status, said.endswith("No such file or directory: write to another file")) == (2, True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_the_disk_refuses_is_no_crash(civo: Simulator, tmp_path: Path) -> None:
+    status, said = refused(init(civo.url, "--out", tmp_path / ("n" * 300)))
+    assert (status, said.endswith("File name too long: write to another file")) == (2, True)
+
+
+def test_a_link_that_leads_nowhere_is_not_replaced(civo: Simulator, tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").symlink_to(tmp_path / "nowhere")
+    assert refused(init(civo.url, "--out", tmp_path / "values.yaml"))[1].endswith(
+        "move it away, or write to another file"
+    )
+    assert civo.log.calls() == {}
 
 
 def test_a_failure_leaves_no_file(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ WRONG = {
     "config.tick=often": "'/config/tick': 'often' does not match pattern",
     "image.repository=": "'/image/repository': minLength: got 0, want 1",
     "image.digest=0a0a": "'/image/digest': '0a0a' does not match pattern",
+    "extraEnv[0].name=A,extraEnv[0].value=1": "'/extraEnv/0/value': got number, want string",
     "persistence.existing=x": "'/persistence': additional properties 'existing' not allowed",
     "service.type=Public": "'/service/type': value must be one of 'ClusterIP', 'NodePort', 'LoadBalancer'",
     "ingress.enabled=true": "'/ingress/hosts': minItems: got 0, want 1",
@@ -173,7 +174,9 @@ def test_lint_names_the_wrong_key_of_a_file(wrong: str, tmp_path: Path) -> None:
     assert LINTED[wrong] in refused
 
 
-@pytest.mark.parametrize("value", ["rbac", "networkPolicy.enabled", "affinity", "persistence", "service.port"])
+@pytest.mark.parametrize(
+    "value", ["rbac", "networkPolicy.enabled", "affinity", "persistence", "service.port", "rules", "config", "ha"]
+)
 def test_values_without_the_defaults_of_this_chart_are_refused(value: str) -> None:
     with pytest.raises(NotRendered) as refused:  # as `helm upgrade --reuse-values` of an older release has them
         made(f"{value}=null")

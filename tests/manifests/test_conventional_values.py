@@ -287,6 +287,11 @@ def test_the_volume_is_as_it_is_asked_for() -> None:
     assert claim["spec"]["resources"]["requests"]["storage"] == "7Gi"
 
 
+def test_a_class_of_a_dash_is_no_class() -> None:
+    claim = the(made({"persistence": {"storageClass": "-"}}), "PersistentVolumeClaim", "gpu-autoscaler")
+    assert claim["spec"]["storageClassName"] == ""
+
+
 def test_a_claim_of_ones_own_is_mounted_and_no_other_is_made() -> None:
     objects = made({"persistence": {"existingClaim": "ours"}})
     assert claims(objects) == ["ours"]
