@@ -21,8 +21,8 @@ from simulator.clocks import ManualClock
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
 from tests.core.builders import HOURLY
+from tests.given.life import PRICE, Life
 from tests.simulator.builders import START, config
-from tests.step.harness import PRICE, Life
 from tests.step.kueue_stage import GPU, KUEUE, WorldClock
 from tests.stores import a_store
 

@@ -19,10 +19,10 @@ from receiver.core.model.policy import Budget, Policy, Stated
 from receiver.metrics.collector import Instruments
 from receiver.ports import TryLater
 from tests.config.builders import ENVIRONMENT, one_pool
+from tests.given.life import Wrapped
 from tests.rules.catalogue import ON_SMALL, SMALL, WITH_LARGE, Fault, a_policy, busy
 from tests.rules.hours import Hours
 from tests.rules.own_pages import MISSED, alertmanagers_page, counted, prometheus_page
-from tests.step.harness import Wrapped
 
 AN_IDLE_NODE = {
     "GpuNodesIdle": "it is a node without work",

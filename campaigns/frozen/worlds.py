@@ -23,7 +23,7 @@ from simulator.store import MemoryStore
 from tests.clocks import FixedClock
 from tests.core.report.builders import AFTER
 from tests.core.report.simulated import a_month
-from tests.step.harness import GPU, PRICE, START, Life, a_job, a_policy, a_world
+from tests.given.life import GPU, PRICE, START, Life, a_job, a_policy, a_world
 from tests.stores import a_store
 from tests.web.builders import Bench, a_full_store
 from tests.web.stores import a_store_with

@@ -8,7 +8,7 @@ from receiver.core.model.policy import Budget, Pool
 from receiver.core.model.signals import Alert
 from receiver.ports import Delivery, Store
 from receiver.replay.world.objects import WorldPool
-from tests.step.harness import GPU, PRICE, SIZE, START, Life, a_job, a_policy, a_world
+from tests.given.life import GPU, PRICE, SIZE, START, Life, a_job, a_policy, a_world
 
 POOLS = ("bad-grow", "bad-shrink", "good-grow", "good-shrink")
 LABEL = "for"

@@ -29,7 +29,7 @@ from campaigns.step_failures.scenario import POOLS, Came, is_bad, prepared
 from receiver.adapters.store import SqlStore
 from receiver.core.model.actions import OutcomeKind
 from receiver.ports import TryLater, WriterLostError
-from tests.step.harness import Life
+from tests.given.life import Life
 from tests.stores import WorldStore, silent_log
 
 MOST_STEPS = 24

@@ -12,8 +12,8 @@ from typing import Any
 
 from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.replay.world.objects import POOL_LABEL
+from tests.given.life import GPU
 from tests.rules.hours import Hours
-from tests.step.harness import GPU
 
 SMALL, LARGE = "l40s-id", "h100-id"
 SMALL_SIZE, LARGE_SIZE = "an.g1.l40s.kube.x1", "an.g1.h100.kube.x8"

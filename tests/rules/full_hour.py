@@ -11,9 +11,9 @@ from receiver.core.model.policy import Budget, Limits, Policy, Pool, Stated
 from receiver.core.model.windows import Window
 from receiver.core.notices.notice import Notice
 from receiver.replay.world.objects import POOL_LABEL
+from tests.given.life import GPU
 from tests.rules.catalogue import LARGE, LARGE_SIZE, ON_LARGE, ON_SMALL, SMALL, SMALL_SIZE, a_policy
 from tests.rules.hours import Hours
-from tests.step.harness import GPU
 from tools.grafana.scenario import workload
 
 MIG, SCARCE = "mig-id", "h200-id"

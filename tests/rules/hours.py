@@ -30,9 +30,9 @@ from receiver.replay.world.objects import POOL_LABEL
 from simulator.clocks import ManualClock
 from simulator.metrics import metrics_face
 from simulator.server import Simulator
+from tests.given.life import Life
 from tests.rules.files import EVERY_RULE, RECORDINGS, RULE_FILES, run
 from tests.rules.scraped import Labels, Notebook, honored, stored
-from tests.step.harness import Life
 from tests.stores import a_store, silent_log
 from tools.metric_names import metrics_in
 

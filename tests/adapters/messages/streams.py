@@ -20,8 +20,8 @@ from receiver.ports import StoredNotice
 from receiver.replay.world.objects import Timings, WorldPool
 from receiver.web import WebParts, create_app
 from simulator.store import MemoryStore
+from tests.given.life import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world
 from tests.payloads import a_payload, an_alert, stamp
-from tests.step.harness import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world
 from tests.web.fakes import FakeHealth
 
 LABEL = "team.example/pool"

@@ -10,7 +10,7 @@ from campaigns.faults.lines import CrashError
 from receiver.core.model.signals import Alert
 from receiver.ports import Delivery, Store
 from tests.given import lives
-from tests.step.harness import START
+from tests.given.life import START
 
 STORE_WRITES = PORTS["store"][PORTS["store"].index("saw") :]
 

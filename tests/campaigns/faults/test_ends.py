@@ -9,7 +9,7 @@ from receiver.core.model.signals import Alert
 from receiver.ports import Delivery, TryLater
 from simulator.store import MemoryStore
 from tests.given import lives
-from tests.step.harness import START, a_job
+from tests.given.life import START, a_job
 from tests.stores import ILLNESSES, WorldStore, ill, rebuilt
 
 DYING = 86  # a short world in which the process is to die sixteen times

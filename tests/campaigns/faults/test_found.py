@@ -14,7 +14,7 @@ from simulator.store import MemoryStore
 from tests.core.builders import NOW, a_pod, a_pool, a_state, facts, run
 from tests.core.builders import a_policy as a_core_policy
 from tests.given import lives
-from tests.step.harness import TICK, Life
+from tests.given.life import TICK, Life
 
 BY_THE_SECOND = Billing(granularity=timedelta(seconds=1))
 
