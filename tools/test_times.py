@@ -6,6 +6,7 @@ has waited for (getrusage), so a server that outlives its test counts where it i
 """
 
 import json
+import os
 import resource
 import sys
 import time
@@ -30,14 +31,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the file, to which each worker appends."""
+    """Open this worker's file."""
     if folder := config.getoption("--times"):
         Path(folder).mkdir(parents=True, exist_ok=True)
-        config.stash[LINES] = Path(folder) / "tests.jsonl"
+        config.stash[LINES] = Path(folder) / f"{os.environ.get('PYTEST_XDIST_WORKER', 'main')}.jsonl"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note what starting and collecting cost."""
+    """Note what starting and collecting cost this worker."""
     _note(session.config, test="", cpu=processor_seconds(), wall=0.0)
 
 
