@@ -42,7 +42,7 @@ test: venv binaries browser kubectl ## everything that must hold: lint and types
 check: venv ## before each commit, under a minute: lint, types, and the tests that need no server
 	@$(VENV)/python -m tools.run_checks --quick
 
-newest: venv ## after make test, where a newer Python is installed than that of .venv: make check and the tests of step and store with it
+newest: venv ## after make test, where a newer Python is installed than that of .venv: make check, failures of steps and the tests of the store with it
 	@$(VENV)/python -m tools.newest_python
 
 lowest: venv ## the tests that need no server with the lowest versions that pyproject.toml allows, in an environment of its own (half an hour)

@@ -1,7 +1,7 @@
 """What may differ between versions of Python, with the newest one that is installed: `make newest`.
 
 It looks on PATH and where pyenv and uv keep theirs, for versions up to the newest that pyproject.toml names. That one
-gets a virtual environment of its own below .build, and runs `make check`, the tests of the step and those of the store:
+gets a virtual environment of its own below .build, and runs `make check`, failures of steps and the tests of the store:
 these plant bugs, and open and close what Python warns of when it stays open. Where none is newer than the Python of
 .venv, with which `make test` runs, it says so and passes.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ("tests/step", "tests/campaigns/test_step_failures.py", "tests/adapters/store")
+TESTS = ("tests/campaigns/test_step_failures.py", "tests/adapters/store")  # beside what `make check` runs
 ASKS = "import sys; print(*sys.version_info[:2], sys.version_info.releaselevel)"
 
 
