@@ -73,6 +73,7 @@ class SimulatedServer:
             telemetry=SimulatedTelemetry(world),
             alarms=WorldAlarms(world),
             store=self.store,
+            readers=False,
         )
         acts = mode == "act"
         self._hands = Hands(

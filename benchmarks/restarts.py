@@ -51,6 +51,7 @@ class Service:
             telemetry=SimulatedTelemetry(self.world),
             alarms=WorldAlarms(self.world),
             store=ReplayStore(priced=False),
+            readers=False,
         )
         self.hands = Hands(cloud=cloud, cluster=cluster, may_write=lambda: True)
         self.submit("serve")

@@ -95,9 +95,8 @@ class Bench:
         self.policy, self.world = policy, world
         if kind == "memory":
             store: StepStore = ReplayStore(priced=False)
-            records = None
         else:
-            store = records = open_store(f"sqlite:///{Path(folder) / 'store.db'}")
+            store = open_store(f"sqlite:///{Path(folder) / 'store.db'}")
         cloud = WorldCloud(world)
         self.sources = Sources(
             cloud=cloud,
@@ -105,7 +104,7 @@ class Bench:
             telemetry=SimulatedTelemetry(world),
             alarms=WorldAlarms(world),
             store=store,
-            records=records,
+            readers=kind != "memory",
             accounts=None,
         )
         self.hands = Hands(cloud=cloud, cluster=SimulatedCluster(world), may_write=lambda: True)

@@ -93,7 +93,6 @@ def _run(world: World, policy: Policy, store: SqlStore, ends: datetime) -> None:
         telemetry=SimulatedTelemetry(world),
         alarms=SimulatedAlarms(world),
         store=store,
-        records=store,
         accounts=WorldAccounts(world),
         sizes=cloud,
         join=DeviceJoin(Selectors()),

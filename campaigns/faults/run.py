@@ -222,7 +222,6 @@ class Run:
             telemetry=telemetry,
             alarms=alarms,
             store=store,
-            records=store,
             sizes=cloud,
             join=DeviceJoin(Selectors(seconds=lambda: 0.0)),
         )

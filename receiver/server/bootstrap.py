@@ -138,7 +138,6 @@ class Outside:
             telemetry=PrometheusTelemetry(configuration.prometheus.url) if configuration.prometheus.url else None,
             alarms=AlertmanagerAlarms(configuration.alertmanager.urls) if configuration.alertmanager.urls else None,
             store=self.loops_store,
-            records=self.loops_store,
             goes_on=self.beat,
             file=lambda: self.live.file,
             payload_life=configuration.alertmanager.payload_life,

@@ -47,7 +47,6 @@ from receiver.ports import (
     Alarms,
     Cloud,
     Cluster,
-    RecordStore,
     Sizes,
     StepStore,
     Telemetry,
@@ -78,15 +77,15 @@ class Sources:
     after the other is slow, not stuck. *file* tells what the last look at the configuration file found. *payload_life*
     is how long an alert counts after its last delivery where Alertmanager's API does not say what fires. *join* judges
     claims of devices. *waited* are the pods that waited when Kubernetes last answered, by namespace and name.
-    *observed* is the last replay of what observe mode saw, for pages alone (None: not known in this process). *records*
-    is where a step keeps what readers see; None: it has no readers, as in a replay."""
+    *observed* is the last replay of what observe mode saw, for pages alone (None: not known in this process). With
+    *readers* the store is a `RecordStore` as well; a replay has none, and its steps write nothing for them."""
 
     cloud: Cloud
     cluster: Cluster | None
     telemetry: Telemetry | None
     alarms: Alarms | None
     store: StepStore
-    records: RecordStore | None = None
+    readers: bool = True
     accounts: Accounts | None = None
     sizes: Sizes | None = None
     goes_on: Callable[[], None] = lambda: None

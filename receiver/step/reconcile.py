@@ -6,6 +6,7 @@ No call that changes anything outside is made before every pool is decided. Mess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import cast
 
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Facts
@@ -13,6 +14,7 @@ from receiver.core.model.policy import Policy
 from receiver.core.scaling.approval import without_approvals
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.failures import Failure
+from receiver.ports import RecordStore
 from receiver.step.act import act
 from receiver.step.decide import decide
 from receiver.step.gather import Sources, gather
@@ -38,11 +40,10 @@ class Stepped:
 def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime) -> Stepped:
     """Run one step at *now*. Raises TryLater when the store fails, WriterLostError when this replica may not write.
 
-    Without `Sources.records` (as in a replay, which has no readers) there are no chores: the step writes no
-    explanations, messages, pages or samples, accounts for no usage and shuts down no idle workload.
+    Without `Sources.readers` (as in a replay) there are no chores: the step writes no explanations, messages, pages or
+    samples, accounts for no usage and shuts down no idle workload.
     """
-    records = sources.records
-    chores = records is not None
+    chores = sources.readers
     parts = Parts()
     policy = without_approvals(policy) if mode == "observe" else policy  # observe mode changes nothing: no approvals
     looked = gather(sources, policy, now, parts, chores=chores)
@@ -51,9 +52,9 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     parts.log()
     work = record(decided, looked, hands, sources.store, policy, mode, now, parts, chores=chores)
     work, again = act(work, looked, sources, chores=chores)
-    if records is not None:
+    if chores:
         with parts.part("publish"):
-            publish(work, looked, sources, records)
+            publish(work, looked, sources, cast("RecordStore", sources.store))
     return Stepped(
         facts=work.facts,
         assignment=work.assignment,

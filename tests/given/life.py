@@ -135,7 +135,7 @@ class Life:
             telemetry=self.telemetry,
             alarms=self.alarms,
             store=self.store,
-            records=None if isinstance(self.store, StoreWithoutRecords) else self.store,
+            readers=not isinstance(self.store, StoreWithoutRecords),
             accounts=self.accounts,
             sizes=self.cloud,
             file=lambda: self.file,
@@ -179,7 +179,7 @@ class Life:
     def step_without_chores(self) -> Stepped:
         """One step now as a replay takes it."""
         self._beat()
-        stepped = step(replace(self.sources, records=None), self.hands, self.policy, self.mode, self.now)
+        stepped = step(replace(self.sources, readers=False), self.hands, self.policy, self.mode, self.now)
         self.steps.append(stepped)
         return stepped
 

@@ -156,7 +156,6 @@ class Tried(Run):
             cluster=cluster,
             telemetry=telemetry,
             store=store,
-            records=store,
             sizes=cloud,
             accounts=WorldAccounts(self.world),
         )
