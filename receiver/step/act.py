@@ -138,13 +138,10 @@ def serve_pools(work: StepContext) -> list[datetime]:
     Raises TryLater when the store fails, WriterLostError when this replica may not write.
     """
 
-    def failed_tries(pool: str) -> int:
-        action = work.facts.pool(pool).open_action
-        return action.attempts if action is not None else 0
-
     again = [d.reconsider_at for d in work.decisions.values() if d.reconsider_at]
+    attempts = {state.pool: state.open_action.attempts for state in work.facts.pools if state.open_action is not None}
     hung = False
-    for pool in sorted(work.decisions, key=failed_tries):  # pools whose calls hang are served last
+    for pool in sorted(work.decisions, key=lambda pool: attempts.get(pool, 0)):  # pools whose calls hang come last
         if pool in work.parts.failures.set_aside:
             continue
         if hung:  # a call timed out: the next step begins at once and serves these pools first

@@ -4,7 +4,8 @@ Two errors pass through, because the step cannot continue: TryLater (the store f
 replica leads).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,7 +23,7 @@ from receiver.core.promises.calibration import OpenPromises
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.failures import Failure, Failures
-from receiver.ports import Cloud, Cluster, StepStore, TryLater, WriterLostError
+from receiver.ports import Cloud, Cluster, Did, Receipt, StepStore, TryLater, WontWork, WriterLostError
 
 log = structlog.get_logger("receiver")
 
@@ -147,6 +148,36 @@ def told_of_end(action: Action, outcome: Outcome, around: Callable[[], Around], 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Write:
+    """An idempotent write; *about* names in the log what it changes."""
+
+    about: Mapping[str, str]
+    make: Callable[[], Receipt]
+    result: Mapping[str, str] | None = None  # what the log says of its success, instead of the receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A write that was tried, with the receipt or the error."""
+
+    write: Write
+    receipt: Receipt | None = None
+    error: TryLater | WontWork | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteKind:
+    """The events *failed* and *done* of writes of one kind, the receipts that are *logged*, and when the rest is left
+    to the next step."""
+
+    failed: str
+    done: str = ""
+    logged: Collection[Did] = (Did.DONE,)
+    level: int = logging.INFO
+    gives_up: Callable[[Sequence[Written]], bool] = lambda _: False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
     """The ports that an action writes to. *may_write* is asked before each write; *told* holds the Events sent,
@@ -163,6 +194,28 @@ class Hands:
         """Raise WriterLostError unless this replica is still the one writer."""
         if not self.may_write():
             raise WriterLostError(LEAD_LOST)
+
+    def write_each(self, kind: WriteKind, writes: Iterable[Write]) -> list[Written]:
+        """Make *writes* one after the other, and log them. Returns those that were tried."""
+        written: list[Written] = []
+        for write in writes:
+            written.append(self.write(kind, write))
+            if kind.gives_up(written):
+                break
+        return written
+
+    def write(self, kind: WriteKind, write: Write) -> Written:
+        """Make one write, and log it. Raises WriterLostError when this replica may not write."""
+        self.ready()
+        try:
+            receipt = write.make()
+        except (TryLater, WontWork) as error:
+            log.warning(kind.failed, **write.about, error=str(error))
+            return Written(write, error=error)
+        if kind.done and receipt.did in kind.logged:
+            result = write.result or {"did": receipt.did.value, "detail": receipt.sentence}
+            log.log(kind.level, kind.done, **write.about, **result)
+        return Written(write, receipt=receipt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

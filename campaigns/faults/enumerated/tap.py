@@ -20,9 +20,11 @@ from campaigns.faults.enumerated.views import Views
 from campaigns.faults.lines import CrashError
 from receiver.ports import Did, Receipt, TryLater, WriterLostError
 from receiver.replay.world.objects import Denied
+from receiver.step.parts import Hands
 from simulator.world import World
 
 LATE = timedelta(seconds=40)  # when a write takes effect, or an answer of the store comes
+HANDED_TO = (Hands.write.__code__, Hands.write_each.__code__)  # the caller of these made the write
 TAKEOVER = timedelta(seconds=30)  # from the end of one leader to the first step of the next
 UNSEEN = timedelta(minutes=5)  # without a look: whatever begins and ends meanwhile is never seen
 PORT_METHOD = {"evict": "drain"}  # of a write whose port method has another name
@@ -207,7 +209,7 @@ def _module(file: str) -> str:
 def _caller() -> str:
     """The innermost function of the product, outside its adapters, that led here."""
     frame = sys._getframe(2)
-    while not (module := _module(frame.f_code.co_filename)):
+    while not (module := _module(frame.f_code.co_filename)) or frame.f_code in HANDED_TO:
         assert frame.f_back is not None, "a write that the product did not make"
         frame = frame.f_back
     return f"{module}.{frame.f_code.co_qualname.replace('<locals>.', '')}"

@@ -6,17 +6,15 @@ A failed write is tried again by the next step.
 from datetime import datetime
 from functools import partial
 
-import structlog
-
 from receiver.core.model.actions import Change
 from receiver.core.model.pods import owner_of
 from receiver.core.notices import workload_notices
 from receiver.core.scaling.packing import LAST_WORKLOADS, Survival
 from receiver.core.scaling.patience import MOST_AT_ONCE, Admissions
-from receiver.ports import TryLater, WontWork
-from receiver.step.parts import StepContext
+from receiver.ports import Did, TryLater, WontWork
+from receiver.step.parts import StepContext, Write, WriteKind
 
-log = structlog.get_logger("receiver")
+GATE = WriteKind("work not admitted", "work admitted", tuple(Did))
 
 
 def admit_deferred_work(work: StepContext) -> datetime | None:
@@ -33,7 +31,7 @@ def admit_deferred_work(work: StepContext) -> datetime | None:
     sizes = {buffer.key: buffer.pod.gpus for buffer in facts.buffers if buffer.pod is not None}
     buffered = sum(sizes.get(buffer.key, 0) * buffer.ready for buffer in work.assignment.buffers)
     ready, next_at = Admissions(facts, work.policy, waiting, going, survival, buffered).admit()
-    tried, refused, refusal = 0, set[str](), ""
+    tried, refused = 0, dict[str, str]()  # the refusal by owner
     for workload in ready:
         if tried >= MOST_AT_ONCE:
             break
@@ -41,19 +39,13 @@ def admit_deferred_work(work: StepContext) -> datetime | None:
             if owner_of(pod) in refused:
                 continue
             tried += 1
-            try:
-                work.hands.ready()
-                receipt = cluster.admit(pod)
-                log.info("work admitted", pod=pod.key, did=receipt.did.value, detail=receipt.sentence)
-            except WontWork as error:
-                log.warning("work not admitted", pod=pod.key, error=str(error))
-                refused.add(owner_of(pod))
-                refusal = refusal or str(error)
-            except TryLater as error:
-                log.warning("work not admitted", pod=pod.key, error=str(error))
+            error = work.hands.write(GATE, Write({"pod": pod.key}, partial(cluster.admit, pod))).error
+            if isinstance(error, WontWork):
+                refused[owner_of(pod)] = str(error)
+            elif isinstance(error, TryLater):
                 tried = MOST_AT_ONCE
                 break
     if refused:
         stay = [pod for workload in ready for pod in workload.pods if owner_of(pod) in refused]
-        work.say_later(partial(workload_notices.not_admitted, refusal, stay))
+        work.say_later(partial(workload_notices.not_admitted, next(iter(refused.values())), stay))
     return next_at

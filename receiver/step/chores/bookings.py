@@ -6,37 +6,32 @@ step.
 
 from functools import partial
 
-import structlog
-
 from receiver.core.model.model import Source
 from receiver.core.promises.promise import Promises
 from receiver.core.scaling.bookings import progress
-from receiver.ports import Did, TryLater, WontWork
-from receiver.step.chores.checks import MOST_FAILURES
-from receiver.step.parts import StepContext
+from receiver.step.chores.checks import ANSWER
+from receiver.step.parts import StepContext, Write, WriteKind
 
-log = structlog.get_logger("receiver")
+CONDITIONS = WriteKind("ProvisioningRequest not written", "ProvisioningRequest", gives_up=ANSWER.gives_up)
 
 
 def report_bookings(work: StepContext) -> None:
     """Write the conditions of every ProvisioningRequest where they differ; nothing while Civo does not answer."""
     cluster = work.hands.cluster
     assert cluster is not None
-    failed = 0
-    for booking in work.facts.bookings if work.facts.up(Source.CIVO) else ():
-        if failed == MOST_FAILURES:
-            break
-        report = progress(booking, work.assignment, work.policy, work.now, partial(_eta, work))
-        try:
-            work.hands.ready()
-            receipt = cluster.report_booking(report)
-        except (TryLater, WontWork) as error:
-            log.warning("ProvisioningRequest not written", request=report.key, error=str(error))
-            failed += isinstance(error, TryLater) or error.code == "http_403"
-            continue
-        failed = 0
-        if receipt.did is Did.DONE:
-            log.info("ProvisioningRequest", request=report.key, stage=report.stage.value, detail=report.message)
+    if not work.facts.bookings or not work.facts.up(Source.CIVO):
+        return
+    eta = partial(_eta, work)
+    reports = [progress(each, work.assignment, work.policy, work.now, eta) for each in work.facts.bookings]
+    writes = [
+        Write(
+            {"request": report.key},
+            partial(cluster.report_booking, report),
+            result={"stage": report.stage.value, "detail": report.message},
+        )
+        for report in reports
+    ]
+    work.hands.write_each(CONDITIONS, writes)
 
 
 def _eta(work: StepContext, key: str) -> str:

@@ -18,11 +18,14 @@ from receiver.core.money.budget import Intent, intent, month_of
 from receiver.core.notices import money_notices
 from receiver.core.scaling.bounds import lacks_price, to_close, to_open, why_closed
 from receiver.ports import Cluster, Did, HeldPlaces, Receipt, TryLater, WontWork
-from receiver.step.parts import StepContext
+from receiver.step.parts import StepContext, Write, WriteKind, Written
 
 log = structlog.get_logger("receiver")
 QUEUE = "ClusterQueue "
 ANSWERS_MISSED = 3  # in a row; then the other nodes of the pool wait for the next step
+HOLD = WriteKind("budget hold not applied or not lifted", "budget hold", (Did.DONE, Did.DIFFERS, Did.OBSERVED))
+STOP = WriteKind("node not cordoned or uncordoned", "budget stop", (Did.DONE, Did.DIFFERS))
+STRAY = WriteKind("node of a pool no longer configured not uncordoned", "budget stop", (Did.DONE, Did.DIFFERS))
 Change = tuple[str, Callable[[], Receipt], bool]  # the place, what is done to it, and whether the hold is over
 
 
@@ -60,11 +63,11 @@ def hold_new_work(work: StepContext, *, steady: bool) -> Mapping[str, datetime] 
         may_not_ask = isinstance(failure, WontWork) and not concerned
         return {} if may_not_ask else before  # without the right to read, nothing was ever held
     places |= {*held_places.namespaces, *(f"{QUEUE}{queue}" for queue in held_places.cluster_queues)}
-    for place, write, over in _changes(wanted, held_places, cluster):
+    for place, make, over in _changes(wanted, held_places, cluster):
         if over and not steady:
             continue
         with work.parts.part("keep_out"):
-            if _done(place, write, wanted, work, over=over):
+            if _done(place, make, wanted, work, over=over):
                 places = places - {place} if over else places | {place}
     if begins and isinstance(failure, TryLater):
         return None  # Kueue's part is not known yet
@@ -92,19 +95,16 @@ def _changes(wanted: Intent, held_places: HeldPlaces, cluster: Cluster) -> Itera
             yield f"{QUEUE}{name}", partial(cluster.release_queue, name), True
 
 
-def _done(place: str, write: Callable[[], Receipt], wanted: Intent, work: StepContext, *, over: bool) -> bool:
+def _done(place: str, make: Callable[[], Receipt], wanted: Intent, work: StepContext, *, over: bool) -> bool:
     """Make one write and send a message if it changed something; True when the place is as it should be now."""
-    work.hands.ready()
-    try:
-        receipt = write()
-    except (TryLater, WontWork) as error:
-        log.warning("budget hold not applied or not lifted", place=place, error=str(error))
-        if isinstance(error, WontWork):
-            work.say_later(partial(money_notices.kept_out, place, "failed", str(error), wanted, over=over))
+    written = work.hands.write(HOLD, Write({"place": place}, make))
+    receipt = written.receipt
+    if receipt is None:
+        if isinstance(written.error, WontWork):
+            work.say_later(partial(money_notices.kept_out, place, "failed", str(written.error), wanted, over=over))
         return False
     if receipt.did is not Did.ALREADY:
         did, detail = receipt.did.value, receipt.sentence
-        log.info("budget hold", place=place, did=did, detail=detail)
         work.say_later(partial(money_notices.kept_out, place, did, detail, wanted, over=over))
     return receipt.did in (Did.DONE, Did.ALREADY)
 
@@ -124,31 +124,22 @@ def close_nodes(work: StepContext, strays: Iterable[str], *, steady: bool) -> No
             if unpriced and any(n.closed_for is not None for n in nodes):
                 work.say_later(partial(money_notices.stay_closed, pool, unpriced))
     for node in strays if steady else ():
-        try:
-            _write(node, "", work)
-        except (TryLater, WontWork) as error:
-            log.warning("node of a pool no longer configured not uncordoned", node=node, error=str(error))
+        _write(STRAY, node, "", work)
 
 
 def _write_all(pool: Pool, nodes: Sequence[str], stop_reason: str, work: StepContext, *, stopped: bool = False) -> None:
     """Cordon *nodes* because of *stop_reason*, or uncordon them if it is empty, and report what the budget's own
     message does not say. A node that refuses delays no other. Nodes opened while the pool is still *stopped* host the
     autoscaler."""
-    refused: dict[str, WontWork] = {}
-    did: list[Did] = []
-    missed = 0
     # In another order each time: nodes that never answer must not always come first.
+    written: list[Written] = []
     for node in sorted(nodes, key=lambda name: crc32(f"{work.now} {name}".encode())):
-        try:
-            did.append(_write(node, stop_reason, work).did)
-            missed = 0
-        except (TryLater, WontWork) as error:
-            log.warning("node not cordoned or uncordoned", node=node, error=str(error))
-            if isinstance(error, WontWork):
-                refused[node] = error
-            missed = missed + 1 if isinstance(error, TryLater) else 0
-            if missed == ANSWERS_MISSED:
-                break
+        written.append(_write(STOP, node, stop_reason, work))
+        unanswered = [isinstance(each.error, TryLater) for each in written[-ANSWERS_MISSED:]]
+        if len(unanswered) == ANSWERS_MISSED and all(unanswered):
+            break
+    did = [each.receipt.did for each in written if each.receipt is not None]
+    refused = {each.write.about["node"]: each.error for each in written if isinstance(each.error, WontWork)}
     if Did.OBSERVED in did:
         work.say_later(partial(money_notices.would_be_closed, pool, len(nodes), stop_reason))
     elif Did.DONE in did and stop_reason and _was_over(pool, work):
@@ -166,11 +157,10 @@ def _was_over(pool: Pool, work: StepContext) -> bool:
     return at is not None and month_of(at, zone) == month_of(work.now, zone)
 
 
-def _write(node: str, stop_reason: str, work: StepContext) -> Receipt:
+def _write(kind: WriteKind, node: str, stop_reason: str, work: StepContext) -> Written:
+    """Cordon *node* because of *stop_reason*, or uncordon it if that is empty."""
     cluster = work.hands.cluster
     assert cluster is not None
-    work.hands.ready()
-    receipt = cluster.cordon_for_budget(node, stop_reason) if stop_reason else cluster.uncordon_for_budget(node)
-    if receipt.did not in (Did.ALREADY, Did.OBSERVED):
-        log.info("budget stop", node=node, did=receipt.did.value, detail=receipt.sentence)
-    return receipt
+    cordon = partial(cluster.cordon_for_budget, node, stop_reason)
+    make = cordon if stop_reason else partial(cluster.uncordon_for_budget, node)
+    return work.hands.write(kind, Write({"node": node}, make))

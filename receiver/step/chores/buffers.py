@@ -1,11 +1,10 @@
 """Report to Kubernetes what is kept of each CapacityBuffer, and at which price."""
 
-import structlog
+from functools import partial
 
-from receiver.ports import Did, TryLater, WontWork
-from receiver.step.parts import StepContext
+from receiver.step.parts import StepContext, Write, WriteKind
 
-log = structlog.get_logger("receiver")
+STATUS = WriteKind("CapacityBuffer not written", "CapacityBuffer")
 
 
 def report_buffers(work: StepContext) -> None:
@@ -14,11 +13,5 @@ def report_buffers(work: StepContext) -> None:
     assert cluster is not None
     statuses = {status.key: str(status) for status in work.assignment.buffers}
     for buffer in work.facts.buffers:
-        try:
-            work.hands.ready()
-            receipt = cluster.report_buffer(buffer, statuses.get(buffer.key, ""))
-        except (TryLater, WontWork) as error:
-            log.warning("CapacityBuffer not written", buffer=buffer.key, error=str(error))
-            continue
-        if receipt.did is Did.DONE:
-            log.info("CapacityBuffer", buffer=buffer.key, detail=receipt.sentence)
+        report = partial(cluster.report_buffer, buffer, statuses.get(buffer.key, ""))
+        work.hands.write(STATUS, Write({"buffer": buffer.key}, report))

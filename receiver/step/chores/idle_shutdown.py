@@ -4,6 +4,7 @@ Every part may be repeated: a workload's standing is read from the store. A fail
 """
 
 from datetime import datetime
+from functools import partial
 
 import structlog
 
@@ -17,10 +18,12 @@ from receiver.core.notices.notice import Notice
 from receiver.core.scaling.ownership import shuts_down
 from receiver.ports import Cluster, Did, StepStore, TryLater, WontWork
 from receiver.step.gather import Looked, Sources
-from receiver.step.parts import Hands
+from receiver.step.parts import Hands, Write, WriteKind
 
 log = structlog.get_logger("receiver")
 EVENTS_PER_WORKLOAD = 10  # pods of it that get a Kubernetes Event
+EVENTS = WriteKind("Events not written")
+SCALING = WriteKind("idle workload not scaled to zero", "idle workload", tuple(Did))
 MOST_AT_ONCE = 20  # workloads scaled to zero by one step: each takes a few calls
 
 
@@ -75,27 +78,22 @@ def _notice(workload: Consenting, verdict: IdleVerdict, case: IdleCase) -> Notic
 
 
 def _record_warning(workload: Consenting, notice: Notice, hands: Hands, cluster: Cluster) -> None:
+    record = partial(cluster.record_event, reason="IdleShutdown", message=f"{notice.title}. {notice.body}")
     for pod in workload.staying[:EVENTS_PER_WORKLOAD]:
-        try:
-            hands.ready()
-            cluster.record_event(pod, reason="IdleShutdown", message=f"{notice.title}. {notice.body}")
-        except (TryLater, WontWork) as error:
-            log.warning("Events not written", pod=pod.key, error=str(error))
+        if hands.write(EVENTS, Write({"pod": pod.key}, partial(record, pod))).error is not None:
             return
 
 
 def _scale(workload: Consenting, case: IdleCase, store: StepStore, hands: Hands, cluster: Cluster) -> None:
     """Scale its owner to zero and send a message. A transient error is reported only when it lasts, a failure once."""
-    hands.ready()
-    try:
-        receipt = cluster.scale_to_zero(workload.staying[0])
-    except (TryLater, WontWork) as error:
-        log.warning("idle workload not scaled to zero", workload=workload.key, error=str(error))
+    written = hands.write(
+        SCALING, Write({"workload": workload.key}, partial(cluster.scale_to_zero, workload.staying[0]))
+    )
+    if (receipt := written.receipt) is None:
         failed = idle.standing_of(workload.topic, case)[0] is IdleStanding.FAILED
-        if not failed and (isinstance(error, WontWork) or case.now - idle.shutdown_at(workload, case) >= SILENT_FOR):
-            store.say(workload_notices.idle_notice(IdleStanding.FAILED, workload, case, str(error)), case.now)
-    else:
-        if receipt.did is not Did.DIFFERS:  # what differs is decided on anew
-            standing = IdleStanding.OBSERVED if receipt.did is Did.OBSERVED else IdleStanding.DONE
-            store.say(workload_notices.idle_notice(standing, workload, case, receipt.sentence), case.now)
-        log.info("idle workload", workload=workload.key, did=receipt.did.value, detail=receipt.sentence)
+        lasts = case.now - idle.shutdown_at(workload, case) >= SILENT_FOR
+        if not failed and (lasts or isinstance(written.error, WontWork)):
+            store.say(workload_notices.idle_notice(IdleStanding.FAILED, workload, case, str(written.error)), case.now)
+    elif receipt.did is not Did.DIFFERS:  # what differs is decided on anew
+        standing = IdleStanding.OBSERVED if receipt.did is Did.OBSERVED else IdleStanding.DONE
+        store.say(workload_notices.idle_notice(standing, workload, case, receipt.sentence), case.now)

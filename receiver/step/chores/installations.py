@@ -1,14 +1,14 @@
 """Tell other installations in the cluster of this one by its Lease, and people of the others."""
 
-import structlog
+from functools import partial
 
 from receiver.core.model.installations import OtherInstallations
 from receiver.core.model.model import Source
 from receiver.core.notices import installation_concerns
-from receiver.ports import TryLater, WontWork
-from receiver.step.parts import StepContext
+from receiver.ports import WontWork
+from receiver.step.parts import StepContext, Write, WriteKind
 
-log = structlog.get_logger("receiver")
+LEASE = WriteKind("Lease of this installation not written")
 
 
 def make_known(work: StepContext, others: OtherInstallations) -> None:
@@ -18,14 +18,6 @@ def make_known(work: StepContext, others: OtherInstallations) -> None:
     if cluster is None or not work.facts.up(Source.KUBERNETES):
         return
     work.concerns.extend(installation_concerns.of_others(others, work.policy, work.now))
-    unread = others.unread
-    try:
-        work.hands.ready()
-        cluster.make_known(work.policy.pools)
-    except WontWork as error:
-        log.warning("Lease of this installation not written", error=str(error))
-        unread = unread or str(error)
-    except TryLater as error:
-        log.warning("Lease of this installation not written", error=str(error))
-    if unread:
+    error = work.hands.write(LEASE, Write({}, partial(cluster.make_known, work.policy.pools))).error
+    if unread := others.unread or (str(error) if isinstance(error, WontWork) else ""):
         work.concerns.append(installation_concerns.refused(unread))

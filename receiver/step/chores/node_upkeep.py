@@ -3,18 +3,21 @@
 A failed write is tried again by the next step.
 """
 
+import logging
 from datetime import datetime
-
-import structlog
+from functools import partial
 
 from receiver.core.model.model import REPAIR, CordonedBy, Node, PoolState, Source
 from receiver.core.scaling.packing import LAST_WORKLOADS, Survival, changes_at, compares, soft_taints
 from receiver.core.scaling.retirement import FINISHED, may_still_vanish
-from receiver.ports import Did, TryLater, WontWork
+from receiver.ports import Did
 from receiver.step.carry_out import RECENT_ACTIONS, Progress
-from receiver.step.parts import StepContext
+from receiver.step.parts import StepContext, Write, WriteKind
 
-log = structlog.get_logger("receiver")
+UNCORDON = WriteKind("orphaned cordon not lifted")
+CORDON = WriteKind("sick node not cordoned", "repair")
+LABELS = WriteKind("labels and taints not applied", "labels and taints", tuple(Did))
+SOFT_TAINTS = WriteKind("soft taints not applied", "soft taints", tuple(Did), level=logging.DEBUG)
 
 
 def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: StepContext) -> None:
@@ -25,8 +28,8 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Ste
     annotation, so that their next cordon is not taken for ours; after a repair once it is well, so that a later
     sickness counts.
     """
-    hands = work.hands
-    if hands.cluster is None or not work.facts.up(Source.KUBERNETES):
+    cluster = work.hands.cluster
+    if cluster is None or not work.facts.up(Source.KUBERNETES):
         return
     if progress is not None and progress.outcome is not None:
         return  # it ended in this step: the next step sees what is left of it
@@ -42,11 +45,7 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Ste
             continue
         if _may_still_vanish(node, state.pool, work):
             continue
-        try:
-            hands.ready()
-            hands.cluster.uncordon(node.name)
-        except (TryLater, WontWork) as error:
-            log.warning("orphaned cordon not lifted", node=node.name, error=str(error))
+        work.hands.write(UNCORDON, Write({"node": node.name}, partial(cluster.uncordon, node.name)))
 
 
 def _may_still_vanish(node: Node, pool: str, work: StepContext) -> bool:
@@ -66,13 +65,7 @@ def cordon_for_repair(work: StepContext) -> None:
         for node in work.facts.pool(pool.id).living if repairs else ():
             if node.instance not in repairs or node.instance in going or node.cordoned_by is not None:
                 continue
-            try:
-                work.hands.ready()
-                receipt = cluster.cordon(node.name, REPAIR)
-                if receipt.did is Did.DONE:
-                    log.info("repair", node=node.name, did=receipt.did.value, detail=receipt.sentence)
-            except (TryLater, WontWork) as error:
-                log.warning("sick node not cordoned", node=node.name, error=str(error))
+            work.hands.write(CORDON, Write({"node": node.name}, partial(cluster.cordon, node.name, REPAIR)))
 
 
 def apply_labels_and_taints(work: StepContext) -> None:
@@ -88,12 +81,8 @@ def apply_labels_and_taints(work: StepContext) -> None:
                 labelled = pool.labels.items() <= node.labels.items() and set(pool.taints) <= set(node.taints)
                 if labelled or not node.registered:
                     continue
-                try:
-                    work.hands.ready()
-                    receipt = cluster.apply_labels_and_taints(node.name, pool.labels, pool.taints)
-                    log.info("labels and taints", node=node.name, did=receipt.did.value, detail=receipt.sentence)
-                except (TryLater, WontWork) as error:
-                    log.warning("labels and taints not applied", node=node.name, error=str(error))
+                apply = partial(cluster.apply_labels_and_taints, node.name, pool.labels, pool.taints)
+                if work.hands.write(LABELS, Write({"node": node.name}, apply)).error is not None:
                     break  # go on with the next pool
 
 
@@ -107,11 +96,7 @@ def apply_packing_taints(work: StepContext) -> datetime | None:
     matters = compares(work.facts, work.policy)
     survival = Survival.of(work.store.lasted(LAST_WORKLOADS)) if matters else Survival()
     for node, taints in soft_taints(work.facts, work.policy, survival):
-        try:
-            work.hands.ready()
-            receipt = cluster.set_soft_taints(node.name, taints)
-            log.debug("soft taints", node=node.name, did=receipt.did.value, detail=receipt.sentence)
-        except (TryLater, WontWork) as error:
-            log.warning("soft taints not applied", node=node.name, error=str(error))
+        apply = partial(cluster.set_soft_taints, node.name, taints)
+        if work.hands.write(SOFT_TAINTS, Write({"node": node.name}, apply)).error is not None:
             break
     return changes_at(work.facts, work.policy)

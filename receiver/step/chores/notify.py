@@ -6,9 +6,8 @@ An announcement is stored, and the grace period counts from it: without an annou
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from itertools import islice
-
-import structlog
 
 from receiver.core.explain.explain import Fate, State, by_claim, fates
 from receiver.core.explain.rollouts import Rollouts, surge
@@ -22,10 +21,10 @@ from receiver.core.notices.notice import Notice, Seen, behind, scale_up_event
 from receiver.core.promises.promise import UNKNOWN, Promise, Promises
 from receiver.core.scaling.bounds import TOPIC, evicts
 from receiver.core.scaling.decide import case_of
-from receiver.ports import RecordStore, TryLater, WontWork
-from receiver.step.parts import StepContext
+from receiver.ports import RecordStore, TryLater
+from receiver.step.parts import StepContext, Write, WriteKind
 
-log = structlog.get_logger("receiver")
+EVENTS = WriteKind("events not written")
 CLAIMS = f"{State.NOT_DEMAND}:None:None"  # of a pod that asks for devices by claim, as the last picture has it
 EVENTS_PER_POOL = 50  # pods that get an Event about one growth or one eviction
 EVENTS_PER_STEP = 50  # and about not growing: a thousand pods must not keep the loop from scaling
@@ -138,17 +137,14 @@ def record_events(
     for pod in pods:
         if not sent_events.may_tell(pod, message, now):
             continue
-        try:
-            hands.ready()
-            hands.cluster.record_event(pod, reason=reason, message=message)
-        except (TryLater, WontWork) as error:
-            log.warning("events not written", pod=pod.key, pods=len(pods), error=str(error))
-            if isinstance(error, TryLater):
-                sent_events.rest(now)
-            else:
-                sent_events.told(pod, about, message, now, promise.starts_p90)  # it will never succeed
+        record = partial(hands.cluster.record_event, pod, reason=reason, message=message)
+        error = hands.write(EVENTS, Write({"pod": pod.key}, record)).error
+        if isinstance(error, TryLater):
+            sent_events.rest(now)
             return
         sent_events.told(pod, about, message, now, promise.starts_p90)
+        if error is not None:  # this one will never succeed
+            return
 
 
 def announce_window_evictions(work: StepContext, *, steady: bool) -> None:
