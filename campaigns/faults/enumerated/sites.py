@@ -21,7 +21,7 @@ METHODS = ("PUT", "POST", "PATCH", "DELETE")  # of `CivoCloud._send`
 WRITING_LISTS = ("patch", "patch_status", "apply_status")
 # What is handed on as a function, all of a function's writes or one of them, is written by the function that calls it.
 HANDED_ON = {
-    "store.progressed in step.act._act": "step.carry_out._delete",
+    "store.progressed in step.act._act": "step.retire._Retirement._delete",
     "step.chores.budget._changes": "step.chores.budget._done",
     "step.parts.StepContext.say_later": "step.parts.StepContext.say_later.<lambda>",
 }
