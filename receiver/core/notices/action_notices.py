@@ -20,7 +20,7 @@ from receiver.core.model.actions import (
 from receiver.core.model.model import Backoff, Facts, PoolState
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import listed, some, span
-from receiver.core.money.budget import Budgets
+from receiver.core.money.budget import Budgets, BudgetStage
 from receiver.core.notices import wording
 from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.scaling.assign import Wanted
@@ -125,11 +125,11 @@ def _news(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -
             if because <= {Because.STUCK, Because.LOST}:
                 did = "never became usable" if because == {Because.STUCK} else "no longer worked"
                 title = f"{change}: removed {'a node' if len(_gone(action)) == 1 else 'nodes'} that {did}"
-                after = "it grows again when GPU work waits"
+                after = _grows_again(action.pool, around.budgets)
                 if Because.STUCK in because:
                     after = _next_node(around, outcome.at)
                 return Cause.REMOVED_STUCK, title, Severity.WARNING, after
-            return Cause.SHRANK, change, Severity.SUCCESS, "it grows again when GPU work waits"
+            return Cause.SHRANK, change, Severity.SUCCESS, _grows_again(action.pool, around.budgets)
         case OutcomeKind.OBSERVED:
             title = f"would go {change} (observing, nothing was changed)"
             after = "nothing while mode is observe; a message follows when the change or its reason differs"
@@ -156,6 +156,13 @@ def _news(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -
                 Severity.INFO,
                 "the next step decides again from the current state",
             )
+
+
+def _grows_again(pool: str, budgets: Budgets) -> str:
+    stopped = [view.title for view in budgets.touched(pool) if view.stage is BudgetStage.STOP]
+    if not stopped:
+        return "it grows again when GPU work waits"
+    return f"no growth until the {listed(stopped)} {'is' if len(stopped) == 1 else 'are'} raised, or the month ends"
 
 
 def _next_node(around: Around, now: datetime) -> str:

@@ -114,7 +114,8 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, refuses: bool, 
         severity = Severity.FAILURE if refuses else Severity.WARNING
         do = f"To raise it: {view.setting()}"
         if view.stage is BudgetStage.WARN:
-            after = REFUSES if refuses else f"growth continues; at {_line_ahead(view, view.hold_at, now)} it stops"
+            held = f"at {_line_ahead(view, view.hold_at, now)} it stops, {PASSING}"
+            after = REFUSES if refuses else f"growth continues; {held}"
         else:
             effect = effect_of(view, closes=closes)
             until = f"the month ends ({wording.moment(view.ends_at, now)})" if view.ends_at else "the month ends"
@@ -153,12 +154,15 @@ def _line_ahead(view: BudgetView, ratio: Decimal, now: datetime) -> str:
     return f"{line}, reached at the month's average rate at {wording.moment(at, now)}," if within else line
 
 
+PASSING = "except for priority classes in budget.passing_priority_classes"
+
+
 def effect_of(view: BudgetView, *, closes: bool = False) -> str:
     """What *view* does at its hold or stop line; *closes*: nodes are cordoned at the stop."""
     scope_effects = {Scope.POOL: "the pool does not grow", Scope.TEAM: "no nodes are bought for the team"}
     effect, runs = scope_effects.get(view.scope, "no pool grows"), "running work continues"
     if view.stage is BudgetStage.HOLD:
-        return f"{effect}, except for priority classes in budget.passing_priority_classes; {runs}"
+        return f"{effect}, {PASSING}; {runs}"
     if view.scope is Scope.TEAM:
         return f"{effect}; {runs}"
     own = "its " if view.scope is Scope.POOL else ""

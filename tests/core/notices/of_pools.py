@@ -72,6 +72,11 @@ def _shrank(**more: Any) -> Notice:
     return told_of(found, OutcomeKind.CONFIRMED, "2 nodes removed, 1 left", gone=True)
 
 
+def _shrank_at_a_stop() -> Notice:
+    found = known(pool_of(busy(), idle()), spent="5012.40")
+    return told_of(found, OutcomeKind.CONFIRMED, "1 node removed, 1 left", gone=True)
+
+
 def _shrank_by_fewer() -> Notice:
     """Of four nodes that were chosen two got a pod before they went."""
     found = known(pool_of(busy(), *(idle(f"l40s-{n}") for n in range(2, 6))))
@@ -180,6 +185,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
         OutcomeKind.CONFIRMED, policy=replace(POLICY, pools=(replace(L40S, max_nodes=2),))
     ),
     "shrank": _shrank,
+    "shrank_at_a_stop": _shrank_at_a_stop,
     "shrank_by_fewer": _shrank_by_fewer,
     "would_grow": lambda: _grew(OutcomeKind.OBSERVED),
     "would_shrink": _would_shrink,

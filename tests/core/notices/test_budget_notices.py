@@ -181,4 +181,5 @@ def test_at_the_warn_line_growth_does_not_go_on_where_the_budget_keeps_work_wait
 def test_the_warning_says_when_the_next_line_is_reached_by_the_forecasts_rate(burn: str | None, said: str) -> None:
     ahead = Forecast(burn=None if burn is None else Decimal(burn))
     [notice] = Told().step(a_view(56, forecast=ahead, ends_at=NOW + timedelta(days=5)))
-    assert f"Next: growth continues; {said}." in notice.body
+    passing = "except for priority classes in budget.passing_priority_classes"
+    assert f"Next: growth continues; {said}, {passing}." in notice.body
