@@ -11,7 +11,7 @@ from receiver.core.explain.staying import UNKNOWN
 from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import Backoff, CordonedBy, LateCount, Node, Stage
 from receiver.core.model.pods import Pod, PodPhase
-from receiver.ports import Did, TryLater, WontWork, WriterLostError
+from receiver.ports import DRAINING, Did, TryLater, WontWork, WriterLostError
 from receiver.step.carry_out import Keeps, Progress, carry_out, settled
 from receiver.step.parts import Hands
 from tests.core.builders import MINUTE, NOW, SECOND, a_busy_node, a_node, a_pod, a_state
@@ -129,6 +129,14 @@ def test_a_pod_that_came_within_a_minute_of_the_cordon_may_have_come_before_and_
     outside = Outside()
     goes_on(removal(victim(since=CORDONED_AT, emptied=emptied)), ours(), outside=outside)
     assert outside.cordoned_at == CORDONED_AT + margin
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "emptied"), [(False, DRAINING, True), (False, "pdb", False), (True, "pdb", True)]
+)
+def test_a_node_whose_pods_are_leaving_counts_as_emptied_from_then_on(before: bool, code: str, emptied: bool) -> None:
+    outside = Outside(drain=TryLater("not yet", code=code))
+    assert one(goes_on(removal(victim(emptied=before)), ours(), outside=outside)).emptied is emptied
 
 
 def test_a_node_that_does_not_answer_is_not_drained() -> None:

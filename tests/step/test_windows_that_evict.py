@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Budget, Pool
 from receiver.core.model.usage import Use
@@ -250,6 +251,27 @@ def test_a_node_that_was_given_up_is_not_tried_again_before_the_window_opens_aga
     assert len(tried) == len(set(tried)) == 3
     assert len(titles(life, "evicted from")) == 1
     assert len(titles(life, "no work is evicted any more")) == 1
+
+
+def test_of_two_nights_that_gave_a_node_up_the_last_one_counts(store: Store) -> None:
+    """By the first one it would be emptied again at once."""
+    life = lives.at_zero(store, POOL_AT_NIGHT)
+    life.run(OPENS - life.now + SECOND, tick=TICK)
+    for ago in (24 * HOUR, SECOND):
+        victim = Victim(instance="i-1", node="n1", stage=VictimStage.SPARED, because=Because.EVICTED, refused=True)
+        at = life.now - ago
+        removal = Action(
+            id=f"retire-{ago}",
+            pool=POOL_AT_NIGHT.id,
+            kind=ActionKind.RETIRE,
+            opened_at=at,
+            from_count=1,
+            to_count=0,
+            victims=(replace(victim, since=at),),
+        )
+        assert store.opened(removal)
+        store.closed(removal, Outcome(kind=OutcomeKind.FAILED, at=at, detail=""), None)
+    assert life.step().facts.given_up == {"i-1": life.now - SECOND}
 
 
 # --- what was begun is carried through
