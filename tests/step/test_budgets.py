@@ -7,7 +7,7 @@ from decimal import Decimal
 from receiver.core.model.policy import Budget, BudgetChange, Scope
 from receiver.core.notices.money_notices import budget_changed
 from receiver.ports import Store, TryLater
-from tests.core.builders import MINUTE, a_pool
+from tests.core.builders import HOUR, MINUTE, a_pool
 from tests.expect import published
 from tests.given import lives
 from tests.given.life import PRICE, Life, a_job
@@ -112,6 +112,20 @@ def test_an_account_budget_set_at_run_time_has_failed_charges_asked_again_after_
     life.run(3 * MINUTE)
     assert life.accounts.asked - before == 2
     assert life.steps[-1].facts.spend.account is not None
+
+
+def test_while_civo_does_not_answer_for_charges_its_last_answer_counts(store: Store) -> None:
+    """The account's spend would be unknown at the first timeout, and nothing would be bought."""
+    life = lives.idle_nodes(store, 1, budget=Budget(monthly_usd=MUCH, account_usd=MUCH))
+    life.run(2 * MINUTE)
+    answered = life.steps[-1].facts.charges
+    assert answered is not None
+    life.accounts.fail_always(TryLater("timeout"))
+    life.run(2 * HOUR, tick=5 * MINUTE)
+    facts = life.steps[-1].facts
+    assert facts.charges is not None
+    assert (facts.charges.charged.failure, facts.charges.charged.records) == ("timeout", answered.charged.records)
+    assert facts.spend.account is not None
 
 
 def test_living_nodes_of_a_pool_that_left_the_configuration_are_looked_up_at_their_price(store: Store) -> None:
