@@ -122,6 +122,7 @@ def plant(mutant: Mutant) -> None:
     function = _function(mutant)
     changed = [(old, new) for old, new in _inner(function.__code__, mutant.code) if old != new]
     function.__code__ = mutant.code
+    gc.unfreeze()  # the tests freeze what they imported, and what is frozen is not listed
     made = [each for each in gc.get_objects() if isinstance(each, FunctionType)] if changed else []
     for old, new in changed:
         for each in made:
