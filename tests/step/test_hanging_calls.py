@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -10,6 +11,7 @@ from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
 from receiver.core.model.model import CordonedBy
 from receiver.ports import Receipt, Store, TryLater, WontWork
 from receiver.replay.world.objects import WorldPool
+from receiver.step.carry_out import FIRST_RETRY
 from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.given import lives
 from tests.given.life import GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world
@@ -127,6 +129,25 @@ def test_while_a_request_is_unanswered_the_same_count_is_asked_for_before_a_high
     life.run(2 * MINUTE)
     assert asked == [1, 1, 2]
     assert life.required() == 2
+
+
+def test_more_work_does_not_shorten_the_wait_after_a_failed_request(store: Store) -> None:
+    """Civo said no for now: another count is another request, and the attempts before it count."""
+    life = lives.at_zero(store, WITHOUT_COOLDOWN)
+    asked: list[tuple[int, datetime]] = []
+
+    def resize(pool: str, **given: int) -> Receipt:
+        asked.append((given["target"], life.now))
+        raise TryLater("busy", code="http_429")
+
+    life.wrap_cloud = lambda inner: Wrapped(inner, resize=resize)
+    life.submit(a_job("one", duration=HOUR))
+    life.step()
+    life.submit(a_job("two", duration=HOUR))
+    life.run(15 * SECOND, tick=SECOND)
+    assert [target for target, _ in asked] == [1, 2, 2, 2]
+    waits = [after - before for (_, before), (_, after) in pairwise(asked)]
+    assert waits == [FIRST_RETRY, 2 * FIRST_RETRY, 4 * FIRST_RETRY]
 
 
 def test_a_count_that_takes_effect_late_and_unanswered_does_not_lower_a_higher_one(store: Store) -> None:
