@@ -10,12 +10,12 @@ from receiver.core.model.actions import OutcomeKind
 from receiver.core.model.model import CordonedBy, Spend
 from receiver.core.model.policy import Billing, Budget, Limits
 from receiver.ports import Store, TryLater
-from receiver.replay.world.objects import Behaviour
+from receiver.replay.world.objects import Behaviour, PodSpec
 from tests.core.builders import HOUR, MINUTE, NOW, a_node, a_pod, a_pool, a_silence, a_state, facts, run
 from tests.core.builders import a_policy as core_policy
 from tests.expect import removed
 from tests.given import lives, troubles
-from tests.given.life import PRICE, a_job, a_policy
+from tests.given.life import GPU, PRICE, a_job, a_policy
 
 pytestmark = pytest.mark.chores(False)
 
@@ -193,3 +193,13 @@ def test_the_observed_growth_of_observe_mode_does_not_use_up_the_hourly_limit(st
     life.run(10 * MINUTE)
     assert not any("does not grow" in t for t in life.notices())
     assert len(life.store.actions()) <= 2
+
+
+def test_an_observed_growth_is_told_once_for_the_same_work_and_again_for_other_work(store: Store) -> None:
+    life = lives.at_zero(store, mode="observe")
+    for name in ("one", "two"):
+        life.world.add_pod(PodSpec(namespace="ml", name=name, requests={GPU: 1}))
+        life.run(2 * MINUTE)
+        life.world.delete_pod("ml", name)
+        life.world.advance(life.now + MINUTE)
+    assert [(s.action.from_count, s.action.to_count) for s in store.actions()] == [(0, 1), (0, 1)]

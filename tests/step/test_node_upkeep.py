@@ -41,6 +41,15 @@ def test_a_node_gets_its_pools_labels_and_taints_once(store: Store) -> None:
     assert not life.steps[-1].failures
 
 
+def test_a_node_that_has_not_joined_the_cluster_is_not_written_to(store: Store) -> None:
+    life = lives.at_zero(store, a_labelled_pool("a"))
+    written: list[str] = []
+    life.wrap_cluster = lambda inner: Wrapped(inner, apply_labels_and_taints=lambda node, *_: written.append(node))
+    life.run(TEN_SECONDS, tick=timedelta(seconds=2))
+    [node] = life.steps[-1].facts.pool("a").living
+    assert (node.registered, written) == (False, [])
+
+
 def test_every_node_gets_its_pools_labels_and_taints_in_one_step(store: Store) -> None:
     life = a_life(store, a_labelled_pool("a"), nodes=3)
     life.step()
