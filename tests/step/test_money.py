@@ -195,11 +195,12 @@ def test_the_observed_growth_of_observe_mode_does_not_use_up_the_hourly_limit(st
     assert len(life.store.actions()) <= 2
 
 
+@pytest.mark.chores(True)  # a record of decisions says for which work growth was observed
 def test_an_observed_growth_is_told_once_for_the_same_work_and_again_for_other_work(store: Store) -> None:
     life = lives.at_zero(store, mode="observe")
     for name in ("one", "two"):
         life.world.add_pod(PodSpec(namespace="ml", name=name, requests={GPU: 1}))
         life.run(2 * MINUTE)
         life.world.delete_pod("ml", name)
-        life.world.advance(life.now + MINUTE)
+        life.run(MINUTE)
     assert [(s.action.from_count, s.action.to_count) for s in store.actions()] == [(0, 1), (0, 1)]

@@ -28,6 +28,7 @@ EVIL = [
     "http:evil.test",
     " /x",
     "/x y",
+    "/\x7f/evil.test",
 ]
 
 
@@ -288,6 +289,13 @@ def test_an_empty_form_and_the_webhooks_token_are_no_guesses() -> None:
     for _ in range(MOST_FAILURES):
         assert {person.log_in(token).status_code for token in ("", TOKEN)} == {403}
     assert person.log_in("guess").status_code == 403
+
+
+def test_an_address_that_waits_is_told_what_is_wrong_with_an_empty_form() -> None:
+    person = Person.at(a_bench())
+    for _ in range(MOST_FAILURES):
+        person.log_in("guess")
+    assert person.log_in("").status_code == 403
 
 
 def test_a_right_token_of_another_use_is_no_guess_with_white_space_from_a_paste() -> None:

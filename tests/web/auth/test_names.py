@@ -160,6 +160,13 @@ def test_an_override_is_recorded_under_the_name_of_the_proxy() -> None:
     assert [stored.override.who for stored in overrides.values()] == ["ada"]
 
 
+def test_a_name_of_a_proxy_is_not_remembered_by_the_browser() -> None:
+    person = Person.at(proxied())
+    person.client.environ_base = {**person.client.environ_base, "REMOTE_ADDR": PROXY, "HTTP_X_FORWARDED_USER": "ada"}
+    response = person.send(ANSWER_LINK, {"answer": "approve", "who": "mallory"})
+    assert (response.status_code, "Set-Cookie" in response.headers) == (303, False)
+
+
 def test_a_name_from_a_proxy_is_no_right_to_act() -> None:
     bench = proxied()
     response = bench.client().post(

@@ -187,6 +187,26 @@ def test_pages_that_everybody_may_read_stay_readable_for_a_guesser() -> None:
     assert client.get("/api/v1/pools", headers=bearer("guess-x")).status_code == 200
 
 
+def test_where_everybody_may_read_a_guesser_waits_before_the_next_write() -> None:
+    client = Bench(store=a_full_store()).client()
+    guess(client, MOST_FAILURES)
+    assert client.post("/api/v1/overrides", json=PAUSE, headers=bearer("guess-again")).status_code == 429
+
+
+def test_a_wrong_token_where_none_is_needed_is_no_guess() -> None:
+    client = Bench(store=a_full_store()).client()
+    for n in range(2 * MOST_FAILURES):
+        assert client.get("/api/v1/pools", headers=bearer(f"guess-{n}")).status_code == 200
+    assert guess(client, 1) == [401]
+
+
+def test_what_a_proxy_sends_of_its_own_log_in_is_no_guess() -> None:
+    client = a_bench().client()
+    for n in range(2 * MOST_FAILURES):
+        assert client.get("/api/v1/pools", headers={"Authorization": f"Basic user-{n}"}).status_code == 401
+    assert guess(client, 1) == [401]
+
+
 def test_the_log_has_each_guess_once_and_no_token() -> None:
     client = a_bench().client()
     with capture_logs() as logs:
