@@ -34,6 +34,9 @@ MODULES = (  # those without a survivor
     "receiver.core.idle.idle_shutdown",
     "receiver.core.notices.routing",
     "receiver.step.carry_out",
+    "receiver.config.values",
+    "receiver.web.auth.access",
+    "receiver.adapters.civo.cloud",
 )
 COLUMNS = ("functions", "mutants", "by examples", "by laws only", "accepted", "survivors", "seconds")
 
