@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -18,10 +17,8 @@ from receiver.core.model.policy import Policy
 from receiver.core.notices.notice import Concern, Level, Severity
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
-from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts
+from tests.core.builders import GPU, NOW, SECOND, a_node, a_pod, a_policy, a_pool, a_state, facts
 from tests.core.notices.scene import concerns_of
-
-SECOND = timedelta(seconds=1)
 
 
 def of(version: str, number: int = 0, **changes: Any) -> Pod:

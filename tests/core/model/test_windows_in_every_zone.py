@@ -11,14 +11,14 @@ from zoneinfo import ZoneInfo, available_timezones
 import pytest
 
 from receiver.core.model.windows import Window, bounds_at, is_open, next_change
+from tests.core.builders import DAY, HOUR, MINUTE
 
 ZONES = sorted(available_timezones())
 FIRST, LAST = datetime(2024, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC)
-MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 A_FEW_DAYS = 6 * DAY  # no zone changes its offset twice within it: the closest two are a Ramadan apart
 AN_INSTANT = timedelta(microseconds=1)
 MIDNIGHT = 1440
-NIGHTS = ((20 * 60, MIDNIGHT), (0, 7 * 60))
+NIGHTS = ((20 * 60, 1440), (0, 7 * 60))
 YEARS_END = datetime(2026, 12, 31, 21, 30, tzinfo=UTC)  # where no clock ever jumps, this moment is looked at
 
 

@@ -19,10 +19,9 @@ from receiver.core.money.cost import (
     units,
     units_since,
 )
-from tests.core.builders import a_life, a_pool
+from tests.core.builders import MINUTE, a_life, a_pool
 
 BORN = datetime(2026, 11, 20, 12, 10, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
 HOURLY = Billing()
 BY_THE_CLOCK = Billing(anchor=Anchor.CLOCK)
 

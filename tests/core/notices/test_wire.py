@@ -12,7 +12,7 @@ from tests.adapters.messages.destinations import SLACK, SLACK_API, TELEGRAM, TEL
 from tests.core.notices.cases import PAGES
 from tests.core.notices.sent import sent
 
-pytestmark = pytest.mark.filterwarnings(
+APPRISE = pytest.mark.filterwarnings(
     # Apprise's mail plugin imports a module that Python 3.13 dropped; it brings its own where there is none.
     "ignore:'imghdr' is deprecated:DeprecationWarning"
 )
@@ -28,6 +28,7 @@ LONGEST = Notice(
 )
 
 
+@APPRISE
 def test_the_longest_message_is_taken_whole_and_in_one_piece() -> None:
     found = sent(LONGEST, TELEGRAM, TELEGRAM_API)
     as_read = found["text"].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")
@@ -35,6 +36,7 @@ def test_the_longest_message_is_taken_whole_and_in_one_piece() -> None:
     assert f"{PAGES.public_url}/decisions/123456" in as_read
 
 
+@APPRISE
 def test_the_longest_message_stays_below_the_limits_of_blocks() -> None:
     header, section, _, actions = sent(LONGEST, SLACK, SLACK_API)["blocks"]
     assert len(header["text"]["text"]) <= 150

@@ -1,12 +1,12 @@
 """Which promises say when the work starts, and which only speak of the nodes."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from receiver.core.promises.promise import Promise
+from tests.core.builders import NOW
 
-NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SOON, LATER = NOW + timedelta(minutes=4), NOW + timedelta(minutes=7)
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from receiver.core.model.usage import WorkloadLife
 from receiver.core.report.report import Jobs, count_jobs, of_month, percentile, queue_waits
+from tests.core.builders import MINUTE
 from tests.core.report.builders import START, a_workload, at
 
-MINUTE = timedelta(minutes=1)
 END = at(24)
 
 

@@ -1,7 +1,6 @@
 """Where a new node is bought: what it would be used for counts, and what the last node there turned out to be."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +14,6 @@ from receiver.core.model.policy import Objective, Pool, Taint
 from tests.core.builders import GPU, a_pod, a_policy, a_pool, a_silence, a_state, an_offer, facts, run
 from tests.core.worlds import LAWS
 
-DAY = timedelta(hours=24)
 PASSING = Taint(key="node.kubernetes.io/unschedulable")
 FOREIGN = Taint(key="maintenance")
 

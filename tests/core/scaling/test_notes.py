@@ -1,7 +1,6 @@
 """What a decision notes without being moved by it, and nodes that could go and do not delay the others."""
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
@@ -14,6 +13,7 @@ from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.guardrails import GUARDRAILS
 from tests.core.builders import (
     GPU,
+    MINUTE,
     NOW,
     a_busy_node,
     a_due_node,
@@ -31,7 +31,6 @@ from tests.core.builders import (
     run,
 )
 
-MINUTE = timedelta(minutes=1)
 LOST = a_node(
     "lost",
     stage=Stage.BROKEN,

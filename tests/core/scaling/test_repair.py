@@ -15,6 +15,7 @@ from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Budget, KeepOut, Limits, Pool, Repair
 from receiver.core.scaling.repair import falling_sick
 from tests.core.builders import (
+    HOUR,
     MINUTE,
     NOW,
     a_busy_node,
@@ -29,7 +30,6 @@ from tests.core.builders import (
     run,
 )
 
-HOUR = timedelta(hours=1)
 REPLACED = a_pool(repair=Repair.REPLACE, max_nodes=10)
 XID = "XID 79 on GPU 0"
 

@@ -1,7 +1,6 @@
 """A rule that leaves all that is wanted does not say that it limited it, and one that does not apply stays silent."""
 
 from dataclasses import replace
-from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +18,7 @@ from receiver.core.scaling.guardrails import AsksFirst, spend_is_known
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,
+    MINUTE,
     NOW,
     a_busy_node,
     a_due_node,
@@ -35,7 +35,6 @@ from tests.core.builders import (
     shrinking,
 )
 
-MINUTE = timedelta(minutes=1)
 BY_THE_SECOND = a_policy(billing=EVERY_SECOND)
 BACKOFF = Backoff(failures=1, until=NOW + MINUTE, reason="out of stock")
 TRIAL = replace(BACKOFF, until=NOW)

@@ -14,10 +14,23 @@ from receiver.core.model.pods import Pod, Preference, Requirement, Toleration
 from receiver.core.model.policy import POOL_LABEL, STARTUP_TAINTS, Pool, Taint
 from receiver.core.scaling.demand import misfit, preference
 from receiver.core.scaling.template import OWN, SETTLED_AFTER, NextLabels, is_believed, offer_of, refuses
-from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, an_offer, facts, run
+from tests.core.builders import (
+    DAY,
+    GPU,
+    HOUR,
+    MINUTE,
+    NOW,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_state,
+    an_offer,
+    facts,
+    run,
+)
 from tests.core.worlds import LAWS
 
-MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(hours=24)
 FOREIGN = Taint(key="maintenance", value="true")
 STARTS = Taint(key="readiness.k8s.io/gpu", value="pending")
 POOL = a_pool(labels={"gpu": "on-demand"}, taints=(Taint(key="nvidia.com/gpu", value="present"),))

@@ -30,7 +30,6 @@ from tests.core.builders import (
 from tests.core.scaling.guardrails.cases import IDLE, cut, held
 from tests.core.worlds import LAWS
 
-RULE = "above_the_floor"
 DAY = Window(name="day", times=((11 * 60, 13 * 60),), min_nodes=1)
 LOWER = "lower min_nodes of the pool (now {})"
 CLOSES = "wait for the next window change: window day is open; the next window change is at 2026-11-20 13:00:00 UTC"
@@ -80,19 +79,19 @@ def test_a_removal_ends_at_a_minimum_and_the_reason_says_whose_and_until_when(
     whole = shrinking(policy, overrides=overrides)
     part = shrinking(policy, a_state(idle("n1"), idle("n2")), overrides=overrides)
     assert (whole.target, part.target) == (1, 1)
-    for decision, said in ((whole, held(whole, RULE)), (part, cut(part, RULE))):
+    for decision, said in ((whole, held(whole, "above_the_floor")), (part, cut(part, "above_the_floor"))):
         assert (said.detail, said.until) == (detail, until)
-        assert remedies(decision, RULE) == told
+        assert remedies(decision, "above_the_floor") == told
 
 
 def test_the_floor_stays_unless_the_budget_stop_is_reached() -> None:
     policy = a_policy(a_pool(min_nodes=1), budget=Budget(monthly_usd=Decimal(100)))
-    held(shrinking(policy), RULE)
+    held(shrinking(policy), "above_the_floor")
     assert shrinking(policy, spend=Spend(month="2026-11", usd=Decimal(100))).target == 0
 
 
 def test_what_civo_counts_and_does_not_list_is_no_node_of_the_floor() -> None:
-    held(shrinking(a_policy(a_pool(min_nodes=1)), a_state(IDLE, required=2)), RULE)
+    held(shrinking(a_policy(a_pool(min_nodes=1)), a_state(IDLE, required=2)), "above_the_floor")
 
 
 def test_it_stops_no_growth_of_a_pool_below_it() -> None:

@@ -23,7 +23,6 @@ from tests.core.builders import (
 )
 from tests.core.scaling.guardrails.cases import cut, held
 
-RULE = "approved"
 APPROVED = {"answer": Answer.APPROVE, "who": "alice", "answered_at": NOW}
 HOLD = Unanswered.HOLD
 REMOVALS = a_policy(a_pool(approval=Approval(removals=True)))
@@ -32,10 +31,10 @@ GROWTH = a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(5))
 
 def test_an_idle_node_at_its_moment_waits_for_an_answer_and_the_reason_says_until_when_and_what_then() -> None:
     decision = shrinking(REMOVALS, questions=(a_question("i-n1"),))
-    assert held(decision, RULE).detail == (
+    assert held(decision, "approved").detail == (
         "approval requested until 12:10 UTC: remove n1; without an answer it is removed"
     )
-    assert remedies(decision, RULE) == {
+    assert remedies(decision, "approved") == {
         "approve it, from the message or with gpu-autoscaler answer q1 approve --who YOU": None,
         "wait until 2026-11-20 12:10:00 UTC: without an answer it proceeds then": NOW + 10 * MINUTE,
     }
@@ -51,7 +50,7 @@ def test_the_message_and_the_reason_name_the_same_deadline(unanswered_is: Unansw
 
 def test_where_an_answer_is_needed_its_absence_lets_nothing_go() -> None:
     decision = shrinking(REMOVALS, questions=(a_question("i-n1", unanswered=HOLD),))
-    assert remedies(decision, RULE) == {
+    assert remedies(decision, "approved") == {
         "approve it, from the message or with gpu-autoscaler answer q1 approve --who YOU": None
     }
 
@@ -86,15 +85,15 @@ def test_a_node_that_waits_for_an_answer_keeps_no_other_node() -> None:
     first, second = a_node("n1", created_at=HOUR_ENDS_SOON), a_node("n2", created_at=HOUR_ENDS_SOON + MINUTE)
     decision = shrinking(REMOVALS, a_state(first, second), questions=(a_question("i-n2", **APPROVED),))
     assert (decision.target, decision.candidates) == (1, ("i-n2", "i-n1"))
-    cut(decision, RULE)
+    cut(decision, "approved")
 
 
 def test_growth_waits_when_its_new_nodes_cost_more_an_hour_than_the_policy_says() -> None:
     assert growing(GROWTH, pods=3).target == 3  # USD 3.87
     decision = growing(GROWTH, pods=4)  # USD 5.16
     detail = "growth of this cost: an approval is needed and not requested yet"
-    assert held(decision, RULE).detail == detail
-    assert remedies(decision, RULE) == {f"approve it once the approval is requested: {detail}": None}
+    assert held(decision, "approved").detail == detail
+    assert remedies(decision, "approved") == {f"approve it once the approval is requested: {detail}": None}
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,14 @@ from receiver.core.model.signals import Signal, SignalAction
 from tests.core.builders import a_signal, growing, remedies, shrinking
 from tests.core.scaling.guardrails.cases import held
 
-RULE = "not_frozen"
-
 
 @pytest.mark.parametrize("pool", ["l40s-id", None], ids=["of the pool", "of every pool"])
 def test_a_freeze_stops_growth_and_removal_until_its_alert_ends(pool: str | None) -> None:
     freeze = (a_signal(SignalAction.FREEZE, pool),)
     for decision in (growing(signals=freeze), shrinking(signals=freeze)):
-        said = held(decision, RULE)
+        said = held(decision, "not_frozen")
         assert (said.detail, said.until) == ("alert Gpu-freeze is firing (action: freeze)", None)
-        assert remedies(decision, RULE) == {
+        assert remedies(decision, "not_frozen") == {
             (
                 "wait until alert Gpu-freeze resolves (firing since 2026-11-20"
                 " 12:00:00 UTC), or silence it in Alertmanager"

@@ -27,19 +27,18 @@ from tests.core.builders import (
 from tests.core.scaling.guardrails.cases import AN_INSTANT, held
 from tests.core.worlds import LAWS
 
-RULE = "not_paused"
 PAUSE = an_override("pause")
 
 
 def test_a_pause_stops_growth_and_removal_until_it_ends_and_the_reason_says_who_and_why() -> None:
     for decision in (growing(overrides=(PAUSE,)), shrinking(overrides=(PAUSE,))):
-        said = held(decision, RULE)
+        said = held(decision, "not_paused")
         assert (said.detail, said.until) == ("pause by alice until 2026-11-20 13:00 UTC: load test", NOW + HOUR)
         end = (
             "wait until the pause of alice ends at 2026-11-20 13:00:00 UTC,"
             " or end it: gpu-autoscaler override end pause-1"
         )
-        assert remedies(decision, RULE) == {end: NOW + HOUR}
+        assert remedies(decision, "not_paused") == {end: NOW + HOUR}
 
 
 def test_at_its_end_the_pool_grows() -> None:
@@ -70,4 +69,4 @@ def test_a_paused_pool_changes_nothing(waiting: int, there: int, pinned: bool, e
     decision = decision_on(state, overrides=(pause, *more), waiting=work)
     assert decision.change is Change.HOLD
     if decision_on(state, overrides=more, waiting=work).change is not Change.HOLD:
-        assert rules(decision, "holds") == [RULE]
+        assert rules(decision, "holds") == ["not_paused"]

@@ -7,15 +7,13 @@ from receiver.core.model.policy import Budget
 from tests.core.builders import HOUR, NOW, a_policy, a_silence, a_state, growing, remedies, shrinking
 from tests.core.scaling.guardrails.cases import IDLE, held
 
-RULE = "not_silenced"
-
 
 def test_a_silence_pauses_growth_until_it_ends_and_the_reason_says_whose_it_is() -> None:
     decision, end = growing(state=a_state(silence=a_silence())), NOW + 2 * HOUR
-    said = held(decision, RULE)
+    said = held(decision, "not_silenced")
     assert said.detail == "silenced in Alertmanager by ops until 2026-11-20 14:00 UTC: new driver"
     assert said.until == decision.reconsider_at == end
-    assert remedies(decision, RULE) == {
+    assert remedies(decision, "not_silenced") == {
         "wait until the silence of ops ends at 2026-11-20 14:00:00 UTC": end,
         "expire the silence: amtool silence expire s-1": None,
     }
@@ -23,7 +21,7 @@ def test_a_silence_pauses_growth_until_it_ends_and_the_reason_says_whose_it_is()
 
 
 def test_a_silence_pauses_removal_too() -> None:
-    assert held(shrinking(state=a_state(IDLE, silence=a_silence())), RULE).until == NOW + 2 * HOUR
+    assert held(shrinking(state=a_state(IDLE, silence=a_silence())), "not_silenced").until == NOW + 2 * HOUR
     assert shrinking().target == 0
 
 

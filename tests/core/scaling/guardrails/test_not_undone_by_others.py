@@ -20,8 +20,6 @@ from tests.core.builders import (
 )
 from tests.core.scaling.guardrails.cases import AN_INSTANT, IDLE, held
 
-RULE = "not_undone_by_others"
-
 
 def lowered(hours: Sequence[float] = (1, 2, 3)) -> tuple[Drift, ...]:
     """Another system lowered the count so many *hours* ago, after growth of ours."""
@@ -37,11 +35,11 @@ def test_a_pool_does_not_change_the_way_that_another_system_keeps_reverting() ->
     growth, removal = growing(state=a_state(drifts=lowered())), shrinking(state=a_state(IDLE, drifts=raised()))
     for decision, what in ((growth, "lowered the count repeatedly after our growth"),
                            (removal, "raised the count repeatedly after our removals")):  # fmt: skip
-        said = held(decision, RULE)
+        said = held(decision, "not_undone_by_others")
         assert said.detail == f"another system {what}: none before 2026-11-21 11:00 UTC"
         assert said.until == NOW + 23 * HOUR
         alone = "wait until 2026-11-21 11:00:00 UTC, and let only the autoscaler change the count at Civo"
-        assert remedies(decision, RULE) == {alone: NOW + 23 * HOUR}
+        assert remedies(decision, "not_undone_by_others") == {alone: NOW + 23 * HOUR}
 
 
 def test_it_is_tried_again_a_day_after_the_last_time() -> None:

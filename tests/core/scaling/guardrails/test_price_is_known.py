@@ -5,16 +5,15 @@ from decimal import Decimal
 from tests.core.builders import a_policy, a_pool, growing, remedies, shrinking
 from tests.core.scaling.guardrails.cases import held
 
-RULE = "price_is_known"
 PRICELESS = a_policy(a_pool(price_usd_per_hour=None))
 
 
 def test_a_pool_without_a_price_does_not_grow_and_the_reason_says_what_to_configure() -> None:
     decision = growing(PRICELESS)
-    said = held(decision, RULE)
+    said = held(decision, "price_is_known")
     assert said.detail == "size an.g1.l40s.kube.x1 has no price: add price_usd_per_hour to the pool"
     assert (said.until, decision.reconsider_at) == (None, None)  # only the configuration changes it
-    assert remedies(decision, RULE) == {
+    assert remedies(decision, "price_is_known") == {
         "set a price for size an.g1.l40s.kube.x1: price_usd_per_hour of the pool, or a prices_file that has it": None
     }
     assert growing().target == 1

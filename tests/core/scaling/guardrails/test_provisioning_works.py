@@ -11,7 +11,6 @@ from tests.core.builders import HOUR, MINUTE, NOW, a_node, a_pod, a_state, decis
 from tests.core.scaling.guardrails.cases import AN_INSTANT, IDLE, cut, held
 from tests.core.worlds import LAWS
 
-RULE = "provisioning_works"
 FAILED = Backoff(failures=2, until=NOW + MINUTE, reason="n0 never became usable")
 OVER = replace(FAILED, until=NOW)
 ON_TRIAL = (
@@ -28,43 +27,46 @@ def coming(minutes: float, name: str = "n9") -> Node:
 
 def test_nothing_is_bought_while_a_node_that_may_not_go_is_stuck() -> None:
     decision = growing(state=a_state(coming(21)), pods=2)
-    said = held(decision, RULE)
+    said = held(decision, "provisioning_works")
     assert (said.detail, said.until) == ("not usable after 20m: n9", None)
-    assert remedies(decision, RULE) == {"wait until this is usable or gone: n9": None}
+    assert remedies(decision, "provisioning_works") == {"wait until this is usable or gone: n9": None}
     assert growing(state=a_state(coming(20)), pods=2).target == 2
 
 
 def test_a_stuck_node_is_named_with_the_back_off_behind_it() -> None:
     decision = growing(state=a_state(coming(21), provisioning=FAILED), pods=2)
-    assert remedies(decision, RULE) == {"wait until this is usable or gone: n9": None, ON_TRIAL: FAILED.until}
+    assert remedies(decision, "provisioning_works") == {
+        "wait until this is usable or gone: n9": None,
+        ON_TRIAL: FAILED.until,
+    }
 
 
 def test_nothing_is_bought_while_civo_does_not_list_what_was_asked_for_long_ago() -> None:
     decision = growing(state=a_state(required=1, required_since=NOW - 20 * MINUTE - AN_INSTANT), pods=2)
-    assert held(decision, RULE).detail == "not usable after 20m: 1 node that Civo does not list"
+    assert held(decision, "provisioning_works").detail == "not usable after 20m: 1 node that Civo does not list"
     assert growing(state=a_state(required=1, required_since=NOW - 20 * MINUTE), pods=2).target == 2
 
 
 def test_nothing_is_bought_while_the_pool_backs_off_from_provisioning() -> None:
     decision = growing(state=a_state(provisioning=FAILED))
-    said = held(decision, RULE)
+    said = held(decision, "provisioning_works")
     assert said.detail == "n0 never became usable (2 failures in a row): no other node before 2026-11-20 12:01:00 UTC"
     assert said.until == decision.reconsider_at == FAILED.until
-    assert remedies(decision, RULE) == {ON_TRIAL: FAILED.until}
+    assert remedies(decision, "provisioning_works") == {ON_TRIAL: FAILED.until}
 
 
 def test_after_the_back_off_one_node_is_bought_on_trial_and_no_other_while_it_is_on_its_way() -> None:
     trial = growing(state=a_state(provisioning=OVER), pods=3)
     waits = growing(state=a_state(coming(1), provisioning=OVER), pods=3)
     assert (trial.target, waits.target) == (1, 1)
-    for decision, said in ((trial, cut(trial, RULE)), (waits, held(waits, RULE))):
+    for decision, said in ((trial, cut(trial, "provisioning_works")), (waits, held(waits, "provisioning_works"))):
         assert (
             said.detail
             == "n0 never became usable (2 failures in a row): one node at a time is tried until one becomes usable"
         )
         assert said.until is None
         usable = "wait for the test node: once it is usable, all wanted nodes are bought"
-        assert remedies(decision, RULE) == {usable: None}
+        assert remedies(decision, "provisioning_works") == {usable: None}
 
 
 @LAWS

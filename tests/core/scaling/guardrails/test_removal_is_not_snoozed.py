@@ -25,7 +25,6 @@ from tests.core.builders import (
 from tests.core.scaling.guardrails.cases import AN_INSTANT, IDLE, held
 from tests.core.worlds import LAWS
 
-RULE = "removal_is_not_snoozed"
 SNOOZE = an_override("snooze")
 
 
@@ -38,13 +37,13 @@ def dead(name: str = "dead") -> Node:
 
 def test_a_snooze_keeps_idle_nodes_until_it_ends_and_the_reason_says_who_and_why() -> None:
     decision = shrinking(overrides=(SNOOZE,))
-    said = held(decision, RULE)
+    said = held(decision, "removal_is_not_snoozed")
     assert (said.detail, said.until) == ("snooze by alice until 2026-11-20 13:00 UTC: load test", NOW + HOUR)
     end = (
         "wait until the snooze of alice ends at 2026-11-20 13:00:00 UTC,"
         " or end it: gpu-autoscaler override end snooze-1"
     )
-    assert remedies(decision, RULE) == {end: NOW + HOUR}
+    assert remedies(decision, "removal_is_not_snoozed") == {end: NOW + HOUR}
 
 
 def test_at_its_end_they_go() -> None:
@@ -67,7 +66,7 @@ def test_at_the_stop_of_a_budget_empty_nodes_go_all_the_same() -> None:
 
 def test_it_keeps_nodes_beyond_a_ceiling_too() -> None:
     two = a_state(a_node("n1"), a_node("n2"))
-    held(decision_on(two, overrides=(SNOOZE, an_override("ceiling", 0))), RULE)
+    held(decision_on(two, overrides=(SNOOZE, an_override("ceiling", 0))), "removal_is_not_snoozed")
 
 
 @LAWS

@@ -8,20 +8,19 @@ from receiver.core.model.policy import Budget
 from tests.core.builders import a_pod, a_policy, a_state, decision_on, growing, remedies, shrinking
 from tests.core.scaling.guardrails.cases import cut, held
 
-RULE = "spend_is_known"
 UNKNOWN = Spend(month="2026-11", usd=Decimal(0), unknown="Civo's charges cannot be read")
 BUDGET = a_policy(budget=Budget(monthly_usd=Decimal(1000)))
 
 
 def test_nothing_is_bought_while_the_months_spend_is_unknown_and_the_reason_says_why() -> None:
     decision = growing(BUDGET, spend=UNKNOWN)
-    said = held(decision, RULE)
+    said = held(decision, "spend_is_known")
     assert said.detail == (
         "the cost of the month before this store existed is unknown: Civo's charges cannot be read; "
         "budget.spent_usd_stated can state it"
     )
     assert said.until is None  # when Civo's charges can be read again is not known
-    assert remedies(decision, RULE) == {
+    assert remedies(decision, "spend_is_known") == {
         "wait until Civo's charges of the month can be read, or set budget.spent_usd_stated": None
     }
 
@@ -30,8 +29,10 @@ def test_growth_under_an_account_waits_for_the_accounts_charges() -> None:
     policy = a_policy(budget=Budget(monthly_usd=Decimal(1000), account_usd=Decimal(1000)))
     decision = growing(policy, spend=replace(UNKNOWN, unknown="", account=None))
     unread = "Civo's charges have not been read yet"
-    assert held(decision, RULE).detail == f"account budget: the spend is not known: {unread}"
-    assert remedies(decision, RULE) == {f"wait until the spend of the account budget is known again: {unread}": None}
+    assert held(decision, "spend_is_known").detail == f"account budget: the spend is not known: {unread}"
+    assert remedies(decision, "spend_is_known") == {
+        f"wait until the spend of the account budget is known again: {unread}": None
+    }
     assert growing(policy, spend=replace(UNKNOWN, unknown="", account=Decimal(0))).target == 1
 
 

@@ -21,7 +21,6 @@ from tests.core.builders import (
 )
 from tests.core.scaling.guardrails.cases import cut, held
 
-RULE = "within_budget"
 DECEMBER = datetime(2026, 12, 1, tzinfo=UTC)
 NEXT_MONTH = "wait for the next month (2026-12-01 00:00:00 UTC)"
 
@@ -51,19 +50,19 @@ def test_a_pool_grows_as_far_as_the_budget_covers(monthly: str, usd: str, pods: 
 def test_the_next_hour_of_every_running_node_is_reserved() -> None:
     two = a_state(a_busy_node("n1"), a_busy_node("n2"))
     assert growing(budget("10"), two, spend=spent("6.13")).target == 3  # 10 - 6.13 - 2 x 1.29 = 1.29
-    held(growing(budget("10"), two, spend=spent("6.14")), RULE)
+    held(growing(budget("10"), two, spend=spent("6.14")), "within_budget")
 
 
 def test_at_the_hold_the_reason_says_what_was_spent_and_what_would_let_it_grow() -> None:
     decision = growing(budget("100"), spend=spent("80"))
-    assert held(decision, RULE).detail == "cluster budget hold at 80%: $80.00 of $100.00 spent in 2026-11"
+    assert held(decision, "within_budget").detail == "cluster budget hold at 80%: $80.00 of $100.00 spent in 2026-11"
     command = "gpu-autoscaler budget set 100.01 --why REASON --who YOU"
     raised = f"raise the cluster budget by at least $0.01 to $100.01 ({command})"
     passing = (
         "give the work a priority class in budget.passing_priority_classes,"
         " for which nodes are bought up to the stop line"
     )
-    assert remedies(decision, RULE) == {
+    assert remedies(decision, "within_budget") == {
         raised: None,
         f"cluster budget: {passing}": None,
         NEXT_MONTH: DECEMBER,
@@ -73,17 +72,17 @@ def test_at_the_hold_the_reason_says_what_was_spent_and_what_would_let_it_grow()
 def test_of_a_part_the_reason_says_what_is_left_and_how_much_more_all_of_it_takes() -> None:
     decision = growing(budget("4"), pods=5)
     left = "$0.00 of $4.00 spent in 2026-11 and $0.00 reserved; the $4.00 left is not enough"
-    assert cut(decision, RULE).detail == f"cluster budget: {left}"
+    assert cut(decision, "within_budget").detail == f"cluster budget: {left}"
     raised = (
         "raise the cluster budget by at least $2.45 to $6.45 (gpu-autoscaler budget set 6.45 --why REASON --who YOU)"
     )
-    assert remedies(decision, RULE) == {raised: None, NEXT_MONTH: DECEMBER}
+    assert remedies(decision, "within_budget") == {raised: None, NEXT_MONTH: DECEMBER}
     assert growing(budget("6.45"), pods=5).target == 5
 
 
 def test_it_lets_go_when_the_month_ends() -> None:
     decision = growing(budget("100"), spend=spent("100"))
-    assert held(decision, RULE).until == decision.reconsider_at == DECEMBER
+    assert held(decision, "within_budget").until == decision.reconsider_at == DECEMBER
 
 
 def test_an_open_growth_is_covered_once_and_not_twice() -> None:
@@ -93,9 +92,12 @@ def test_an_open_growth_is_covered_once_and_not_twice() -> None:
 
 def test_a_size_without_a_price_makes_the_spend_unknown_and_stops_growth() -> None:
     decision = growing(budget("1000"), spend=replace(spent("0"), unpriced=("an.g1.b200.kube.x8",)))
-    assert held(decision, RULE).detail == "cluster budget: the spend is unknown: no price for an.g1.b200.kube.x8"
+    assert (
+        held(decision, "within_budget").detail
+        == "cluster budget: the spend is unknown: no price for an.g1.b200.kube.x8"
+    )
     priced = "cluster budget: set a price for size an.g1.b200.kube.x8"
-    assert remedies(decision, RULE) == {priced: None, NEXT_MONTH: DECEMBER}
+    assert remedies(decision, "within_budget") == {priced: None, NEXT_MONTH: DECEMBER}
 
 
 def test_without_a_budget_it_holds_nothing() -> None:
@@ -113,4 +115,7 @@ def test_a_teams_budget_is_to_be_raised_by_what_all_its_work_takes_and_not_by_wh
     decision = decision_on(a_state(), policy, waiting=work, spend=replace(spent("0"), teams={}))
     assert decision.target == 2
     raised = "by at least $1.87 to $3.87 (gpu-autoscaler budget set 3.87 --team vision --why REASON --who YOU)"
-    assert remedies(decision, RULE) == {f"raise the budget of team vision {raised}": None, NEXT_MONTH: DECEMBER}
+    assert remedies(decision, "within_budget") == {
+        f"raise the budget of team vision {raised}": None,
+        NEXT_MONTH: DECEMBER,
+    }

@@ -24,7 +24,6 @@ from tests.core.builders import (
 )
 from tests.core.scaling.guardrails.cases import cut, held
 
-RULE = "within_limits"
 FOUR_IDLE = a_state(*(a_node(f"n{n}", created_at=HOUR_ENDS_SOON) for n in range(4)))
 
 
@@ -34,11 +33,11 @@ def limited(**limits: int) -> Policy:
 
 def test_growth_ends_at_max_gpus_and_only_a_removal_or_a_higher_one_helps() -> None:
     decision = growing(limited(max_gpus=2), pods=3)
-    said = cut(decision, RULE)
+    said = cut(decision, "within_limits")
     assert (decision.target, said.detail, said.until) == (2, "limits.max_gpus (2 GPUs) is used up", None)
     removal = "raise limits.max_gpus (now 2), or remove nodes of any pool"
-    assert remedies(decision, RULE) == {removal: None}
-    held(growing(limited(max_gpus=2), a_state(a_busy_node("n1"), a_busy_node("n2"))), RULE)
+    assert remedies(decision, "within_limits") == {removal: None}
+    held(growing(limited(max_gpus=2), a_state(a_busy_node("n1"), a_busy_node("n2"))), "within_limits")
     assert growing(limited(max_gpus=3), pods=3).target == 3
 
 
@@ -52,23 +51,25 @@ def test_max_gpus_counts_all_pools_together() -> None:
 
 def test_growth_per_hour_counts_what_was_bought_before() -> None:
     decision = growing(limited(max_growth_per_hour=5), pods=5, grown_last_hour=3)
-    assert (decision.target, cut(decision, RULE).detail) == (
+    assert (decision.target, cut(decision, "within_limits").detail) == (
         2,
         "limits.max_growth_per_hour (5 nodes per hour) is used up",
     )
     hour = "wait at most an hour, or raise limits.max_growth_per_hour (now 5)"
-    assert remedies(decision, RULE) == {hour: None}
-    held(growing(limited(max_growth_per_hour=5), grown_last_hour=5), RULE)
+    assert remedies(decision, "within_limits") == {hour: None}
+    held(growing(limited(max_growth_per_hour=5), grown_last_hour=5), "within_limits")
 
 
 def test_removals_per_hour_count_what_was_removed_before() -> None:
     decision = shrinking(limited(max_removals_per_hour=3), FOUR_IDLE, removed_last_hour=1)
-    assert (decision.target, cut(decision, RULE).detail) == (
+    assert (decision.target, cut(decision, "within_limits").detail) == (
         2,
         "limits.max_removals_per_hour (3 nodes per hour) is used up",
     )
-    assert remedies(decision, RULE) == {"wait at most an hour, or raise limits.max_removals_per_hour (now 3)": None}
-    held(shrinking(limited(max_removals_per_hour=3), FOUR_IDLE, removed_last_hour=3), RULE)
+    assert remedies(decision, "within_limits") == {
+        "wait at most an hour, or raise limits.max_removals_per_hour (now 3)": None
+    }
+    held(shrinking(limited(max_removals_per_hour=3), FOUR_IDLE, removed_last_hour=3), "within_limits")
     assert shrinking(limited(max_removals_per_hour=4), FOUR_IDLE).target == 0
 
 
@@ -82,7 +83,7 @@ def test_a_limit_per_hour_lets_go_an_hour_after_the_first_change(limit: str) -> 
     known: dict[str, Any] = {"grown_last_hour": 2, "removed_last_hour": 2, "first_changed_at": NOW - 50 * MINUTE}
     grows = limit == "max_growth_per_hour"
     decision = growing(limited(**{limit: 2}), **known) if grows else shrinking(limited(**{limit: 2}), **known)
-    assert held(decision, RULE).until == NOW - 50 * MINUTE + HOUR
+    assert held(decision, "within_limits").until == NOW - 50 * MINUTE + HOUR
 
 
 @pytest.mark.parametrize("limit", ["max_growth_per_hour", "max_removals_per_hour"])

@@ -20,7 +20,6 @@ from tests.core.builders import (
 )
 from tests.core.scaling.guardrails.cases import cut, held
 
-RULE = "within_maximum"
 FREE = "wait for a free GPU in the pool"
 HIGHER = "raise max_nodes of the pool (now {})"
 NIGHT = Window(name="night", times=((11 * 60, 13 * 60),), max_nodes=1)
@@ -65,9 +64,9 @@ def test_growth_ends_at_a_maximum_and_the_reason_says_whose_and_until_when(
     part = growing(policy, pods=3, overrides=overrides)
     whole = growing(policy, a_state(a_busy_node()), pods=3, overrides=overrides)
     assert (part.target, whole.target) == (1, 1)
-    for decision, said in ((part, cut(part, RULE)), (whole, held(whole, RULE))):
+    for decision, said in ((part, cut(part, "within_maximum")), (whole, held(whole, "within_maximum"))):
         assert (said.detail, said.until) == (detail, until)
-        assert remedies(decision, RULE) == told
+        assert remedies(decision, "within_maximum") == told
 
 
 def test_up_to_its_maximum_a_pool_grows() -> None:
@@ -76,12 +75,12 @@ def test_up_to_its_maximum_a_pool_grows() -> None:
 
 def test_a_pool_above_its_maximum_is_not_shrunk_by_a_wish_to_grow() -> None:
     four = a_state(*(a_busy_node(f"n{n}") for n in range(4)))
-    held(growing(a_policy(a_pool(max_nodes=2)), four), RULE)
+    held(growing(a_policy(a_pool(max_nodes=2)), four), "within_maximum")
 
 
 def test_a_window_without_an_end_within_its_horizon_is_named_all_the_same() -> None:
     always = Window(name="night", max_nodes=0)
-    said = remedies(growing(a_policy(a_pool(windows=(always,)))), RULE)
+    said = remedies(growing(a_policy(a_pool(windows=(always,)))), "within_maximum")
     assert "wait for the next window change: window night is open; the next window change is at an unknown time" in said
 
 
