@@ -19,6 +19,7 @@ from receiver.core.scaling.decide import Explainer, decide_all
 from receiver.core.scaling.template import fingerprint
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+AN_INSTANT = timedelta(microseconds=1)
 SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 HOUR_ENDS_SOON = NOW - 57 * MINUTE  # created then: three minutes of a node's paid hour are left
 MID_HOUR = NOW - 30 * MINUTE

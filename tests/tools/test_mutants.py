@@ -195,11 +195,11 @@ def test_the_tests_of_a_module_are_those_of_its_name_then_importers_then_its_fol
         {str(path.relative_to(ROOT / "tests")) for path in ring} for ring in rings("receiver.core.scaling.guardrails")
     ]
     named, beside, folder, elsewhere, extra = found
-    assert "core/scaling/guardrails/test_within_budget.py" in named
-    assert "core/scaling/test_rules_at_their_limits.py" in beside
+    assert "core/scaling/guardrails/test_growth.py" in named
+    assert "core/scaling/test_decide.py" in beside
     assert "core/explain/test_explain.py" in elsewhere
-    assert "core/scaling/test_decide.py" in folder
-    assert "core/money/test_budgets.py" in extra
+    assert "core/scaling/test_waits.py" in folder
+    assert "core/money/test_budget.py" in extra
     assert sum(map(len, found)) == len(set().union(*found))
 
 

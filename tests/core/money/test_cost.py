@@ -1,7 +1,9 @@
-"""Node lives as money."""
+"""Node lives as money: ended lives counted once, and cents that add up on every level."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -11,15 +13,22 @@ from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Anchor, Billing, Budget, Rounding
 from receiver.core.money.budget import BudgetStage, month_of, stage_of
 from receiver.core.money.cost import (
+    CENT,
+    EndedLog,
+    amount,
     dearer_per_hour,
     elsewhere_per_hour,
+    in_cents,
+    level_by_level,
     next_unit_at,
+    paid_units,
     spend_by_pool,
+    to_cents,
     unit_price,
     units,
     units_since,
 )
-from tests.core.builders import MINUTE, a_life, a_pool
+from tests.core.builders import HOUR, MINUTE, NOW, a_life, a_pool
 
 BORN = datetime(2026, 11, 20, 12, 10, tzinfo=UTC)
 HOURLY = Billing()
@@ -134,3 +143,127 @@ def test_a_living_node_costs_what_it_did_when_it_came(now: str | None, more: dic
     lives = [lived(), lived(price=None), lived(lasted=MINUTE)]
     pool = a_pool("p", id="p", price_usd_per_hour=None if now is None else Decimal(now))
     assert dearer_per_hour(lives, [pool]) == more
+
+
+amounts = st.decimals("0", "50", places=6)
+paths = st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"))
+dealt = st.dictionaries(st.integers(0, 40), st.tuples(amounts, paths), max_size=25)
+
+
+def total(cents: dict[int, Decimal]) -> Decimal:
+    return sum(cents.values(), Decimal(0))
+
+
+@given(dealt)
+def test_every_level_adds_up_to_the_one_above(found: dict[int, tuple[Decimal, tuple[str, str]]]) -> None:
+    exact = {name: usd for name, (usd, _) in found.items()}
+    cents = level_by_level(exact, {name: path for name, (_, path) in found.items()})
+    widest = to_cents({top: sum((u for u, p in found.values() if p[0] == top), Decimal(0)) for top in "abc"})
+    assert total(cents) == in_cents(sum(exact.values(), Decimal(0)))
+    for top, usd in widest.items():
+        assert sum((cents[n] for n, (_, path) in found.items() if path[0] == top), Decimal(0)) == usd
+
+
+def test_half_a_cent_goes_up_whatever_the_rest_of_a_division_says() -> None:
+    minutes, hourly = 75, Decimal("0.0440")
+    by_the_minute = sum((hourly / 60 for _ in range(minutes)), Decimal(0))
+    at_once = hourly * minutes / 60
+    assert by_the_minute != at_once, "the two ways agree: choose another price"
+    assert in_cents(by_the_minute) == in_cents(at_once) == Decimal("0.06")
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**12), max_value=10**12))
+def test_an_amount_is_written_in_digits_alone_and_is_the_same_amount(usd: Decimal) -> None:
+    text = amount(usd)
+    assert re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text)
+    assert Decimal(text) == usd
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"), [("0E-29", "0.00"), ("1E+3", "1000"), ("1.5", "1.5"), ("1.2900", "1.29"), ("0.0001500", "0.00015")]
+)
+def test_an_amount_has_no_zeros_behind_its_cents(usd: str, text: str) -> None:
+    assert amount(Decimal(usd)) == text
+
+
+@given(dealt)
+def test_no_amount_is_further_from_the_exact_one_than_a_cent(
+    found: dict[int, tuple[Decimal, tuple[str, str]]],
+) -> None:
+    exact = {name: usd for name, (usd, _) in found.items()}
+    cents = level_by_level(exact, {name: path for name, (_, path) in found.items()})
+    assert all(abs(cents[name] - exact[name]) < CENT for name in exact)
+
+
+@given(st.dictionaries(st.integers(0, 40), amounts, min_size=1, max_size=25), st.integers(-5, 5))
+def test_a_total_that_was_rounded_elsewhere_is_met(exact: dict[int, Decimal], off: int) -> None:
+    wanted = max(Decimal("0.00"), in_cents(sum(exact.values(), Decimal(0))) + off * CENT)
+    found = to_cents(exact, wanted)
+    assert total(found) == wanted
+    assert all(usd >= 0 for usd in found.values())
+
+
+def test_the_rest_of_a_division_is_never_a_cent_below_nothing() -> None:
+    exact = {"a": Decimal("0.056"), "b": Decimal("-1E-12")}
+    assert to_cents(exact) == {"a": Decimal("0.06"), "b": Decimal("0.00")}
+
+
+def test_what_cost_nothing_gets_no_cent() -> None:
+    assert to_cents({"a": Decimal(0), "b": Decimal("0.014"), "c": Decimal("0.001")}, Decimal("0.03")) == {
+        "a": Decimal("0.00"),
+        "b": Decimal("0.02"),
+        "c": Decimal("0.01"),
+    }
+
+
+BILLINGS = (
+    Billing(),
+    Billing(anchor=Anchor.CLOCK),
+    Billing(rounding=Rounding.FLOOR_MIN_ONE),
+    Billing(granularity=timedelta(seconds=1)),
+)
+
+
+def drawn(dice: Random, number: int, gone_at: datetime | None) -> NodeLife:
+    """One of two pools, created before *gone_at*; some sizes have no price."""
+    price = dice.choice((Decimal("1.29"), Decimal("1.29"), Decimal("2.58"), None))
+    return a_life(
+        f"i-{number}",
+        pool=dice.choice(("a", "b")),
+        size=f"size-{price}",
+        created_at=(gone_at or NOW) - dice.uniform(0, 90) * HOUR,
+        price_usd_per_hour=price,
+        gone_at=gone_at,
+    )
+
+
+@pytest.mark.parametrize("billing", BILLINGS)
+@pytest.mark.parametrize("since", [NOW - 60 * HOUR, NOW - 20 * HOUR])
+def test_what_ended_lives_and_others_cost_is_what_counting_all_of_them_gives(billing: Billing, since: datetime) -> None:
+    dice = Random(7)
+    living = [drawn(dice, 1000 + number, None) for number in range(5)]
+    ended, all_of_them = EndedLog(), list(living)
+    for number in range(40):
+        life = drawn(dice, number, NOW - dice.uniform(0, 50) * HOUR)
+        ended.add(life)
+        all_of_them.append(life)
+        assert spend_by_pool(living, since, NOW, billing, ended) == spend_by_pool(all_of_them, since, NOW, billing)
+
+
+def test_another_month_is_counted_anew() -> None:
+    dice, ended = Random(8), EndedLog()
+    for number in range(20):
+        ended.add(drawn(dice, number, NOW - dice.uniform(0, 50) * HOUR))
+    for since in (NOW - 60 * HOUR, NOW - 20 * HOUR, NOW - 60 * HOUR):
+        assert ended.paid_units(since, Billing()) == paid_units(ended.lives, since, NOW, Billing())
+
+
+def test_a_life_that_goes_on_is_refused() -> None:
+    with pytest.raises(ValueError, match="instance i-1 is not gone"):
+        EndedLog().add(drawn(Random(1), 1, None))
+
+
+def test_two_logs_of_the_same_lives_are_equal() -> None:
+    lives = [drawn(Random(2), number, NOW) for number in range(3)]
+    assert EndedLog(lives) == EndedLog(lives)
+    assert EndedLog(lives) != EndedLog(lives[:2])

@@ -1,4 +1,9 @@
-"""What goes out as one message and when: laws over any course of notices, and the words of a bundle."""
+"""What goes out as one message and when: laws over any course of notices, and the words of a bundle.
+
+How a notice becomes a message: its sentences first, then the answers, then where to read on. What is longest is still
+taken whole on the wire: Telegram refuses a text of more than 4,096 characters (sendMessage), which counts after its
+HTML is read; Slack refuses blocks beyond their limits.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -9,9 +14,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.core.notices.grouping import LONGEST_BODY, Bundle, Waiting, goes_out, group_of, is_over
+from receiver.core.notices.grouping import (
+    LONGEST_BODY,
+    LONGEST_TITLE,
+    Bundle,
+    PageLinks,
+    Waiting,
+    compose,
+    goes_out,
+    group_of,
+    is_over,
+)
 from receiver.core.notices.notice import Cause, Notice, Severity
+from tests.adapters.messages.destinations import SLACK, SLACK_API, TELEGRAM, TELEGRAM_API
 from tests.core.builders import MINUTE, NOW, SECOND
+from tests.core.notices.cases import PAGES
+from tests.core.notices.sent import sent
 
 EVERY = timedelta(minutes=5)
 
@@ -252,3 +270,106 @@ def test_the_line_on_the_others_is_kept_where_the_newest_has_to_be_cut() -> None
     body = said(waiting("a", "a", step=SECOND, body="word " * 1000), NOW + MINUTE + SECOND)
     assert len(body) <= LONGEST_BODY
     assert body.endswith(" ...\nAnd 1 more like it since 12:00 UTC.\nThis message was created at 12:00 UTC.")
+
+
+UNSEALED = PageLinks(public_url="https://gpu.example.com", docs_url="https://git.example.com/docs")
+
+
+class Asking(PageLinks):
+    """Links of a server that can sign."""
+
+    def answers(self, question: str) -> Sequence[tuple[str, str]]:
+        return (("Approve", f"https://gpu.example.com/answers/{question}"),)
+
+
+def notice(**changes: Any) -> Notice:
+    values: dict[str, Any] = {"topic": "t", "key": "k", "cause": "test", "title": "A title", "body": "A sentence."}
+    return Notice(**{**values, **changes})
+
+
+def test_a_notice_without_anything_to_read_on_is_sent_as_it_is() -> None:
+    message = compose(notice(), UNSEALED)
+    assert (message.title, message.body) == ("A title", "A sentence.")
+
+
+def test_a_title_begins_with_the_clusters_name() -> None:
+    assert compose(notice(), PageLinks(cluster_name="prod-lon1")).title == "[prod-lon1] A title"
+    assert len(compose(notice(title="x" * 999), PageLinks(cluster_name="prod-lon1")).title) <= LONGEST_TITLE
+
+
+def test_a_message_ends_with_the_decision_and_the_page_that_says_what_to_do() -> None:
+    body = compose(notice(decision=42, guide="runbooks/GpuBudgetStop.md"), UNSEALED).body
+    assert body.splitlines()[1:] == [
+        "Decision 42: https://gpu.example.com/decisions/42",
+        "What to do: https://git.example.com/docs/runbooks/GpuBudgetStop.md",
+    ]
+
+
+def test_without_addresses_it_names_the_command_and_the_file() -> None:
+    body = compose(notice(decision=42, guide="runbooks/GpuBudgetStop.md"), PageLinks()).body
+    assert body.splitlines()[1:] == [
+        "Decision 42: gpu-autoscaler explain decision 42",
+        "What to do: docs/runbooks/GpuBudgetStop.md",
+    ]
+
+
+def test_a_notice_that_names_no_page_leads_to_the_one_of_its_cause() -> None:
+    body = compose(notice(cause=Cause.STUCK), PageLinks()).body
+    assert body.splitlines()[1:] == ["What to do: docs/runbooks/GpuScaleUpStuck.md"]
+    assert "GpuBudgetStop.md" in compose(notice(cause=Cause.STUCK, guide="runbooks/GpuBudgetStop.md"), PageLinks()).body
+
+
+def test_names_and_errors_without_end_leave_room_for_where_to_read_on() -> None:
+    message = compose(notice(title="x" * 500, body="y" * 5000, decision=42), UNSEALED)
+    assert len(message.title) <= LONGEST_TITLE
+    assert len(message.body) <= LONGEST_BODY + 100
+    assert message.body.splitlines()[-1] == "Decision 42: https://gpu.example.com/decisions/42"
+
+
+def test_answers_come_before_what_to_read() -> None:
+    body = compose(notice(decision=42, question="q-1"), Asking(public_url="https://gpu.example.com")).body
+    assert body.splitlines()[1:] == [
+        "Approve: https://gpu.example.com/answers/q-1",
+        "Decision 42: https://gpu.example.com/decisions/42",
+    ]
+
+
+def test_a_notice_that_asks_nothing_offers_no_answers() -> None:
+    assert compose(notice(), Asking()).body == "A sentence."
+
+
+def test_a_message_without_sentences_begins_with_what_to_read() -> None:
+    assert compose(notice(body="", decision=3), PageLinks()).body == "Decision 3: gpu-autoscaler explain decision 3"
+
+
+APPRISE = pytest.mark.filterwarnings(
+    # Apprise's mail plugin imports a module that Python 3.13 dropped; it brings its own where there is none.
+    "ignore:'imghdr' is deprecated:DeprecationWarning"
+)
+TELEGRAM_TAKES = 4_096
+LONGEST = Notice(
+    cause="out_of_stock",
+    topic="t",
+    key="k",
+    title="<" * 500,
+    body="&" * 9000,
+    decision=123456,
+    question="l40s-growth-1",
+)
+
+
+@APPRISE
+def test_the_longest_message_is_taken_whole_and_in_one_piece() -> None:
+    found = sent(LONGEST, TELEGRAM, TELEGRAM_API)
+    as_read = found["text"].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")
+    assert LONGEST_TITLE + LONGEST_BODY < len(as_read) <= TELEGRAM_TAKES
+    assert f"{PAGES.public_url}/decisions/123456" in as_read
+
+
+@APPRISE
+def test_the_longest_message_stays_below_the_limits_of_blocks() -> None:
+    header, section, _, actions = sent(LONGEST, SLACK, SLACK_API)["blocks"]
+    assert len(header["text"]["text"]) <= 150
+    assert len(section["text"]["text"]) <= 3000
+    assert section["text"]["text"].endswith("&amp; ...")  # cut between two signs, not within one
+    assert [button["text"]["text"] for button in actions["elements"]][1:] == ["Decision 123456", "What to do"]

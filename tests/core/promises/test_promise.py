@@ -425,3 +425,21 @@ def test_the_image_pull_is_part_of_the_time_that_a_node_takes() -> None:
     pulled = [a_past_node(n, usable=100, running_at=NOW - DAY + n * MINUTE + (1_000 + n) * SECOND) for n in range(9)]
     promise = promised(*at_work(), past=pulled)
     assert ended_by(promise.starts_p50) == pytest.approx(0.693, rel=0.05)
+
+
+SOON, LATER = NOW + timedelta(minutes=4), NOW + timedelta(minutes=7)
+
+
+@pytest.mark.parametrize(
+    ("promise", "tells"),
+    [
+        (Promise(starts_p50=SOON, starts_p90=LATER, learnt=True), True),
+        (Promise(starts_p90=LATER), True),
+        (Promise(starts_p50=SOON, starts_p90=LATER), False),
+        (Promise(starts_p50=LATER, starts_p90=LATER), False),
+        (Promise(), False),
+    ],
+)
+def test_a_promise_tells_the_start_exactly_when_its_sentence_does(promise: Promise, tells: bool) -> None:
+    assert promise.tells_start is tells
+    assert promise.sentence(NOW).startswith("starts ") is tells

@@ -1,24 +1,40 @@
-"""How many nodes a pool should have, and which of them may go; its guardrails have files of their own beside."""
+"""How many nodes a pool should have, alone and of all at once; what is noted beside; and the action that follows."""
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
-from receiver.core.model.actions import ActionKind, Change
+from receiver.core.model.actions import Action, ActionKind, Change, Decision, Verdict, Victim, VictimStage
 from receiver.core.model.model import (
+    Backoff,
     CordonedBy,
+    Facts,
     Node,
     Source,
     Stage,
 )
+from receiver.core.model.overrides import Answer, OverrideKind
+from receiver.core.model.pods import PodPhase
+from receiver.core.model.policy import Limits, Policy
 from receiver.core.model.signals import SignalAction
-from receiver.core.scaling.decide import plan
+from receiver.core.model.windows import Window
+from receiver.core.scaling.assign import Assignment, assign
+from receiver.core.scaling.bounds import topic_of
+from receiver.core.scaling.decide import case_of, decide_all, later, plan, removals_under_way
+from receiver.core.scaling.failures import Failures
+from receiver.core.scaling.guardrails import GUARDRAILS
+from receiver.core.scaling.market import Headroom
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,
+    HOUR,
     HOUR_ENDS_SOON,
+    HOURLY,
     MID_HOUR,
+    MINUTE,
     NOW,
     a_busy_node,
     a_due_node,
@@ -26,10 +42,16 @@ from tests.core.builders import (
     a_pod,
     a_policy,
     a_pool,
+    a_question,
     a_signal,
     a_state,
     all_up,
+    an_override,
     decision_on,
+    facts,
+    growing,
+    rules,
+    run,
 )
 
 # --- growth ---------------------------------------------------------------
@@ -162,3 +184,279 @@ def test_the_same_decision_gives_the_same_action() -> None:
 def test_a_hold_becomes_no_action() -> None:
     state, policy = a_state(), a_policy()
     assert plan(decision_on(state, policy), state, policy) is None
+
+
+ONE, TWO = a_pool("one"), a_pool("two")
+POLICY = a_policy(ONE, TWO)
+
+
+def removal(*stages: VictimStage, pool: str = ONE.id) -> Action:
+    """An open removal of the first nodes of a pool, one in each of *stages*."""
+    victims = tuple(
+        Victim(instance=f"i-n{n}", node=f"n{n}", stage=stage, since=NOW - timedelta(minutes=1))
+        for n, stage in enumerate(stages)
+    )
+    return Action(
+        id="r",
+        pool=pool,
+        kind=ActionKind.RETIRE,
+        opened_at=NOW,
+        from_count=9,
+        to_count=9 - len(stages),
+        victims=victims,
+    )
+
+
+def idle(pool: str, **changes: Any) -> Facts:
+    """Both pools, each with two nodes that are due, and *changes* of *pool*."""
+    states = (
+        a_state(*(a_due_node(f"n{n}") for n in range(2)), pool=ONE.id),
+        a_state(*(a_due_node(f"m{n}", instance=f"i-m{n}") for n in range(2)), pool=TWO.id),
+    )
+    return facts(*(replace(s, **changes) if s.pool == pool else s for s in states))
+
+
+def going(found: Facts, policy: Policy) -> list[int]:
+    decisions = decide_all(found, assign(found, policy), policy)
+    return [decisions[pool.id].present - decisions[pool.id].target for pool in policy.pools]
+
+
+def limited(most: int) -> Policy:
+    return a_policy(ONE, TWO, limits=Limits(max_removals_per_hour=most))
+
+
+@pytest.mark.parametrize(("most", "expected"), [(5, [2, 2]), (3, [2, 1]), (2, [2, 0]), (1, [1, 0])])
+def test_pools_share_the_removals_of_an_hour_in_order(most: int, expected: list[int]) -> None:
+    assert going(idle(ONE.id), limited(most)) == expected
+
+
+@pytest.mark.parametrize(("most", "expected"), [(1, [1, 0]), (2, [1, 1]), (3, [1, 2])])
+def test_a_removal_under_way_counts_for_the_other_pools_and_not_twice_for_its_own(
+    most: int, expected: list[int]
+) -> None:
+    found = idle(ONE.id, open_action=removal(VictimStage.CORDONED), nodes=(a_due_node("n0"),), required=1)
+    assert going(found, limited(most)) == expected
+
+
+def test_a_victim_is_under_way_until_it_is_spared_and_one_that_is_deleted_until_the_removal_ends() -> None:
+    state = a_state(open_action=removal(*VictimStage))
+    assert removals_under_way(state, deleted=False) == 2  # chosen or cordoned
+    assert removals_under_way(state) == 4
+    assert removals_under_way(a_state()) == 0
+
+
+def test_a_pool_takes_from_the_shared_removals_what_it_removes_and_no_more() -> None:
+    found = idle(ONE.id, nodes=(a_due_node("n0"), a_busy_node("n1")))
+    assert going(found, limited(3)) == [1, 2]
+
+
+def test_what_is_kept_warm_is_unknown_from_the_moment_on_at_which_it_falls() -> None:
+    found, falls_at = idle(ONE.id), NOW + HOUR
+    headroom = Headroom(gpus=2, asked=2, falls_at=falls_at)
+    for falls, then, kept in (
+        (falls_at, falls_at, None),
+        (falls_at, falls_at - timedelta(seconds=1), headroom),
+        (None, falls_at, replace(headroom, falls_at=None)),
+    ):
+        warm = replace(assign(found, POLICY).pools[ONE.id], headroom=replace(headroom, falls_at=falls))
+        assert later(case_of(found.pools[0], warm, found, POLICY), then).wanted.headroom == kept
+
+
+class Unreadable:
+    """An action that no step can read."""
+
+    @property
+    def kind(self) -> ActionKind:
+        raise RuntimeError("unreadable")
+
+
+UNREADABLE: Any = Unreadable()
+
+
+def broken(assignment: Assignment, pool: str) -> Assignment:
+    """*assignment*, where an exception is raised when *pool* is decided."""
+    wanted: Any = None
+    return replace(assignment, pools={**assignment.pools, pool: wanted})
+
+
+def kept(decision: Decision) -> bool:
+    return (
+        decision.target == decision.present
+        and [(r.rule, r.verdict) for r in decision.reasons] == [("internal_error", Verdict.HOLDS)]
+        and "internal error" in decision.reasons[0].detail
+    )
+
+
+def test_a_pool_that_cannot_be_decided_keeps_its_size_and_the_others_are_decided() -> None:
+    found, failures = idle(ONE.id), Failures()
+    decisions = decide_all(found, broken(assign(found, POLICY), ONE.id), POLICY, failures=failures)
+    assert kept(decisions[ONE.id])
+    assert decisions[TWO.id].target == 0
+    assert list(failures.set_aside) == [ONE.id]
+    assert [failure.part for failure in failures.all] == ["decide"]
+
+
+def test_a_pool_whose_open_action_cannot_be_read_keeps_its_size() -> None:
+    found, failures = idle(ONE.id, open_action=UNREADABLE), Failures()
+    decisions = decide_all(found, assign(idle(ONE.id), POLICY), POLICY, failures=failures)
+    assert kept(decisions[ONE.id])
+    assert decisions[TWO.id].target == 0
+    assert [(failure.part, failure.pool) for failure in failures.all] == [("decide", ONE.id)]
+
+
+def test_without_a_place_for_failures_they_are_raised() -> None:
+    found = idle(ONE.id)
+    with pytest.raises(AttributeError):
+        decide_all(found, broken(assign(found, POLICY), ONE.id), POLICY)
+    with pytest.raises(RuntimeError, match="unreadable"):
+        decide_all(idle(ONE.id, open_action=UNREADABLE), assign(found, POLICY), POLICY)
+
+
+def test_a_decision_that_cannot_be_explained_stands_and_names_the_work_that_asks() -> None:
+    def explain(decision: Decision, _: object) -> Decision:
+        raise RuntimeError(decision.pool)
+
+    found, failures = facts(a_state(), waiting=[a_pod("p1"), a_pod("p2")]), Failures()
+    assignment, policy = assign(found, a_policy()), a_policy()
+    decision = decide_all(found, assignment, policy, explained_by=explain, failures=failures)["l40s-id"]
+    assert decision.target == 2
+    assert decision.evidence == {"asking": ["ml/p1", "ml/p2"]}
+    assert [(failure.part, failure.pool) for failure in failures.all] == [("grounds", "l40s-id")]
+    with pytest.raises(RuntimeError):
+        decide_all(found, assignment, policy, explained_by=explain)
+
+
+def test_without_an_explanation_a_decision_has_no_evidence() -> None:
+    found = facts(a_state(), waiting=[a_pod()])
+    assert decide_all(found, assign(found, a_policy()), a_policy())["l40s-id"].evidence == {}
+
+
+def test_a_case_holds_what_concerns_its_pool_and_has_not_ended() -> None:
+    mine, others = an_override(OverrideKind.PAUSE, pool=ONE.id), an_override(OverrideKind.PAUSE, pool=TWO.id)
+    over = replace(mine, at=NOW - HOUR, until=NOW)
+    asked, of_others = a_question(pool=ONE.id), a_question(pool=TWO.id)
+    expired = replace(asked, expires_at=NOW)
+    found = replace(idle(ONE.id), overrides=(others, over, mine), questions=(of_others, expired, asked))
+    case = case_of(found.pools[0], assign(found, POLICY).pools[ONE.id], found, POLICY)
+    assert case.overrides == (mine,)
+    assert case.questions == (asked,)
+
+
+def test_there_is_no_case_for_a_pool_that_is_not_configured() -> None:
+    found = idle(ONE.id)
+    wanted = assign(found, POLICY).pools[ONE.id]
+    with pytest.raises(KeyError, match="one-id"):
+        case_of(found.pools[0], wanted, found, a_policy(TWO))
+
+
+TWO_NODES = a_state(a_due_node("a"), a_due_node("b"))
+
+
+def to(target: int, *candidates: str) -> Decision:
+    """The decision that the two nodes become *target*."""
+    return Decision(pool="l40s-id", at=NOW, present=2, target=target, reasons=(), candidates=candidates)
+
+
+def test_growth_has_no_victims_although_nodes_might_go() -> None:
+    action = plan(to(3, "i-a", "i-b"), TWO_NODES, a_policy())
+    assert action is not None
+    assert (action.kind, action.from_count, action.to_count, action.victims) == (ActionKind.GROW, 2, 3, ())
+    assert action.reserved_usd == Decimal("1.29")
+    assert action.id.endswith("-grow-2-to-3")
+
+
+def test_removal_reserves_nothing_and_counts_the_nodes_that_it_names() -> None:
+    action = plan(to(0, "i-b"), TWO_NODES, a_policy())
+    assert action is not None
+    assert (action.kind, action.from_count, action.to_count) == (ActionKind.RETIRE, 2, 1)
+    assert [v.instance for v in action.victims] == ["i-b"]
+    assert action.reserved_usd == 0
+    assert action.id.endswith("-retire-1")
+
+
+@pytest.mark.parametrize("decision", [to(3), to(1, "i-a")])
+def test_nothing_is_planned_for_a_pool_that_is_not_configured(decision: Decision) -> None:
+    assert plan(replace(decision, pool="other-id"), TWO_NODES, a_policy(billing=HOURLY)) is None
+
+
+LOST = a_node(
+    "lost",
+    stage=Stage.BROKEN,
+    allocatable={},
+    idle_since=None,
+    was_usable=True,
+    created_at=NOW - 21 * MINUTE,
+    lost_at=NOW - 21 * MINUTE,
+)
+REFUSED = Backoff(failures=1, until=NOW + MINUTE, reason="http_403")
+
+
+def test_dead_nodes_that_cannot_go_now_do_not_delay_new_ones_and_are_no_candidates() -> None:
+    pool = a_pool(resources={GPU: 2})
+    state = a_state(LOST, a_due_node("small"), removal_backoff=REFUSED)
+    decision = run(facts(state, waiting=[a_pod("p", 2)]), a_policy(pool))[1]["l40s"]
+    assert (decision.deciding.rule, decision.target - decision.present) == ("demand", 1)
+    assert decision.candidates == ("i-small",)
+
+
+def test_dead_nodes_that_cannot_go_now_are_kept_by_that_rule_where_nothing_waits() -> None:
+    decision = run(facts(a_state(LOST, removal_backoff=REFUSED)), a_policy())[1]["l40s"]
+    assert (decision.deciding.rule, decision.target - decision.present) == ("not_backing_off", 0)
+    assert decision.candidates == ("i-lost",)
+
+
+def test_an_alert_that_stops_a_change_is_no_note() -> None:
+    held = growing(signals=(a_signal(SignalAction.PAUSE_SCALE_UP), a_signal(SignalAction.SCALE_UP)))
+    assert rules(held, "notes") == ["scale_up"]
+
+
+def test_a_busy_node_that_a_workload_keeps_is_not_noted() -> None:
+    until = NOW + MINUTE
+    kept, busy = a_node(kept_until=until), a_busy_node("n2", kept_until=until)
+    decision = run(facts(a_state(kept, busy)), a_policy())[1]["l40s"]
+    assert [[n.name for n in r.because] for r in decision.reasons if r.rule == "keep_until"] == [["n1"]]
+    assert "keep_until" not in rules(run(facts(a_state(busy)), a_policy())[1]["l40s"], "notes")
+
+
+@pytest.mark.parametrize(("busy", "noted"), [(1, False), (2, True)])
+def test_a_window_that_evicts_is_noted_where_more_nodes_work_than_it_allows(busy: int, noted: bool) -> None:
+    night = Window(name="night", times=((11 * 60, 13 * 60),), max_nodes=1, evict_after=30 * MINUTE)
+    pool = a_pool(windows=(night,))
+    state = a_state(
+        *(
+            a_node(f"n{n}", idle_since=None, pods=(a_pod(f"p{n}", phase=PodPhase.RUNNING, owner="ReplicaSet/web"),))
+            for n in range(busy)
+        )
+    )
+    found = facts(state, told_to_go={topic_of(night, pool): NOW - MINUTE})
+    assert ("evict_after" in rules(run(found, a_policy(pool))[1]["l40s"], "notes")) is noted
+
+
+ASKED = a_question("i-n1")
+
+
+@pytest.mark.parametrize(
+    ("question", "noted"),
+    [
+        pytest.param(ASKED, True, id="open"),
+        pytest.param(replace(ASKED, answer=Answer.APPROVE, answered_at=NOW), True, id="answered"),
+        pytest.param(replace(ASKED, done_at=NOW), False, id="nothing is left of it"),
+        pytest.param(replace(ASKED, asked_at=NOW + MINUTE), False, id="asked under a clock that was ahead"),
+    ],
+)
+def test_a_question_is_noted_while_it_stands(question: object, noted: bool) -> None:
+    decision = run(facts(a_state(a_node()), questions=(question,)), a_policy())[1]["l40s"]
+    assert ("question" in rules(decision, "notes")) is noted
+
+
+def test_no_rule_holds_a_size_that_stays_as_it_is() -> None:
+    decision = run(facts(a_state(a_busy_node()), sources=all_up(Source.CIVO)), a_policy())[1]["l40s"]
+    assert rules(decision, "holds", "limits") == []
+    assert rules(decision, "notes") == ["nothing_wanted"]
+    assert rules(decision, "allows") == [guardrail.__name__ for guardrail in GUARDRAILS]
+
+
+def test_where_work_waits_that_gets_no_node_nothing_wanted_is_not_said() -> None:
+    gang = [a_pod("g1", gang="ml/g", gang_min=2)]
+    decision = run(facts(a_state(), waiting=gang), a_policy())[1]["l40s"]
+    assert rules(decision, "notes") == ["gang_is_complete"]

@@ -16,6 +16,7 @@ from receiver.core.scaling.bounds import window_may_evict
 from receiver.core.scaling.nominations import HOLDS_FOR, LAPSES_AFTER, believed, in_words, without_misplaced
 from receiver.core.scaling.packing import consents
 from tests.core.builders import (
+    AN_INSTANT,
     GPU,
     MINUTE,
     NOW,
@@ -30,8 +31,6 @@ from tests.core.builders import (
     run,
 )
 from tests.core.worlds import LAWS
-
-AN_INSTANT = timedelta(microseconds=1)
 
 
 def nominated(name: str = "next", gpus: int = 1, *, node: str = "n1", for_: timedelta = MINUTE, **given: Any) -> Pod:

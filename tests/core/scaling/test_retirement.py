@@ -9,10 +9,9 @@ from receiver.core.model.actions import Because, Victim, VictimStage
 from receiver.core.model.model import CordonedBy, Node, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.scaling.retirement import Call, DrainResult, Gone, Move, Spare, View, Wait, next_move
-from tests.core.builders import MINUTE, NOW, SECOND, a_node, a_pod
+from tests.core.builders import AN_INSTANT, MINUTE, NOW, SECOND, a_node, a_pod
 
 WORK = a_pod("late", phase=PodPhase.RUNNING, node="n1")
-INSTANT = timedelta(microseconds=1)
 EVICTED = {"because": Because.EVICTED}
 IN_USE = "the GPUs of n1 are in use, and no GPU pod holds them"
 STILL_IN_USE = "the GPUs of n1 are still in use after 15m, and no GPU pod holds them"
@@ -91,7 +90,7 @@ def test_nothing_is_done_with_a_node_whose_removal_is_over(stage: VictimStage) -
 
 @pytest.mark.parametrize(
     ("since", "expected"),
-    [(5 * SECOND, Call.LOOK), (5 * SECOND - INSTANT, Wait()), (-5 * SECOND, Call.LOOK), (-4 * SECOND, Wait())],
+    [(5 * SECOND, Call.LOOK), (5 * SECOND - AN_INSTANT, Wait()), (-5 * SECOND, Call.LOOK), (-4 * SECOND, Wait())],
 )
 def test_a_cordoned_node_is_left_alone_for_five_seconds(since: timedelta, expected: Move) -> None:
     assert move(cordoned(since=NOW - since), ours()) == expected
@@ -117,12 +116,14 @@ def test_a_person_who_uncordons_the_node_spares_it_once_the_list_must_be_newer_t
 ) -> None:
     open_again, refused = ours(cordoned_by=None), Spare("n1 was uncordoned by someone else", refused=True, lifts=False)
     assert move(cordoned(since=NOW - since), open_again) == refused
-    assert move(cordoned(since=NOW - since + (INSTANT if since > timedelta(0) else -INSTANT)), open_again) == Wait()
+    assert (
+        move(cordoned(since=NOW - since + (AN_INSTANT if since > timedelta(0) else -AN_INSTANT)), open_again) == Wait()
+    )
 
 
 @pytest.mark.parametrize("stays", ["", "the pool is paused"])
 def test_a_node_is_not_given_back_while_its_delete_may_still_take_effect(stays: str) -> None:
-    asked = cordoned(asked_at=NOW - MINUTE + INSTANT)
+    asked = cordoned(asked_at=NOW - MINUTE + AN_INSTANT)
     assert move(asked, ours(), stays=stays, **pods(WORK)) == Wait()
     assert move(cordoned(asked_at=NOW - MINUTE), ours(), stays=stays, **pods(WORK)) != Wait()
     emptied = cordoned(because=Because.CONSOLIDATED, emptied=True, asked_at=NOW)
@@ -132,7 +133,7 @@ def test_a_node_is_not_given_back_while_its_delete_may_still_take_effect(stays: 
 @pytest.mark.parametrize("node", [None, ours(stage=Stage.DELETING)], ids=["not listed", "being deleted"])
 def test_a_node_that_is_gone_was_ours_after_a_recent_cordon(node: Node | None) -> None:
     assert move(cordoned(since=NOW - 30 * MINUTE), node) == Gone(ours=True)
-    assert move(cordoned(since=NOW - 30 * MINUTE - INSTANT), node) == Gone(ours=False)
+    assert move(cordoned(since=NOW - 30 * MINUTE - AN_INSTANT), node) == Gone(ours=False)
     assert move(cordoned(stage=VictimStage.CHOSEN, since=None), node) == Gone(ours=False)
 
 
@@ -143,7 +144,7 @@ def test_a_dead_node_that_is_gone_was_ours_without_a_cordon(because: Because) ->
 
 def test_a_ready_node_that_civo_does_not_list_is_waited_for() -> None:
     assert move(cordoned(), None, unlisted=True) == Wait()
-    assert move(cordoned(since=NOW - 30 * MINUTE - INSTANT), None, unlisted=True) == Gone(ours=False)
+    assert move(cordoned(since=NOW - 30 * MINUTE - AN_INSTANT), None, unlisted=True) == Gone(ours=False)
     assert move(cordoned(stage=VictimStage.CHOSEN), None, unlisted=True) == Gone(ours=False)
     assert move(cordoned(), ours(stage=Stage.DELETING), unlisted=True) == Gone(ours=True)
 
@@ -157,7 +158,9 @@ def test_a_node_that_a_window_empties_waits_for_a_clear_view(node: Node, unsure:
     silent: dict[str, Any] = {"stays": "sources are silent", "unsure": unsure}
     assert move(cordoned(**EVICTED), node, **silent) == Wait()
     assert move(cordoned(**EVICTED, since=NOW - 15 * MINUTE), node, **silent) == Wait()
-    assert move(cordoned(**EVICTED, since=NOW - 15 * MINUTE - INSTANT), node, **silent) == Spare("sources are silent")
+    assert move(cordoned(**EVICTED, since=NOW - 15 * MINUTE - AN_INSTANT), node, **silent) == Spare(
+        "sources are silent"
+    )
     assert move(cordoned(**EVICTED, stage=VictimStage.CHOSEN), node, **silent) == Spare("sources are silent")
     assert move(cordoned(), node, **silent) == Spare("sources are silent")
 
@@ -174,7 +177,7 @@ def test_a_drain_is_waited_for_and_given_up_after_a_quarter_of_an_hour() -> None
     slow = {**pods(), "drain": DrainResult(awaits="2 pods are leaving")}
     assert move(cordoned(since=NOW - 15 * MINUTE), ours(), **slow) == Wait()
     late = Spare("node n1 was not drained within 15m: 2 pods are leaving", refused=True)
-    assert move(cordoned(since=NOW - 15 * MINUTE - INSTANT), ours(), **slow) == late
+    assert move(cordoned(since=NOW - 15 * MINUTE - AN_INSTANT), ours(), **slow) == late
     assert move(cordoned(), ours(), drain=DrainResult(refused="web/db keeps it")) == Spare(
         "web/db keeps it", refused=True
     )

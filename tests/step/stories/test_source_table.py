@@ -1,7 +1,7 @@
 """What may still happen while a source is silent: the table of docs/guardrails.md, row by row, on the real step.
 
-The rows are those of `tests.core.scaling.test_decide.SOURCES`, which a test compares with the page; here each is lived
-through, in every way in which its source can be silent.
+The rows are those of `tests.core.scaling.tables.SILENT_SOURCES`, which a test compares with the page; here each is
+lived through, in every way in which its source can be silent.
 """
 
 from collections.abc import Callable

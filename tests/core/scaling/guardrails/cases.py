@@ -1,11 +1,8 @@
 """What a guardrail said of a change that it alone held, or of which it alone left a part."""
 
-from datetime import timedelta
-
 from receiver.core.model.actions import Change, Decision, Reason
 from tests.core.builders import a_due_node, rules
 
-AN_INSTANT = timedelta(microseconds=1)
 IDLE = a_due_node()
 
 

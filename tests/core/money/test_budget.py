@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model.actions import Action, Change, Decision, Verdict
+from receiver.core.model.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, Verdict
+from receiver.core.model.memory import PoolMemory
 from receiver.core.model.model import Facts, Node, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Budget, BudgetChange, KeepOut, Policy, Scope
@@ -26,6 +27,7 @@ from receiver.core.money.budget import (
     Refusal,
     forecast,
     intent,
+    may_have_landed,
     month_of,
     teams_of,
     unseen,
@@ -33,11 +35,13 @@ from receiver.core.money.budget import (
 )
 from receiver.core.notices import money_notices
 from receiver.core.scaling.assign import Assignment
+from receiver.core.scaling.waits import drift
 from receiver.step.publish import picture
 from tests.core.builders import (
     GPU,
     HOUR_ENDS_SOON,
     NOW,
+    SECOND,
     a_busy_node,
     a_growth,
     a_node,
@@ -829,3 +833,45 @@ def test_nothing_is_held_without_a_budget() -> None:
 )
 def test_a_hold_by_either_means_is_a_hold(means: dict[str, Any], holds: bool) -> None:
     assert Intent(month="2026-11", **means).holds is holds
+
+
+@pytest.mark.parametrize(
+    ("action", "kind", "at", "unsure"),
+    [
+        (a_growth(1), OutcomeKind.FAILED, NOW, False),
+        (a_growth(1, attempts=3), OutcomeKind.FAILED, NOW, True),
+        (a_growth(1), OutcomeKind.WITHDRAWN, NOW + SECOND, True),
+        (a_growth(1, attempts=1), OutcomeKind.CONFIRMED, NOW + SECOND, False),
+        (a_growth(1, attempts=1), OutcomeKind.OBSERVED, NOW + SECOND, False),
+        (a_growth(1, attempts=1, kind=ActionKind.RETIRE), OutcomeKind.WITHDRAWN, NOW + SECOND, False),
+    ],
+    ids=["refused at once", "tried before", "crashed or withdrawn", "confirmed", "observed", "a removal"],
+)
+def test_only_growth_that_may_have_been_sent_is_unanswered(
+    action: Action, kind: OutcomeKind, at: object, unsure: bool
+) -> None:
+    assert may_have_landed(action, Outcome(kind=kind, at=at, detail="")) is unsure  # type: ignore[arg-type]
+
+
+def test_counts_are_absolute_so_the_highest_of_several_is_kept() -> None:
+    found = facts(a_state(a_node()), unanswered=(a_growth(4), a_growth(2)))
+    assert unseen(found) == {"l40s-id": 3}
+
+
+def test_what_a_look_has_shown_is_not_kept_beside_it() -> None:
+    found = facts(a_state(a_node("n1"), a_node("n2")), unanswered=(a_growth(2),))
+    assert unseen(found) == {}
+
+
+@pytest.mark.parametrize(("usd", "target"), [("2.58", 2), ("3.86", 2), ("3.87", 3)])
+def test_the_same_request_again_costs_nothing_more_and_every_node_beyond_it_does(usd: str, target: int) -> None:
+    """USD 2.58 are kept for the growth to two; of three wanted nodes the third needs USD 1.29 of its own."""
+    waiting = [a_pod(f"p{n}") for n in range(3)]
+    found = facts(a_state(), waiting=waiting, unanswered=(a_growth(2),))
+    assert run(found, a_policy(budget=Budget(monthly_usd=Decimal(usd))))[1]["l40s"].target == target
+
+
+def test_a_count_that_unanswered_growth_explains_is_no_drift() -> None:
+    past = PoolMemory(required=1, required_since=NOW)
+    assert drift(past, 3, NOW, 3) is None
+    assert drift(past, 4, NOW, 3) is not None

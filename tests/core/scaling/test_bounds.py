@@ -1,4 +1,4 @@
-"""Overrides: which counts, what bounds they make, what they do to decisions, and who has more authority than whom."""
+"""The bounds of a pool by overrides, with who has authority over whom; and which nodes are closed to new work."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.model.actions import Decision
-from receiver.core.model.model import Node, PoolState, Spend, Stage
+from receiver.core.model.model import CordonedBy, Node, PoolState, Spend, Stage
 from receiver.core.model.overrides import Override, overrides_in_force
-from receiver.core.model.policy import Budget, Limits, Policy, Pool
+from receiver.core.model.policy import Budget, Limits, Policy, Pool, Scope
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window
-from receiver.core.scaling.bounds import bounds_of
+from receiver.core.money.budget import Budgets, BudgetStage, BudgetView
+from receiver.core.scaling.bounds import bounds_of, lacks_price, takes_work, to_close, to_open, why_closed
 from tests.core.builders import (
     EVERY_SECOND,
     HOUR,
@@ -36,7 +37,9 @@ from tests.core.builders import (
     a_state,
     an_override,
     decision_on,
+    facts,
     rules,
+    run,
 )
 from tests.core.worlds import LAWS
 
@@ -284,7 +287,7 @@ def test_a_dead_node_is_not_kept() -> None:
 
 
 def test_a_kept_node_goes_at_the_budgets_stop_line() -> None:
-    assert decided(a_state(kept_node()), policy=a_policy(budget=BUDGET), spend=ALL_SPENT).target == 0
+    assert decided(a_state(kept_node()), policy=a_policy(budget=BUDGET), spend=SPENT).target == 0
 
 
 def test_a_kept_node_is_not_emptied() -> None:
@@ -301,11 +304,11 @@ def test_a_kept_node_is_not_emptied() -> None:
 
 
 BUDGET = Budget(monthly_usd=Decimal(100))
-ALL_SPENT = Spend(month="2026-11", usd=Decimal(100))
+SPENT = Spend(month="2026-11", usd=Decimal(100))
 # Two idle nodes at the end of their paid hour beside two busy ones: 4 nodes, of which 2 would go.
 FOUR = (a_busy_node("b1"), a_busy_node("b2"), *idle(2, created_at=HOUR_ENDS_SOON))
 # What each authority says, once so that the pool is to grow or to stay, once so that it is to shrink.
-STOP: dict[str, Any] = {"budget": BUDGET, "spend": ALL_SPENT}
+STOP: dict[str, Any] = {"budget": BUDGET, "spend": SPENT}
 FREEZE: dict[str, Any] = {"signals": (a_signal(SignalAction.FREEZE),)}
 SILENCE: dict[str, Any] = {"state": {"silence": a_silence(by="bob")}}
 PAUSE: dict[str, Any] = {"overrides": (an_override("pause"),)}
@@ -401,3 +404,143 @@ def test_every_pair_of_authorities_that_can_disagree_has_its_row() -> None:
     restrict = {(a, b) for a in ("max_nodes", "limits") for b in ("freeze", "silence", "pause")}
     restrict |= {("budget stop", "max_nodes"), ("budget stop", "limits")}
     assert {(higher, lower) for higher, lower, _, _ in AUTHORITY} == pairs - restrict
+
+
+WHY = "cluster budget 2026-11"
+
+
+def a_view(stage: BudgetStage, scope: Scope = Scope.CLUSTER, name: str = "", **changes: Any) -> BudgetView:
+    given: dict[str, Any] = {
+        "month": "2026-11",
+        "monthly": Decimal(100),
+        "spent": Decimal(0),
+        "reserved": Decimal(0),
+        "warn_at": Decimal("0.5"),
+        "hold_at": Decimal("0.8"),
+        "stop_at": Decimal(1),
+    }
+    return BudgetView(stage=stage, scope=scope, name=name, **{**given, **changes})
+
+
+@pytest.mark.parametrize(
+    "views, why",
+    [
+        pytest.param((), "", id="no budget"),
+        pytest.param((a_view(BudgetStage.HOLD),), "", id="at the hold"),
+        pytest.param((a_view(BudgetStage.STOP),), WHY, id="the cluster's stop"),
+        pytest.param((a_view(BudgetStage.STOP, Scope.ACCOUNT),), "account budget 2026-11", id="the account's"),
+        pytest.param((a_view(BudgetStage.STOP, Scope.POOL, "p"),), "budget of pool p 2026-11", id="its own"),
+        pytest.param((a_view(BudgetStage.STOP, Scope.POOL, "other"),), "", id="another pool's"),
+        pytest.param((a_view(BudgetStage.STOP, Scope.TEAM, "vision"),), "", id="a team's"),
+        pytest.param((a_view(BudgetStage.OK, unknown="lost"),), None, id="the spend is unknown"),
+        pytest.param((a_view(BudgetStage.OK, unpriced=("x",)),), None, id="a price is missing"),
+        pytest.param((a_view(BudgetStage.OK, Scope.ACCOUNT, unknown="lost"), a_view(BudgetStage.STOP)), WHY, id="both"),
+    ],
+)
+def test_a_pool_is_closed_by_the_stop_of_a_budget_that_covers_all_of_it(
+    views: tuple[BudgetView, ...], why: str | None
+) -> None:
+    assert why_closed(Budgets(views=views), "p") == why
+
+
+@pytest.mark.parametrize(
+    "why, node, takes",
+    [
+        ("", a_node(), True),
+        ("", a_node(closed_for=WHY), True),  # it is opened in this step
+        ("", None, True),
+        (WHY, a_node(), False),
+        (WHY, None, False),
+        (None, a_node(), True),
+        (None, a_node(closed_for=WHY), False),
+        (None, None, True),
+        (WHY, a_node(hosts=("monitoring/prometheus-0",)), True),  # it stays open
+    ],
+)
+def test_what_is_closed_takes_no_work_and_stays_so_while_nobody_can_tell(
+    why: str | None, node: Node | None, takes: bool
+) -> None:
+    assert takes_work(node, why) is takes
+
+
+OPEN = a_node("open")
+CLOSED = a_node("closed", closed_for=WHY, cordoned_by=CordonedBy.US)
+LIFTED = a_node("lifted", closed_for=WHY)
+OLDER = a_node("older", closed_for="cluster budget 2026-10", cordoned_by=CordonedBy.US)
+GOING = a_node("going", cordoned_by=CordonedBy.US, cordoned_for="an-action")
+THEIRS = a_node("theirs", cordoned_by=CordonedBy.SOMEONE)
+UNREGISTERED = a_node("unregistered", registered=False)
+DELETING = a_node("deleting", stage=Stage.DELETING)
+HOSTS = a_node("hosts", hosts=("monitoring/prometheus-0",))
+HOSTS_NOW = replace(CLOSED, name="hosts-now", hosts=("monitoring/prometheus-0",))
+ALL = (OPEN, CLOSED, LIFTED, OLDER, GOING, THEIRS, UNREGISTERED, DELETING, HOSTS, HOSTS_NOW)
+
+
+@pytest.mark.parametrize(
+    "why, shut, opened",
+    [(WHY, (OPEN, LIFTED, OLDER, GOING), (HOSTS_NOW,)), ("", (), (CLOSED, LIFTED, OLDER, HOSTS_NOW)), (None, (), ())],
+    ids=["at the stop", "when it is over", "while nobody can tell"],
+)
+def test_exactly_our_own_marks_are_made_and_undone(
+    why: str | None, shut: tuple[Node, ...], opened: tuple[Node, ...]
+) -> None:
+    assert (to_close(ALL, why), to_open(ALL, why)) == (shut, opened)
+
+
+@pytest.mark.parametrize(
+    "views, sizes",
+    [
+        ((a_view(BudgetStage.OK, unpriced=("x",)),), ("x",)),
+        ((a_view(BudgetStage.OK, unpriced=("x",)), a_view(BudgetStage.STOP)), ()),
+        ((a_view(BudgetStage.OK, unknown="lost"),), ()),
+        ((), ()),
+    ],
+    ids=["a price is missing", "it is at its stop all the same", "the spend is unknown", "no budget"],
+)
+def test_sizes_are_named_for_want_of_whose_price_nobody_can_tell(
+    views: tuple[BudgetView, ...], sizes: tuple[str, ...]
+) -> None:
+    assert lacks_price(Budgets(views=views), "p") == sizes
+
+
+def test_at_the_stop_neither_free_gpus_nor_nodes_on_their_way_are_room() -> None:
+    coming = a_node("n2", stage=Stage.BOOTING, idle_since=None, allocatable={}, created_at=NOW)
+    state = a_state(a_node(), coming, required=3)
+    pods = [a_pod(f"p{n}") for n in range(3)]
+    calm, _ = run(facts(state, waiting=pods), a_policy(budget=BUDGET))
+    held, _ = run(facts(state, waiting=pods, spend=SPENT), a_policy(budget=BUDGET))
+    assert calm.pools["l40s-id"].needed == {"i-n1", "i-n2"}
+    assert (held.pools["l40s-id"].needed, held.pools["l40s-id"].settled) == (frozenset(), ())
+    assert set(held.pools["l40s-id"].refused) == {"ml/p0", "ml/p1", "ml/p2"}
+
+
+def test_work_that_fits_another_pool_goes_there_when_its_own_pool_is_closed() -> None:
+    one, two = a_pool("one", budget_usd=Decimal(1)), a_pool("two", price_usd_per_hour=Decimal(9))
+    spend = Spend(month="2026-11", usd=Decimal(2), pools={"one-id": Decimal(2)})
+    states = (a_state(a_node(), pool="one-id"), a_state(pool="two-id"))
+    _, decisions = run(facts(*states, waiting=[a_pod()], spend=spend), a_policy(one, two, budget=BUDGET))
+    assert (decisions["one"].target, decisions["two"].target) == (1, 1)
+
+
+def test_an_idle_node_at_the_stop_goes_at_its_hours_end_although_work_waits() -> None:
+    idle = a_node(created_at=NOW - timedelta(minutes=57), closed_for=WHY, cordoned_by=CordonedBy.US)
+    state = a_state(idle, a_busy_node("n2"))
+    _, decisions = run(facts(state, waiting=[a_pod()], spend=SPENT), a_policy(budget=BUDGET))
+    assert (decisions["l40s"].target, decisions["l40s"].candidates) == (1, ("i-n1",))
+
+
+def test_an_idle_node_at_the_stop_keeps_what_is_paid_of_its_hour() -> None:
+    state = a_state(a_node(created_at=NOW - timedelta(minutes=30), closed_for=WHY, cordoned_by=CordonedBy.US))
+    _, decisions = run(facts(state, waiting=[a_pod()], spend=SPENT), a_policy(budget=BUDGET))
+    assert decisions["l40s"].target == 1
+
+
+@pytest.mark.parametrize("seconds, left", [(9, 1), (10, 0)])
+def test_where_seconds_are_billed_an_idle_node_at_the_stop_goes_after_the_safety_minimum(
+    seconds: int, left: int
+) -> None:
+    state = a_state(a_node(idle_since=NOW - timedelta(seconds=seconds), closed_for=WHY, cordoned_by=CordonedBy.US))
+    policy = a_policy(billing=EVERY_SECOND, budget=BUDGET)
+    _, decisions = run(facts(state, spend=SPENT), policy)
+    assert decisions["l40s"].target == left
+    assert run(facts(state), policy)[1]["l40s"].target == 1

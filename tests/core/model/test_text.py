@@ -1,4 +1,4 @@
-"""Money for people: one function writes it, everywhere."""
+"""Money for people in one form everywhere, and names of pools and nodes in place of their ids."""
 
 import re
 from decimal import Decimal
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import receiver
-from receiver.core.model.text import dollars
+from receiver.core.model.text import dollars, with_names
 
 ANOTHER_FORMATTER = re.compile(r"USD \{|\} USD|\$\{[^}]*:|:,\.2f")
 
@@ -57,3 +57,39 @@ def test_no_other_code_writes_money() -> None:
     own, root = "core/model/text.py", Path(receiver.__path__[0])
     others = {path: ANOTHER_FORMATTER.findall(path.read_text()) for path in root.rglob("*.py")}
     assert {str(path) for path, found in others.items() if found and not str(path).endswith(own)} == set()
+
+
+NAMES = {"l40s": "l40s-prod", "gpu": "pool-a", "pool-7f3e": "h100", "i-1": "node i-10", "i-10": "n10"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nodes carry no nvidia.com/l40s.present",
+        "it asks for 1 nvidia.com/gpu",
+        "l40s-prod does not grow",
+        "an.g1.l40s.kube.x1",
+        "ml-l40s/train and train_l40s",
+        "gpu=true:NoSchedule",
+        "gpu-autoscaler.io/idle",
+        "/guides/gpu.md",
+        "",
+    ],
+)
+def test_an_id_within_a_longer_word_stays(text: str) -> None:
+    assert with_names(text, NAMES) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("pool l40s: no stock", "pool l40s-prod: no stock"),
+        ('the pool "pool-7f3e" is gone.', 'the pool "h100" is gone.'),
+        ("l40s, pool-7f3e", "l40s-prod, h100"),
+        ("it was l40s.", "it was l40s-prod."),
+        ("(i-10)", "(n10)"),
+        ("i-1", "node i-10"),
+    ],
+)
+def test_a_whole_id_is_replaced_once(text: str, named: str) -> None:
+    assert with_names(text, NAMES) == named
