@@ -30,7 +30,7 @@ def test_each_pod_of_a_refused_gang_is_told_what_is_short(store: Store) -> None:
     assert set(found) == {f"gang-{n}" for n in range(8)}
     assert {len(messages) for messages in found.values()} == {1}
     assert found["gang-0"][0] == (
-        "gang ml/gang needs 8 new nodes at once, but the pool cannot grow by that many: it is at its maximum"
+        "gang ml/gang needs 8 new nodes at once, but the pool cannot grow by that many: its maximum allows fewer"
     )
 
 

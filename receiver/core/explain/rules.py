@@ -20,6 +20,8 @@ WANTED = {
     "floor": "minimum size: ",
 }
 SPEAKS_UP = (Verdict.HOLDS, Verdict.LIMITS)
+# To a gang: these leave the pool other nodes.
+FEWER = {"within_maximum": "its maximum allows fewer", "within_limits": "a cluster-wide limit allows fewer"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ def plainly(rule: str) -> str:
 
 def without_names(needs: str, met: str) -> str:
     """What a gang *needs*, which the rule *met* leaves too few nodes, for readers who do not know the rule's name."""
-    return f"{needs}, but the pool cannot grow by that many: {plainly(met)}"
+    return f"{needs}, but the pool cannot grow by that many: {FEWER.get(met) or plainly(met)}"
 
 
 def binding(decision: Decision) -> Reason | None:
