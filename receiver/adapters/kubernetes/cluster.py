@@ -42,7 +42,7 @@ from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
 from receiver.core.scaling.admission import CheckAnswer
 from receiver.core.scaling.bookings import BookingProgress
-from receiver.core.scaling.terminations import is_overdue
+from receiver.core.scaling.terminations import LEAST, comes_soon, is_overdue
 from receiver.ports import PROVISIONING_CLASS, Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
@@ -182,9 +182,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._lists.stop(timeout)
 
     def look(self) -> ClusterFacts:
-        """Return the nodes, then the living GPU pods, then what queues hold back. A pod bound in between is seen,
-        not missed, and one that a queue lets through in between is missed, not counted twice. Caches may be moments
-        apart: what is removed is read again first."""
+        """Return the nodes, then the living GPU pods, then what queues hold back: a pod bound in between is seen, and
+        one that a queue lets through is missed, not counted twice. What is removed is read again first."""
         nodes = self._lists.every("nodes", api.NODES, view=node_from)
         served = self._dra.served()
         pods: list[SeenPod] = self._lists.every(
@@ -210,7 +209,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
                 continue
             if not (pod.hosts_us or pod.daemon or pod.gpus) and (reason := self._keepers.why(pod)):
                 keepers[pod.node].append(f"{pod.key} {reason}")
-            if (not pod.gpus and not pod.terminated) or pod.uid in stand_ins:
+            soon = pod.leaves_at is not None and not pod.daemon and comes_soon(pod.leaves_at, LEAST, now)
+            if (not pod.gpus and not pod.terminated and not soon) or pod.uid in stand_ins:
                 others[pod.node].update(pod.compute)
             if pod.daemon and not pod.terminated:
                 daemons[pod.node].update(pod.compute)

@@ -1,11 +1,13 @@
 """What `KubernetesCluster` reads, and how it asks."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from pytest_httpserver import HTTPServer
 
+from receiver.adapters.clock import SystemClock
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.usage import EndedPod
@@ -122,6 +124,25 @@ def test_what_all_pods_of_a_gpu_node_request_is_summed(httpserver: HTTPServer, c
     assert (gpu.others, gpu.daemons) == ({"cpu": 12_000, "pods": 3}, {"cpu": 8000, "pods": 2})
     assert (web.others, web.daemons) == ({}, {})  # no GPU pod goes there
     assert [p.compute for p in facts.pods] == [{"cpu": 4000, "pods": 1}] * 2
+
+
+@pytest.mark.parametrize(
+    "leaves_in, changes, counts",
+    [
+        pytest.param(30, {}, False, id="it will be gone before a new node is there"),
+        pytest.param(3600, {}, True, id="it has an hour"),
+        pytest.param(-600, {}, True, id="it is stuck"),
+        pytest.param(30, {"ownerReferences": owned_by("DaemonSet")}, True, id="another one of its DaemonSet follows"),
+    ],
+)
+def test_what_a_pod_without_gpus_requests_is_free_where_it_is_about_to_be_gone(
+    httpserver: HTTPServer, cluster: KubernetesCluster, leaves_in: int, changes: dict[str, Any], counts: bool
+) -> None:
+    httpserver.expect_request(NODES).respond_with_json(a_list(a_node("gpu-1")))
+    ends = SystemClock().now() + timedelta(seconds=leaves_in)
+    pod = a_pod("web", gpus=0, node="gpu-1", deletionTimestamp=f"{ends:%Y-%m-%dT%H:%M:%SZ}", **changes)
+    httpserver.expect_request(PODS).respond_with_json(a_list(pod))
+    assert bool(cluster.look().nodes[0].others) is counts
 
 
 def test_the_gpu_pods_of_one_node_are_read_past_every_cache(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
