@@ -3,14 +3,17 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 from click.testing import CliRunner, Result
 from werkzeug.serving import make_server
 
 from receiver.cli.main import main
 from receiver.web import WebParts, create_app
+from simulator.store import MemoryStore
 from tests.clocks import FixedClock
+from tests.web.builders import NOW, a_picture
 
 
 @contextmanager
@@ -31,3 +34,8 @@ def ask(url: str, *arguments: str, at: datetime) -> Result:
     """Run ``gpu-autoscaler ARGUMENTS`` against *url* with the clock at *at*."""
     runner = CliRunner(env={"GPU_AUTOSCALER_URL": url, "NO_COLOR": None})
     return runner.invoke(main, list(arguments), obj=FixedClock(at))
+
+
+def keep_picture(store: MemoryStore, **more: Any) -> None:
+    """Let *store* hold a picture of four seconds ago that differs from the full one in *more*."""
+    store.keep_snapshot(a_picture(**more), NOW - timedelta(seconds=4))

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,7 +11,7 @@ from receiver.cli.main import main
 from receiver.ports import TryLater
 from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
-from tests.cli.asked import serving
+from tests.cli.asked import keep_picture, serving
 from tests.clocks import FixedClock
 from tests.web.builders import A100, L40S, NOW, Bench, a_decision, a_picture, a_pool, a_wait, a_waiting_pod, an_action
 from tests.web.evidence import EVIDENCE
@@ -25,11 +24,6 @@ def explain(url: str | None, *arguments: str, later: timedelta = timedelta(0)) -
     """Run the command as a person would, with the clock at NOW."""
     runner = CliRunner(env={"GPU_AUTOSCALER_URL": url})
     return runner.invoke(main, ["explain", *arguments], obj=FixedClock(NOW + later))
-
-
-def keep(store: MemoryStore, **more: Any) -> None:
-    """Let *store* hold a picture that differs from the full one in *more*."""
-    store.keep_snapshot(a_picture(**more), NOW - timedelta(seconds=4))
 
 
 # --- a pod
@@ -52,14 +46,14 @@ def test_a_waiting_pod_is_explained_on_one_screen(url: str) -> None:
 
 def test_a_gang_is_told_with_what_waits_what_runs_and_what_must(url: str, store: MemoryStore) -> None:
     gang = {"waiting": 3, "least": 4, "bound": 1}
-    keep(store, waiting=[a_waiting_pod(gang=gang, workload="research/train-llm")])
+    keep_picture(store, waiting=[a_waiting_pod(gang=gang, workload="research/train-llm")])
     said = explain(url, "pod", "research/train-llm-2").stdout
     gang_line = "gang: research/train-llm: 3 pods waiting, 1 already on a node, at least 4 must run together"
     assert gang_line in said.splitlines()
 
 
 def test_a_pod_that_waits_since_another_day_shows_the_date(url: str, store: MemoryStore) -> None:
-    keep(store, waiting=[a_waiting_pod(since="2026-03-09T14:29:56+00:00")])
+    keep_picture(store, waiting=[a_waiting_pod(since="2026-03-09T14:29:56+00:00")])
     assert (
         "has been waiting since 2026-03-09 14:29:56 UTC (1 d) for" in explain(url, "pod", "research/train-llm-2").stdout
     )
@@ -146,27 +140,27 @@ def test_a_pool_whose_nodes_never_came_and_whose_count_others_moved_says_so(url:
     until = (NOW + timedelta(minutes=9)).isoformat()
     provisioning = {"until": until, "reason": "l40s-3 boots", "failures": 2}
     wait = a_wait("grow", "provisioning", until, "l40s-3 boots", failures=2)
-    keep(store, pools=[a_pool(provisioning=provisioning, waits=[wait], uncounted=1, drifts=2)])
+    keep_picture(store, pools=[a_pool(provisioning=provisioning, waits=[wait], uncounted=1, drifts=2)])
     said = explain(url, "pool", "l40s").stdout
     assert "no growth: provisioning after 2 failures, ends at 14:39:00 UTC (in 9 min): l40s-3 boots" in said
     assert "(Civo still counts 1 removed node); others changed the count 2 times in the last day" in said
 
 
 def test_open_windows_stand_behind_the_bounds_that_they_make(url: str, store: MemoryStore) -> None:
-    keep(store, pools=[a_pool(max_nodes=2, windows=["nights", "weekends"])])
+    keep_picture(store, pools=[a_pool(max_nodes=2, windows=["nights", "weekends"])])
     assert "allowed 0 to 2 (window nights, weekends); 1 pending GPU" in explain(url, "pool", "l40s").stdout
 
 
 def test_a_pool_whose_back_off_is_over_tries_one_node_at_a_time(url: str, store: MemoryStore) -> None:
     provisioning = {"until": (NOW - timedelta(minutes=1)).isoformat(), "reason": "l40s-3 boots", "failures": 2}
-    keep(store, pools=[a_pool(provisioning=provisioning, waits=[])])
+    keep_picture(store, pools=[a_pool(provisioning=provisioning, waits=[])])
     said = explain(url, "pool", "l40s").stdout
     assert "one node at a time is tried until one works, after 2 failures: l40s-3 boots" in said
 
 
 def test_a_large_pool_stays_on_one_screen(url: str, store: MemoryStore) -> None:
     nodes = [{"name": f"n{i}", "stage": "usable", "pods": []} for i in range(25)]
-    keep(store, pools=[a_pool(nodes=nodes)])
+    keep_picture(store, pools=[a_pool(nodes=nodes)])
     lines = explain(url, "pool", "l40s").stdout.splitlines()
     assert lines[-2] == "and 5 more"
     assert sum(line.startswith("n1") for line in lines) == 11
@@ -198,7 +192,7 @@ def test_explain_takes_the_name_of_a_pool_at_once(url: str) -> None:
 
 
 def test_what_others_wrote_does_not_move_the_cursor_or_begin_a_line(url: str, store: MemoryStore) -> None:
-    keep(store, pools=[a_pool(silenced_by="\x1b[2Jall is well\nit grows")])
+    keep_picture(store, pools=[a_pool(silenced_by="\x1b[2Jall is well\nit grows")])
     said = explain(url, "l40s").stdout
     assert "paused: ?[2Jall is well?it grows" in said.splitlines()
 
@@ -211,13 +205,13 @@ def test_where_messages_about_a_pool_go_is_said(store: MemoryStore) -> None:
 
 def test_what_people_are_asked_about_a_pool_stands_before_its_counts(url: str, store: MemoryStore) -> None:
     asked = {"id": "q-1", "state": "open", "said": "approval requested until 15:00: remove l40s-2"}
-    keep(store, pools=[a_pool(questions=[asked])])
+    keep_picture(store, pools=[a_pool(questions=[asked])])
     lines = explain(url, "l40s").stdout.splitlines()
     assert lines[2] == f"{asked['said']}: gpu-autoscaler answer q-1 approve --who YOU"
 
 
 def test_what_would_change_a_pools_size_is_told_as_the_last_step_knew_it(url: str, store: MemoryStore) -> None:
-    keep(store, pools=[a_pool(what_would_change=[{"rule": "within_budget", "text": "by at least $18.76"}])])
+    keep_picture(store, pools=[a_pool(what_would_change=[{"rule": "within_budget", "text": "by at least $18.76"}])])
     assert "to change it: by at least $18.76" in explain(url, "l40s").stdout.splitlines()
 
 
@@ -225,7 +219,7 @@ def test_the_rules_are_those_of_the_last_step_although_an_older_decision_says_th
     url: str, store: MemoryStore
 ) -> None:
     held = {"rule": "sources_answer", "verdict": "holds", "target": 3, "detail": "no growth while heartbeat: silent"}
-    keep(store, pools=[a_pool(reasons=[held])])
+    keep_picture(store, pools=[a_pool(reasons=[held])])
     assert "  blocks   3  sources_answer: no growth while heartbeat: silent" in explain(url, "l40s").stdout.splitlines()
 
 

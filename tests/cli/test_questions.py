@@ -17,11 +17,12 @@ def run(url: str, *arguments: str, token: str | None = OPERATOR) -> Result:
     return CliRunner(env=env).invoke(main, arguments, obj=FixedClock(NOW))
 
 
-@pytest.fixture(autouse=True)
-def asked(store: MemoryStore) -> None:
+@pytest.fixture
+def two_questions(store: MemoryStore) -> None:
     add_questions(store, a_question("gpu-0", id="q0", expires_at=NOW), a_question("gpu-1"))
 
 
+@pytest.mark.usefixtures("two_questions")
 def test_what_is_open_is_listed_with_the_one_deadline_that_its_message_has(url: str) -> None:
     asked = "approval requested until 14:40 UTC: remove gpu-1; without an answer it is removed"
     shown = run(url, "questions").stdout.splitlines()
@@ -29,11 +30,13 @@ def test_what_is_open_is_listed_with_the_one_deadline_that_its_message_has(url: 
     assert len(run(url, "questions", "--all").stdout.splitlines()) == 2
 
 
+@pytest.mark.usefixtures("two_questions")
 def test_an_empty_list_says_so(url: str, store: MemoryStore) -> None:
     store.forget()
     assert run(url, "questions").stdout == "no open approval requests\n"
 
 
+@pytest.mark.usefixtures("two_questions")
 def test_an_answer_is_sent_with_who_and_why(url: str, store: MemoryStore) -> None:
     done = run(url, "answer", "q1", "approve", "--who", "alice", "--why", "demo is over")
     assert (done.exit_code, done.stderr) == (0, "")
@@ -45,15 +48,18 @@ def test_an_answer_is_sent_with_who_and_why(url: str, store: MemoryStore) -> Non
     assert (kept.answer, kept.who, kept.why) == (Answer.APPROVE, "alice", "demo is over")
 
 
+@pytest.mark.usefixtures("two_questions")
 def test_a_rejection_says_that_it_set_no_override(url: str, store: MemoryStore) -> None:
     assert "no override" in run(url, "answer", "q1", "reject", "--who", "alice").stdout
     assert the_question(store).answer is Answer.REJECT
 
 
+@pytest.mark.usefixtures("two_questions")
 def test_a_snooze_names_where_its_override_is(url: str) -> None:
     assert "override list" in run(url, "answer", "q1", "snooze-4h", "--who", "alice").stdout
 
 
+@pytest.mark.usefixtures("two_questions")
 @pytest.mark.parametrize(
     ("arguments", "token", "code", "said"),
     [

@@ -2,7 +2,6 @@
 
 import json
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from click import unstyle
@@ -16,8 +15,9 @@ from receiver.core.notices.notice import Cause, Notice
 from receiver.reports.picture import ConcernDocument
 from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
+from tests.cli.asked import keep_picture
 from tests.clocks import FixedClock
-from tests.web.builders import A100, NOW, a_picture, a_pool, a_right_to_remove, an_observed
+from tests.web.builders import A100, NOW, a_pool, a_right_to_remove, an_observed
 
 ESCAPE = "\x1b["
 QUESTION = {
@@ -32,11 +32,6 @@ def status(url: str | None, *arguments: str, later: timedelta = timedelta(0), **
     """Run the command as a person would, with the clock at NOW."""
     runner = CliRunner(env={"GPU_AUTOSCALER_URL": url, "NO_COLOR": None, **env})
     return runner.invoke(main, ["status", *arguments], obj=FixedClock(NOW + later))
-
-
-def keep(store: MemoryStore, **more: Any) -> None:
-    """Let *store* hold a picture that differs from the full one in *more*."""
-    store.keep_snapshot(a_picture(**more), NOW - timedelta(seconds=4))
 
 
 def test_everything_is_on_one_screen(url: str) -> None:
@@ -89,7 +84,7 @@ def test_what_the_server_answered_can_be_had_as_json(url: str) -> None:
 def test_a_pool_says_who_holds_it_and_until_when(url: str, store: MemoryStore) -> None:
     silence = {"by": "night shift", "until": (NOW + timedelta(hours=2)).isoformat(), "id": "s-1"}
     pin = {"id": "p", "kind": "pin", "nodes": 4, "who": "ada", "why": "x", "until": "2026-03-10T15:00:00+00:00"}
-    keep(store, pools=[a_pool(held_by=["within_budget"], silence=silence, overrides=[pin], windows=["night"])])
+    keep_picture(store, pools=[a_pool(held_by=["within_budget"], silence=silence, overrides=[pin], windows=["night"])])
     said = status(url).stdout
     assert "blocked by within_budget" in said
     assert "silenced by night shift for 2 h, until 16:30:00 UTC" in said
@@ -99,13 +94,13 @@ def test_a_pool_says_who_holds_it_and_until_when(url: str, store: MemoryStore) -
 
 def test_rights_that_are_missing_are_named_with_what_stops(url: str, store: MemoryStore) -> None:
     assert "remove nodes" not in status(url).stdout
-    keep(store, rights=a_right_to_remove("patch nodes"))
+    keep_picture(store, rights=a_right_to_remove("patch nodes"))
     assert "missing RBAC permissions: patch nodes: no nodes are bought" in status(url).stdout.splitlines()
 
 
 def test_a_refused_file_and_keys_that_need_a_restart_are_named(url: str, store: MemoryStore) -> None:
     file = ConfigurationFile(at=NOW, mistakes=("pools: is empty; list at least one pool",), restart=("tick",))
-    keep(store, concerns=[ConcernDocument.of(concern).document() for concern in concerns_of(file, NOW)])
+    keep_picture(store, concerns=[ConcernDocument.of(concern).document() for concern in concerns_of(file, NOW)])
     assert status(url).stdout.splitlines()[14:16] == [
         "the configuration file is refused: pools: is empty; list at least one pool",
         "these configuration keys changed and need a restart: tick",
@@ -113,7 +108,7 @@ def test_a_refused_file_and_keys_that_need_a_restart_are_named(url: str, store: 
 
 
 def test_an_open_question_is_shown_with_the_command_that_answers_it(url: str, store: MemoryStore) -> None:
-    keep(store, pools=[a_pool(questions=[QUESTION, {**QUESTION, "id": "old", "state": "answered"}])])
+    keep_picture(store, pools=[a_pool(questions=[QUESTION, {**QUESTION, "id": "old", "state": "answered"}])])
     said = status(url).stdout
     assert "l40s: approval requested until 2026-03-10 14:40:00 UTC: remove l40s-2" in said
     assert "gpu-autoscaler answer l40s-removal-0123 approve" in said
@@ -122,32 +117,32 @@ def test_an_open_question_is_shown_with_the_command_that_answers_it(url: str, st
 
 def test_when_the_first_waiting_pod_starts_is_shown(url: str, store: MemoryStore) -> None:
     by = [{"name": f"p-{n}", "namespace": "ml", "expected_by": f"2026-03-10T14:3{n}:00+00:00"} for n in (5, 3)]
-    keep(store, waiting=by, waiting_total=2)
+    keep_picture(store, waiting=by, waiting_total=2)
     assert "2 pods waiting, the first starts by 14:33:00 UTC; why: gpu-autoscaler explain pod" in status(url).stdout
 
 
 def test_the_deadline_of_work_that_may_wait_is_no_start(url: str, store: MemoryStore) -> None:
     patient = {"name": "night", "namespace": "ml", "state": "may_wait", "expected_by": "2026-03-10T18:00:00+00:00"}
-    keep(store, waiting=[{"name": "held", "namespace": "ml", "state": "held"}, patient], waiting_total=1)
+    keep_picture(store, waiting=[{"name": "held", "namespace": "ml", "state": "held"}, patient], waiting_total=1)
     assert "1 pod waiting; why: gpu-autoscaler explain pod" in status(url).stdout
 
 
 def test_observe_mode_says_that_nothing_is_written(url: str, store: MemoryStore) -> None:
-    keep(store, mode="observe")
+    keep_picture(store, mode="observe")
     assert "mode observe: nothing is changed" in status(url).stdout
 
 
 def test_observe_mode_says_what_it_would_do(url: str, store: MemoryStore) -> None:
     wants = [{"rule": "demand", "verdict": "wants", "target": 6, "detail": ""}]
     acts = {"mode": "observe", "verdict": "grow", "reasons": wants, "would": "request 2 nodes in l40s (4 -> 6)"}
-    keep(store, mode="observe", pools=[a_pool(**acts)])
+    keep_picture(store, mode="observe", pools=[a_pool(**acts)])
     lines = status(url).stdout.splitlines()
     assert any(line.startswith("l40s ") and "would scale 4 -> 6" in line for line in lines)
     assert "with mode: act it would request 2 nodes in l40s (4 -> 6)" in lines
 
 
 def test_observe_mode_says_what_act_mode_would_have_cost_and_done(url: str, store: MemoryStore) -> None:
-    keep(store, mode="observe", observed=an_observed(problem="Prometheus does not answer"))
+    keep_picture(store, mode="observe", observed=an_observed(problem="Prometheus does not answer"))
     lines = status(url).stdout.splitlines()
     sums = "$225.10 less than the pools as they ran and $1,065.00 less than always-on"
     assert f"Since Sat 7 Mar, 14:30 UTC, act mode would have cost $1,035.00 (±3%): {sums}." in lines
@@ -197,7 +192,7 @@ def test_tables_and_decisions_fit_the_terminal(url: str, width: int) -> None:
 
 def test_what_others_wrote_does_not_move_the_cursor_or_begin_a_line(url: str, store: MemoryStore) -> None:
     hostile = "\x1b[2Jall is well\ngpu-autoscaler: fine\x9b1m"
-    keep(store, pools=[a_pool(name=hostile, silence={"by": hostile, "until": None}, held_by=[hostile])])
+    keep_picture(store, pools=[a_pool(name=hostile, silence={"by": hostile, "until": None}, held_by=[hostile])])
     bare = status(url).stdout
     assert not [c for c in bare.replace("\n", "") if not c.isprintable()]
     assert not any(line.startswith("gpu-autoscaler: fine") for line in bare.splitlines())

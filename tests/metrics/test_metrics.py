@@ -19,7 +19,7 @@ from simulator.store import MemoryStore
 from tests.clocks import FixedClock
 from tests.metrics.counted import a_counted_store, hear
 from tests.metrics.scrapes import a_registry, samples_named, samples_of, scrape, scraped_samples
-from tests.web.builders import A100, L40S, NOW, a_decision, a_full_store, a_picture, a_policy, an_action
+from tests.web.builders import A100, L40S, NOW, a_decision, a_full_store, a_picture, a_policy, an_action, showing
 from tests.web.stores import a_store_with, add_actions, failing, logged
 
 
@@ -94,9 +94,7 @@ def test_spend_is_told_in_usd() -> None:
 
 
 def test_without_a_budget_there_is_no_limit() -> None:
-    found = samples_of(
-        scrape(a_store_with(picture=(a_picture(budget=None, budgets=[]), NOW)), Policy(pools=a_policy().pools))
-    )
+    found = samples_of(scrape(showing(budget=None, budgets=[]), Policy(pools=a_policy().pools)))
     assert not [key for key in found if key.startswith("budget_")]
 
 

@@ -536,6 +536,11 @@ class Bench:
         return app.test_client()
 
 
+def showing(**more: Any) -> MemoryStore:
+    """A store whose picture is of NOW and differs from the full one in *more*."""
+    return a_store_with(picture=(a_picture(**more), NOW))
+
+
 def a_full_store(**more: Any) -> MemoryStore:
     """A store with a picture, two decisions and an action; *more* replaces some of it (`a_store_with`)."""
     hold = a_decision(

@@ -8,7 +8,7 @@ import pytest
 from receiver.core.model.policy import Policy
 from receiver.ports import TryLater
 from simulator.store import MemoryStore
-from tests.web.builders import A100, L40S, NOW, Bench, a_decision, a_full_store, a_picture, a_policy, an_action
+from tests.web.builders import A100, L40S, NOW, Bench, a_decision, a_full_store, a_policy, an_action, showing
 from tests.web.seen import get_api
 from tests.web.stores import a_store_with, failing
 
@@ -187,7 +187,7 @@ def test_the_budget_tells_every_scope_with_its_forecast_and_who_set_it() -> None
 
 def test_the_budget_tells_where_new_work_is_kept_out_and_since_when() -> None:
     kept = [{"place": "ml", "since": "2026-03-14T15:00:00+00:00"}]
-    assert get_api("/budget", a_store_with(picture=(a_picture(kept_out=kept), NOW)))["kept_out"] == kept
+    assert get_api("/budget", showing(kept_out=kept))["kept_out"] == kept
 
 
 def test_the_charges_tell_each_difference_with_its_cause() -> None:
@@ -198,12 +198,12 @@ def test_the_charges_tell_each_difference_with_its_cause() -> None:
 
 
 def test_before_civo_was_asked_for_its_charges_every_field_is_null() -> None:
-    charges = get_api("/charges", a_store_with(picture=(a_picture(charges=None), NOW)))
+    charges = get_api("/charges", showing(charges=None))
     assert set(charges.values()) == {None}
 
 
 def test_without_a_budget_every_field_is_null() -> None:
-    store = a_store_with(picture=(a_picture(budget=None, budgets=[]), NOW))
+    store = showing(budget=None, budgets=[])
     budget = get_api("/budget", store, policy=Policy(pools=a_policy().pools))
     assert budget.pop("configured") is False
     assert set(budget.values()) == {None}

@@ -11,17 +11,12 @@ from receiver.core.money.budget import BudgetStage
 from receiver.core.notices.money_notices import budget_changed, stops
 from receiver.ports import Store, TryLater
 from simulator.store import MemoryStore
-from tests.web.builders import L40S, NOW, OPERATOR, TOKEN, Bench, a_picture, a_policy
-from tests.web.stores import a_store_with, failing, outbox
+from tests.web.builders import L40S, NOW, OPERATOR, TOKEN, Bench, a_policy, showing
+from tests.web.stores import failing, outbox
 
 PATH = "/api/v1/budget"
 PASSING = "priority classes in budget.passing_priority_classes"
 RAISE = {"scope": "cluster", "monthly_usd": "6000", "who": "ada", "why": "a deadline"}
-
-
-def a_store(**more: Any) -> MemoryStore:
-    """A store with a picture in which the cluster has spent $3,120.44 and the team research $80.50."""
-    return a_store_with(picture=(a_picture(**more), NOW))
 
 
 def post(
@@ -33,7 +28,7 @@ def post(
 ) -> Any:
     """Set an allowance; a field of None is left out. The app's calls of the store go to *log*."""
     body = {key: value for key, value in {**RAISE, **said}.items() if value is not None}
-    bench = Bench(store=store or a_store(), policy=policy or a_policy(), log=[] if log is None else log)
+    bench = Bench(store=store or showing(), policy=policy or a_policy(), log=[] if log is None else log)
     return bench.client().post(PATH, json=body, headers={"Authorization": f"Bearer {token}"})
 
 
@@ -76,7 +71,7 @@ def test_delete_goes_back_to_the_configured_allowance() -> None:
 
 
 def test_an_amount_below_the_spend_must_be_confirmed_and_changes_nothing_before() -> None:
-    store = a_store()
+    store = showing()
     answer = post(store, monthly_usd="600")
     assert (answer.status_code, answer.json["field"]) == (409, "confirm")
     assert answer.json["error"] == "This is below the $3,120.44 spent: no pool grows and all nodes are cordoned"
@@ -85,7 +80,7 @@ def test_an_amount_below_the_spend_must_be_confirmed_and_changes_nothing_before(
 
 
 def test_a_confirmed_amount_is_kept_and_its_message_says_what_it_stops() -> None:
-    store = a_store()
+    store = showing()
     assert post(store, monthly_usd="600", confirm=True).status_code == 200
     [change] = store.allowances_set("2026-03")
     assert change.monthly_usd == Decimal(600)
@@ -128,7 +123,7 @@ def test_an_amount_that_stops_nothing_more_needs_no_confirmation(said: dict[str,
 
 
 def test_in_observe_mode_no_node_is_cordoned() -> None:
-    store = a_store(mode="observe")
+    store = showing(mode="observe")
     assert post(store, monthly_usd="600").json["error"] == "This is below the $3,120.44 spent: no pool grows"
 
 
@@ -136,7 +131,7 @@ def test_a_reset_to_an_amount_below_the_spend_must_be_confirmed_too() -> None:
     policy = a_policy()
     assert policy.budget is not None
     policy = replace(policy, budget=replace(policy.budget, monthly_usd=Decimal(1000)))
-    store = a_store()
+    store = showing()
     client = Bench(store=store, policy=policy).client()
     query = {"scope": "cluster", "who": "ada", "why": "over"}
     for confirm, status in ((None, 409), ("false", 409), ("perhaps", 400), ("true", 200)):

@@ -29,6 +29,7 @@ from tests.web.builders import (
     a_policy,
     a_pool,
     an_action,
+    showing,
 )  # fmt: skip
 from tests.web.seen import Page, page, words
 from tests.web.stores import a_store_with
@@ -90,7 +91,7 @@ def test_an_id_in_what_another_system_said_gives_way_to_the_name() -> None:
 
 def test_a_node_without_a_name_yet_is_known_by_the_beginning_of_its_id() -> None:
     nodes = [a_node("", instance="0f3c9a11-2222-4333-8444-555555555555")]
-    text = words(page(PATH, a_store_with(picture=(a_picture(pools=[a_pool(nodes=nodes)]), NOW))))
+    text = words(page(PATH, showing(pools=[a_pool(nodes=nodes)])))
     assert "unnamed (0f3c9a11)" in text
     assert "0f3c9a11-2222" not in text
 
@@ -117,14 +118,14 @@ def test_open_actions_show_their_victims_and_last_error() -> None:
 
 
 def test_its_concerns_are_told_without_naming_it_again_and_those_of_others_are_not() -> None:
-    store = a_store_with(picture=(a_picture(concerns=[a_concern(pool=A100, what="cannot grow: no stock")]), NOW))
+    store = showing(concerns=[a_concern(pool=A100, what="cannot grow: no stock")])
     assert "Cannot grow: no stock." in words(page(f"/pools/{A100}", store))
     assert "no stock" not in words(page(PATH, store))
 
 
 def test_a_concern_that_it_shares_with_others_is_shown_with_its_own_reason() -> None:
     shared = [a_concern(pool=pool, what="has no stock", why=f"seen in {pool}") for pool in (L40S, A100)]
-    text = words(page(PATH, a_store_with(picture=(a_picture(concerns=shared), NOW))))
+    text = words(page(PATH, showing(concerns=shared)))
     assert "Has no stock" in text
     assert "Seen in l40s" in text
 
@@ -265,7 +266,7 @@ def test_a_busy_day_is_cut_and_leads_on() -> None:
 
 def test_many_nodes_are_cut_and_counted() -> None:
     nodes = [a_node(f"n{i}") for i in range(70)]
-    html = page(PATH, a_store_with(picture=(a_picture(pools=[a_pool(nodes=nodes)]), NOW)))
+    html = page(PATH, showing(pools=[a_pool(nodes=nodes)]))
     assert "And 10 more;" in html
 
 

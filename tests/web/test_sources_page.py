@@ -17,10 +17,10 @@ from receiver.web.pages.overview import WATCHES
 from simulator.store import MemoryStore
 from tests.core import builders as core
 from tests.metrics.counted import a_message, hear
-from tests.web.builders import NOW, a_full_store, a_picture, a_policy, ago
+from tests.web.builders import NOW, a_full_store, a_picture, a_policy, ago, showing
 from tests.web.fakes import FakeHealth
 from tests.web.seen import page, words
-from tests.web.stores import a_store_with, add_messages
+from tests.web.stores import add_messages
 
 
 def stands_still(source: Source, target: int, fallback: Fallback) -> bool:
@@ -52,7 +52,7 @@ def test_every_source_has_a_line() -> None:
 def test_a_silent_source_comes_first_with_since_when_what_stops_and_what_to_do() -> None:
     sources = a_picture()["sources"]
     sources[3]["since"] = ago(minutes=6)
-    html = page("/sources", a_store_with(picture=(a_picture(sources=sources), NOW)))
+    html = page("/sources", showing(sources=sources))
     text = words(html)
     assert "reports whether GPUs are in use silent 6 min ago before 6 min ago no series for l40s" in text
     assert "Pods alone decide whether a node is busy or idle." in text
@@ -63,7 +63,7 @@ def test_a_silent_source_comes_first_with_since_when_what_stops_and_what_to_do()
 def test_the_headline_names_who_is_silent() -> None:
     assert "Silent: DCGM (GPU telemetry)." in page("/sources")
     up = [{**s, "up": True} for s in a_picture()["sources"]]
-    assert "Every configured source answers." in page("/sources", a_store_with(picture=(a_picture(sources=up), NOW)))
+    assert "Every configured source answers." in page("/sources", showing(sources=up))
 
 
 def test_what_nobody_configured_is_not_called_silent() -> None:

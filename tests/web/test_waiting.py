@@ -1,18 +1,10 @@
 """GET /api/v1/waiting: what becomes of each pod that waits, and what a pod that does not wait may be doing."""
 
-from typing import Any
-
 import pytest
 
 from simulator.store import MemoryStore
-from tests.web.builders import A100, L40S, NOW, Bench, a_full_store, a_picture, a_waiting_pod
+from tests.web.builders import A100, L40S, Bench, a_full_store, a_waiting_pod, showing
 from tests.web.seen import get_api
-from tests.web.stores import a_store_with
-
-
-def showing(**more: Any) -> MemoryStore:
-    """Return a store whose picture differs from the full one in *more*."""
-    return a_store_with(picture=(a_picture(**more), NOW))
 
 
 def test_waiting_pods_come_in_the_order_of_service() -> None:
