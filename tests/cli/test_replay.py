@@ -1,8 +1,12 @@
-"""`gpu-autoscaler replay` on small traces: what it prints, what it refuses, and that it prints the same again."""
+"""`gpu-autoscaler replay` on small traces and on jobs from elsewhere: what it prints, what it refuses, and its page.
+
+The page that `--html` writes is complete, by itself, and safe to open.
+"""
 
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,8 +16,10 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from receiver.cli import replay_run
+from receiver.cli.main import main
 from receiver.cli.replay import NAMES, replay
 from receiver.cli.replay_run import ReplayRequest
 from receiver.replay import contest
@@ -21,6 +27,7 @@ from receiver.replay.document import conclusion
 from receiver.replay.figures import BOUNDS
 from receiver.replay.peers import PEERS
 from receiver.replay.play import Setting
+from tests.adapters.wire import unused_url
 from tests.cli.replay_runs import (
     BUDGET,
     CONFIGURATION,
@@ -30,6 +37,7 @@ from tests.cli.replay_runs import (
     replay_json,
     run_replay,
 )
+from tests.replay.traces.exports import a_pod
 
 SMALL = ("--max-gpus", "32")
 
@@ -447,3 +455,159 @@ def test_a_terminal_sees_which_policy_runs_and_how_many_jobs_have_finished(monke
     said = [name for name in ("gpu-autoscaler", "always-on", "fluid") if name in shown.getvalue()]
     assert said == ["gpu-autoscaler", "always-on", "fluid"]
     assert "15/15" in shown.getvalue()
+
+
+# --- jobs from elsewhere
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Path:
+    """An export with a GPU pod, one without GPUs, and one that is wrong."""
+    file = tmp_path / "month.json"
+    wrong = a_pod("wrong", status__startTime="at nine")
+    file.write_text(json.dumps({"items": [a_pod(), a_pod("web", gpus=0), wrong]}), encoding="utf-8")
+    return file
+
+
+def test_a_wrong_object_refuses_the_trace_and_says_how_it_may_be_left_out(export: Path) -> None:
+    found = run_replay("--trace", export)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "Pod ml/wrong, startTime: 'at nine' is no time" in found.stderr
+
+
+def test_what_was_left_out_and_what_does_not_count_is_told_beside_the_figures(export: Path) -> None:
+    found = run_replay("--trace", export, "--skip-bad", "--json")
+    shown = json.loads(found.stdout)
+    assert (found.exit_code, shown["jobs"]) == (0, 1)
+    assert shown["not_counted"] == {"pods without a GPU": 1}
+    assert [line.split(",")[0] for line in shown["left_out"]] == ["Pod ml/wrong"]
+    assert "Pod ml/wrong, startTime" in found.stderr
+
+
+def test_times_of_an_export_are_those_of_the_replay(export: Path) -> None:
+    found = json.loads(run_replay("--trace", export, "--skip-bad", "--json").stdout)
+    assert found["begins"].startswith("2026-03-02T09:00:00")
+
+
+def test_an_export_of_kubernetes_is_recognised_and_replayed(tmp_path: Path) -> None:
+    file = tmp_path / "export.json"
+    selecting = a_pod("b", spec__nodeSelector={"gpu": "elsewhere"})
+    file.write_text(json.dumps({"items": [a_pod(), selecting]}), encoding="utf-8")
+    refused = run_replay("--trace", file)
+    assert refused.exit_code == 2
+    assert "job ml.b, node_selector" in refused.stderr
+    taken = json.loads(run_replay("--trace", file, "--ignore-placement", "--json").stdout)
+    assert (taken["jobs"], taken["policies"][0]["jobs_lost"]) == (2, 0)
+
+
+def test_a_format_that_is_named_goes_before_what_a_file_looks_like(export: Path) -> None:
+    found = run_replay("--trace", export, "--format", "csv")
+    assert (found.exit_code, "line 1, job_id: the column is missing" in found.stderr) == (2, True)
+
+
+def test_jobs_must_come_from_somewhere() -> None:
+    found = run_replay()
+    assert (found.exit_code, "Missing option '--trace' or '--prometheus'" in found.stderr) == (2, True)
+
+
+def test_a_prometheus_that_does_not_answer_is_told() -> None:
+    url = unused_url()
+    found = run_replay("--prometheus", url)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert f"Prometheus at {url} did not answer" in found.stderr
+    assert "no connection" in found.stderr
+
+
+@pytest.mark.parametrize("option", ["--since", "--step", "--query-timeout"])
+def test_a_length_of_nothing_is_refused(option: str) -> None:
+    found = run_replay("--prometheus", "http://127.0.0.1:1", option, "0s")
+    assert (found.exit_code, "must be at least 1s" in found.stderr) == (2, True)
+
+
+# --- the page
+
+
+TRACES = Path(__file__).parents[1] / "replay" / "traces"
+COMPARED = ("--compare", "cluster-autoscaler", "--compare", "karpenter-when-empty", "--compare", "always-on")
+
+
+def written(folder: Path, *words: str) -> str:
+    """Type the command with --html, and read the page."""
+    path = folder / "page.html"
+    found = CliRunner().invoke(main, ["replay", *words, "--max-gpus", "32", "--html", str(path)])
+    assert found.exit_code == 0, found.output
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of the small trace with three peers."""
+    return written(tmp_path_factory.mktemp("page"), "--trace", str(TRACES / "office.csv"), *COMPARED)
+
+
+def test_the_page_runs_nothing_and_asks_nobody(page: str) -> None:
+    assert "<script" not in page
+    assert re.findall(r'(?:src|href|action)\s*=\s*"(?!#)', page) == []
+    assert "url(" not in page.replace("url(#hatch)", "").replace("url(#cross)", "")
+    assert re.search(r"default-src &#39;none&#39;; style-src &#39;sha256-[\w+/=]{44}&#39;", page)
+    assert re.findall(r'\sstyle="', page) == []
+
+
+def test_the_page_names_every_policy_in_table_and_picture(page: str) -> None:
+    for name in ("gpu-autoscaler", "cluster-autoscaler", "karpenter-when-empty", "always-on"):
+        assert f'<span class="name">{name}</span>' in page
+        assert re.search(rf"<strong>{name}</strong> [\d,.]+ GPU-hours, mean wait \w+<", page)
+
+
+def test_bars_are_in_percent_of_the_longest(page: str) -> None:
+    paid = [float(width) for width in re.findall(r'<rect class="held" width="([\d.]+)%"', page)]
+    waits = [float(width) for width in re.findall(r'<rect class="waiting" y="9" width="([\d.]+)%"', page)]
+    assert len(paid) == len(waits) == 4
+    assert (max(paid), max(waits)) == (100, 100)
+    assert waits[3] == 0  # always on
+
+
+def test_the_page_has_the_waits_of_every_hour_beside_those_of_the_first_peer(page: str) -> None:
+    assert "Mean wait and p95 of gpu-autoscaler, mean of cluster-autoscaler" in page
+    assert re.findall(r'<th scope="row">(\d\d):00', page) == [f"{hour:02}" for hour in range(24)]
+
+
+def test_the_page_says_how_the_world_went_and_what_was_checked(page: str) -> None:
+    for said in ("scrape 15s, evaluation 5s, group_wait 0s", "started hour", "everything adds up", "usable GPUs"):
+        assert said in page
+
+
+def test_what_a_peer_killed_stands_out(tmp_path: Path, kill_by: Callable[[str], None]) -> None:
+    kill_by("peer")
+    page = written(tmp_path, "--trace", str(TRACES / "office.csv"), *COMPARED)
+    assert "<strong>always-on</strong> removed nodes under 1 running pod" in page
+
+
+def test_a_trace_cannot_write_into_the_page(tmp_path: Path) -> None:
+    path = tmp_path / "<img src=x>.csv"
+    path.write_bytes((TRACES / "halves.csv").read_bytes())
+    assert "<img" not in written(tmp_path, "--trace", str(path))
+
+
+def test_several_traces_are_on_one_page_with_the_means_before_them(tmp_path: Path) -> None:
+    words = [word for name in ("office", "halves") for word in ("--trace", str(TRACES / f"{name}.csv"))]
+    page = written(tmp_path, *words, *COMPARED[:2])
+    titles = re.findall(r"<h1>(.*?)</h1>", page)
+    assert titles == ["Replay of 2 traces", "office.csv", "halves.csv"]
+    assert page.index("Over all traces") < page.index("<h1>office.csv")
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "page.html"
+    found = CliRunner().invoke(main, ["replay", "--trace", str(TRACES / "office.csv"), "--html", str(path)])
+    assert (found.exit_code, "does not exist" in found.stderr, found.stdout) == (2, True, "")
+
+
+def test_what_a_budget_held_up_is_on_the_page(tmp_path: Path) -> None:
+    trace, config = tmp_path / "trace.csv", tmp_path / "config.yaml"
+    config.write_text(CONFIGURATION.format(gpus=8, price="1.29") + BUDGET, encoding="utf-8")
+    lines = [f"job-{n},{n * 7200},7000,8,1,8,,," for n in range(12)]
+    trace.write_text("\n".join([TRACE_HEADER, *lines]), encoding="utf-8")
+    page = written(tmp_path, "--trace", str(trace), "--config", str(config), "--start", "2026-01-31")
+    assert "Delayed by the budget" in page
+    assert re.search(r"<summary>The delayed jobs</summary>.*?job-\d+", page, re.DOTALL)

@@ -1,5 +1,9 @@
-"""The overview leads with what needs attention: what is wrong, what is done about it, what is waited for."""
+"""The overview leads with what needs attention: what is wrong, what is done about it, what is waited for.
 
+The sources' page: which source answers, what stops while one does not, and how the autoscaler itself does.
+"""
+
+from dataclasses import replace
 from datetime import timedelta
 from html import unescape
 from typing import Any
@@ -7,10 +11,21 @@ from typing import Any
 import pytest
 
 from receiver.core.model.actions import Reason, Verdict
+from receiver.core.model.model import Source
+from receiver.core.model.policy import Fallback
+from receiver.core.model.signals import HEARTBEAT_ALERT
+from receiver.core.notices.concerns import NO_CHANGE, NO_REMOVAL, SOURCES, source_guide
 from receiver.core.notices.grouping import Seal
 from receiver.core.notices.notice import Notice, Severity
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.decide import case_of
+from receiver.core.scaling.guardrails import sources_answer
+from receiver.metrics.collector import WatchState
 from receiver.ports import StoredNotice
+from receiver.web.pages.overview import WATCHES
 from simulator.store import MemoryStore
+from tests.core import builders as core
+from tests.metrics.counted import a_message, hear
 from tests.web.builders import (
     A100,
     L40S,
@@ -21,11 +36,13 @@ from tests.web.builders import (
     a_decision,
     a_full_store,
     a_picture,
+    a_policy,
     a_pool,
     a_wait,
     a_waiting_pod,
     ago,
     an_observed,
+    showing,
 )
 from tests.web.fakes import FakeHealth
 from tests.web.people import Person
@@ -46,7 +63,7 @@ def well(**pool: Any) -> dict[str, Any]:
     return a_pool(**{**calm, **pool})
 
 
-def showing(*pools: dict[str, Any], **more: Any) -> MemoryStore:
+def showing_pools(*pools: dict[str, Any], **more: Any) -> MemoryStore:
     quiet: dict[str, Any] = {"signals": [], "misfits": [], "waiting": [], "sources": [], "budget": None, "budgets": []}
     quiet["concerns"] = []
     return a_store_with(picture=(a_picture(**{**quiet, "pools": list(pools) or [well()], **more}), NOW))
@@ -54,7 +71,7 @@ def showing(*pools: dict[str, Any], **more: Any) -> MemoryStore:
 
 def concerned(*found: dict[str, Any]) -> MemoryStore:
     """A store whose last step published these concerns."""
-    return showing(well(), well(pool=A100, name="a100"), concerns=list(found))
+    return showing_pools(well(), well(pool=A100, name="a100"), concerns=list(found))
 
 
 def concerns(store: MemoryStore, **bench: Any) -> list[str]:
@@ -71,8 +88,8 @@ def headline(store: MemoryStore, **bench: Any) -> str:
 
 
 def test_when_all_is_well_it_says_so_and_lists_nothing() -> None:
-    assert headline(showing()) == "No problems in 1 pool."
-    assert concerns(showing()) == []
+    assert headline(showing_pools()) == "No problems in 1 pool."
+    assert concerns(showing_pools()) == []
 
 
 def test_the_headline_counts_what_is_wrong_and_what_to_look_at() -> None:
@@ -99,7 +116,7 @@ def tiles(store: MemoryStore) -> dict[str, tuple[str, ...]]:
 def test_four_tiles_say_what_is_busy_who_waits_what_it_costs_and_how_the_month_stands() -> None:
     pods = [a_waiting_pod(gpus=2), a_waiting_pod("train-llm-3", gpus=4, since=ago(minutes=9))]
     more = {"waiting": pods, "waiting_total": 2, "budget": a_picture()["budget"]}
-    assert tiles(showing(well(pending_gpus=6), **more)) == {
+    assert tiles(showing_pools(well(pending_gpus=6), **more)) == {
         "GPUs busy": ("1.5 of 4", "2.5 paid for, not busy"),
         "GPUs pending": ("6", "longest 9 min"),
         "Cost per hour": ("$5.16", "for 4 GPUs"),
@@ -109,7 +126,7 @@ def test_four_tiles_say_what_is_busy_who_waits_what_it_costs_and_how_the_month_s
 
 def test_the_tiles_of_a_quiet_cluster_without_a_budget_say_that_nothing_waits() -> None:
     idle = well(required=0, ready=0, busy=0, idle=0, building=0, held_gpus=0)
-    assert tiles(showing(idle, waiting_total=0)) == {
+    assert tiles(showing_pools(idle, waiting_total=0)) == {
         "GPUs busy": ("0 of 0", "no GPU is paid for"),
         "GPUs pending": ("0", "no pods waiting"),
         "Cost per hour": ("$0.00",),
@@ -124,16 +141,16 @@ def test_a_tile_shows_no_number_that_is_not_known() -> None:
         "Cost per hour": ("unknown",),
         "Month's budget": ("unknown",),
     }
-    assert tiles(showing(well(price_usd_per_hour=None)))["Cost per hour"] == ("unknown", "a price is missing")
+    assert tiles(showing_pools(well(price_usd_per_hour=None)))["Cost per hour"] == ("unknown", "a price is missing")
 
 
 def test_a_tile_says_so_when_all_gpus_that_are_paid_for_are_busy() -> None:
-    assert tiles(showing(well(required=2, busy=2, held_gpus=2)))["GPUs busy"] == ("2 of 2", "all paid GPUs")
+    assert tiles(showing_pools(well(required=2, busy=2, held_gpus=2)))["GPUs busy"] == ("2 of 2", "all paid GPUs")
 
 
 def test_gpus_that_are_pending_in_no_pool_are_told_beside_those_of_the_table() -> None:
     pods = [a_waiting_pod(gpus=18), a_waiting_pod("big", gpus=16)]
-    shown = tiles(showing(well(pending_gpus=18), waiting=pods, waiting_total=2))
+    shown = tiles(showing_pools(well(pending_gpus=18), waiting=pods, waiting_total=2))
     figure, note = shown["GPUs pending"]
     assert (figure, note.partition(",")[0]) == ("34", "16 of them in no pool")
 
@@ -150,7 +167,10 @@ def test_the_first_concerns_show_what_to_do_and_the_others_their_first_line() ->
 
 
 def test_of_more_pods_than_are_kept_the_tile_counts_pods() -> None:
-    assert tiles(showing(waiting=[a_waiting_pod()], waiting_total=812))["Pods waiting"] == ("812", "longest 4 min")
+    assert tiles(showing_pools(waiting=[a_waiting_pod()], waiting_total=812))["Pods waiting"] == (
+        "812",
+        "longest 4 min",
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,23 +184,25 @@ def test_of_more_pods_than_are_kept_the_tile_counts_pods() -> None:
     ],
 )
 def test_the_pill_of_a_waiting_pod_is_in_words(state: str, said: str) -> None:
-    html = page(store=showing(waiting=[a_waiting_pod(state=state)], waiting_total=1))
+    html = page(store=showing_pools(waiting=[a_waiting_pod(state=state)], waiting_total=1))
     assert f'<span class="chip {state}">{said}</span>' in html
 
 
 def test_a_backoff_that_has_ended_since_the_last_step_is_not_shown() -> None:
     over, lasting = (a_wait("grow", "backoff", ago(seconds=s), "no stock", failures=1) for s in (1, -61))
 
-    assert "No growth" not in words(page(store=showing(pools=[a_pool(waits=[over])])))
+    assert "No growth" not in words(page(store=showing_pools(pools=[a_pool(waits=[over])])))
     assert "No growth: backoff, ends in 1 min After 1 failure: no stock" in words(
-        page(store=showing(pools=[a_pool(waits=[lasting])]))
+        page(store=showing_pools(pools=[a_pool(waits=[lasting])]))
     )
 
 
 def test_a_backoff_whose_end_is_unknown_is_shown() -> None:
     endless = {**a_wait("grow", "backoff", ago(minutes=1), "no stock"), "until": None}
 
-    assert "No growth: backoff, ends unknown no stock" in words(page(store=showing(pools=[a_pool(waits=[endless])])))
+    assert "No growth: backoff, ends unknown no stock" in words(
+        page(store=showing_pools(pools=[a_pool(waits=[endless])]))
+    )
 
 
 @pytest.mark.parametrize("path", ["/", "/pools/a100", "/decisions", "/decisions/42", "/sources", "/costs"])
@@ -244,7 +266,7 @@ def test_what_another_system_wrote_is_not_shown_at_any_length() -> None:
 
 
 def test_a_picture_of_an_older_version_or_with_an_unknown_level_is_shown_all_the_same() -> None:
-    assert concerns(showing(well())) == []
+    assert concerns(showing_pools(well())) == []
     (found,) = concerns(concerned(a_concern("terrible")))
     assert found.startswith("Warning")
 
@@ -286,7 +308,7 @@ def test_only_an_operator_gets_the_link_that_answers() -> None:
 
 
 def test_messages_that_fail_to_get_out_are_told_and_those_on_their_way_are_not() -> None:
-    store = showing()
+    store = showing_pools()
     notice = Notice(topic="t", key="k", title="grew", body="", severity=Severity.INFO, cause="grew")
     add_messages(store, StoredNotice(id=1, notice=notice, at=NOW))
     assert concerns(store) == []
@@ -321,9 +343,9 @@ def test_a_concern_links_to_its_guide_here_or_where_the_documents_are() -> None:
 
 
 def test_what_is_being_done_says_what_it_waits_for() -> None:
-    text = words(page(store=showing(a_pool(waits=[]))))
+    text = words(page(store=showing_pools(a_pool(waits=[]))))
     assert "In progress: l40s grows 3 → 4 nodes, waiting for usable GPUs (in about 3 min)." in text
-    assert "In progress: no pool is being changed." in words(page(store=showing()))
+    assert "In progress: no pool is being changed." in words(page(store=showing_pools()))
 
 
 def test_a_pool_has_one_of_three_states_and_a_blocked_one_names_its_guardrail() -> None:
@@ -338,7 +360,7 @@ def test_a_pool_has_one_of_three_states_and_a_blocked_one_names_its_guardrail() 
         ({"mode": "observe", "reasons": blocking}, "would be blocked by within_budget"),
         ({"mode": "observe", "verdict": "grow", "required": 4, "reasons": wanting}, "would scale 4 → 5"),
     ):
-        assert f" {state} 3 of 4 ready " in words(page(store=showing(well(**{**still, **changes}))))
+        assert f" {state} 3 of 4 ready " in words(page(store=showing_pools(well(**{**still, **changes}))))
 
 
 def test_a_decision_in_the_list_has_the_state_that_follows_from_it() -> None:
@@ -354,7 +376,7 @@ def test_each_pool_links_to_its_page() -> None:
 
 def test_many_misfits_are_cut_and_counted() -> None:
     misfits = [{"workload": f"ml/j{n}", "gpus": 1, "detail": "no"} for n in range(50)]
-    html = page(store=showing(misfits=misfits))
+    html = page(store=showing_pools(misfits=misfits))
     assert "And 30 more." in html
     assert "ml/j20" not in html
 
@@ -362,11 +384,11 @@ def test_many_misfits_are_cut_and_counted() -> None:
 def test_a_page_with_20_pools_and_hundreds_of_waiting_pods_stays_small() -> None:
     pools = [well(pool=f"p{n}", name=f"p{n}") for n in range(20)]
     waiting = [{**a_picture()["waiting"][0], "name": f"job-{n}", "owner": ""} for n in range(500)]
-    assert len(page(store=showing(*pools, waiting=waiting, waiting_total=900))) < 150_000
+    assert len(page(store=showing_pools(*pools, waiting=waiting, waiting_total=900))) < 150_000
 
 
 def test_observe_mode_shows_what_act_mode_would_have_cost_with_its_margin() -> None:
-    text = words(page(store=showing(mode="observe", observed=an_observed())))
+    text = words(page(store=showing_pools(mode="observe", observed=an_observed())))
     assert "Act mode would save $225.10 ± $31.05 since Sat 7 Mar; $1,065.00 less than always-on" in text
     assert "Act mode $1,035.00 ± $31.05 5 min 12 added, 9 removed" in text
     assert "As the pools ran $1,260.10 2 h as they were" in text
@@ -375,17 +397,113 @@ def test_observe_mode_shows_what_act_mode_would_have_cost_with_its_margin() -> N
 
 
 def test_observe_mode_lists_what_it_would_have_done() -> None:
-    text = words(page(store=showing(mode="observe", observed=an_observed())))
+    text = words(page(store=showing_pools(mode="observe", observed=an_observed())))
     assert "What it would have done: 21 changes l40s 3 → 2 nodes 1 h ago l40s 1 → 3 nodes for ml/train-llm" in text
 
 
 def test_what_act_mode_would_have_cost_more_is_no_saving() -> None:
-    text = words(page(store=showing(mode="observe", observed=an_observed(as_run_usd="1000.00"))))
+    text = words(page(store=showing_pools(mode="observe", observed=an_observed(as_run_usd="1000.00"))))
     assert "Act mode would add $35.00" in text
 
 
 def test_why_nothing_was_replayed_is_said() -> None:
     shown = an_observed(would_usd=None, margin_usd=None, problem="Prometheus does not answer")
-    text = words(page(store=showing(mode="observe", observed=shown)))
+    text = words(page(store=showing_pools(mode="observe", observed=shown)))
     assert "No pods have been replayed yet. Not replayed 20 min ago : Prometheus does not answer" in text
     assert "Act mode would" not in text
+
+
+# --- the page of sources
+
+
+def stands_still(source: Source, target: int, fallback: Fallback) -> bool:
+    """True when the guardrail lets no change to *target* (of one node) through while *source* alone is silent."""
+    policy = core.a_policy(fallback=fallback)
+    facts = core.facts(core.a_state(core.a_node()))
+    silent = replace(facts.sources[source], up=False)
+    facts = replace(facts, sources={**facts.sources, source: silent})
+    wanted = assign(facts, policy).pools["l40s-id"]
+    case = case_of(facts.pools[0], wanted, facts, policy)
+    return sources_answer(target, case) is not None
+
+
+@pytest.mark.parametrize("fallback", list(Fallback))
+@pytest.mark.parametrize("source", list(Source))
+def test_what_the_page_says_that_stops_is_what_the_guardrail_stops(source: Source, fallback: Fallback) -> None:
+    found = source_guide(source, replace(a_policy(), fallback=fallback))
+    needed = (found.stops == NO_CHANGE, found.stops in (NO_CHANGE, NO_REMOVAL))
+    assert needed == (
+        stands_still(source, 2, fallback),
+        stands_still(source, 0, fallback),
+    )
+
+
+def test_every_source_has_a_line() -> None:
+    assert set(SOURCES) == set(Source)
+
+
+def test_a_silent_source_comes_first_with_since_when_what_stops_and_what_to_do() -> None:
+    sources = a_picture()["sources"]
+    sources[3]["since"] = ago(minutes=6)
+    html = page("/sources", showing(sources=sources))
+    text = words(html)
+    assert "reports whether GPUs are in use silent 6 min ago before 6 min ago no series for l40s" in text
+    assert "Pods alone decide whether a node is busy or idle." in text
+    assert 'href="/docs/runbooks/GpuTelemetryMissing.md"' in html
+    assert text.index("DCGM (GPU telemetry) reports") < text.index("Civo reports")
+
+
+def test_the_headline_names_who_is_silent() -> None:
+    assert "Silent: DCGM (GPU telemetry)." in page("/sources")
+    up = [{**s, "up": True} for s in a_picture()["sources"]]
+    assert "Every configured source answers." in page("/sources", showing(sources=up))
+
+
+def test_what_nobody_configured_is_not_called_silent() -> None:
+    text = words(page("/sources"))
+    assert "Alertmanager reports which alerts fire, and which pools are silenced not configured – –" in text
+    assert "Optional; without it, silences are not seen." in text
+
+
+def test_the_loop_and_who_leads_are_told() -> None:
+    assert "leading: this process runs the steps and writes" in page("/sources")
+    assert "Leader gpu-autoscaler-0-1-c0ffee term 4" in words(page("/sources"))
+    assert "Leader unknown" in words(page("/sources", health=FakeHealth(leader=None)))
+    assert "another process leads" in page("/sources", health=FakeHealth(state="waiting"))
+    assert "stalled" in page("/sources", health=FakeHealth(beat_age=timedelta(minutes=5)))
+
+
+@pytest.mark.parametrize("state", list(WatchState))
+def test_how_the_watch_of_pods_stands_is_told(state: WatchState) -> None:
+    assert f"Pod watch {WATCHES[state]}" in words(page("/sources", watch=state.value))
+
+
+def test_deliveries_heartbeat_and_messages_are_told() -> None:
+    store = a_full_store()
+    hear(store, NOW - timedelta(seconds=50), "heartbeat", alertname=HEARTBEAT_ALERT)
+    hear(store, NOW - timedelta(minutes=3), "scale_up")
+    oldest = a_message("oldest", timedelta(hours=1))
+    add_messages(store, replace(oldest, attempts=4, last_error="slack: 404"))
+    add_messages(store, *(a_message(f"waits {n}", timedelta(minutes=9)) for n in range(30)))
+    add_messages(store, *(a_message(f"sent {n}", timedelta(minutes=9), NOW) for n in range(12)))
+    given_up = replace(a_message("", timedelta(minutes=9)), attempts=1, given_up_at=NOW)
+    add_messages(store, *(replace(given_up, notice=replace(given_up.notice, topic=t)) for t in ("lost", "too")))
+    text = words(page("/sources", store))
+    assert "Last delivery from Alertmanager 3 min ago 2 in total Last heartbeat 50 s ago" in text
+    assert "31 on the way, 12 delivered, 2 given up; the oldest has waited since 1 h ago" in text
+    assert "l40s grew 1 h ago 4 slack: 404" in text
+    assert "And 11 more." in text
+
+
+def test_where_messages_go_and_how_well_is_told() -> None:
+    assert "They go to the log only: no destination is set" in page("/sources")
+    store = a_full_store()
+    for outcome in ("delivered",) * 7 + ("failed",) * 2:
+        store.tell({}, "a-digest", ("slack 1a2b", outcome))
+    text = words(page("/sources", store, messages_to=("slack 1a2b", "telegram 3c")))
+    assert "They go to slack 1a2b (7 delivered, 2 attempts failed )" in text
+    assert "telegram 3c (0 delivered, 0 attempts failed )" in text
+
+
+def test_the_page_of_sources_renders_before_the_first_step_and_with_an_empty_store() -> None:
+    assert "Unknown until the first step has finished." in page("/sources", MemoryStore())

@@ -1,4 +1,7 @@
-"""POST /webhook: what is taken, what is refused and in which words, and in which order things happen."""
+"""POST /webhook: what is taken, what is refused and in which words, in which order things happen.
+
+Deliveries take turns: large ones, and those that do not say how large they are.
+"""
 
 import hmac
 import io
@@ -9,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from flask import Flask
 from werkzeug.test import TestResponse
 
 from receiver.ports import TryLater
@@ -287,3 +291,40 @@ def test_large_deliveries_come_one_at_a_time_and_small_ones_need_not_wait(monkey
         read.set()
         assert first.result(60).status_code == 202
     assert send(large).status_code == 202
+
+
+# --- turns
+
+
+def sent(app: Flask, text: str) -> TestResponse:
+    """Deliver *text* without saying how long it is."""
+    body = io.BytesIO(text.encode())
+    environ = {"wsgi.input": body, "wsgi.input_terminated": True, "HTTP_TRANSFER_ENCODING": "chunked"}
+    return app.test_client().post("/webhook", headers=BEARER, environ_overrides=environ)
+
+
+def test_a_refused_delivery_gives_its_turn_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook, "PATIENCE_SECONDS", 0.01)
+    app = create_app(Bench().parts())
+    assert [sent(app, text).status_code for text in ("{}", json.dumps(a_payload()))] == [400, 202]
+
+
+def test_a_delivery_of_unknown_length_takes_its_turn_as_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook, "PATIENCE_SECONDS", 0.01)
+    reading, read = threading.Event(), threading.Event()
+
+    def first_one_takes_long() -> None:
+        if not reading.is_set():
+            reading.set()
+            assert read.wait(60)
+
+    app = create_app(Bench(wake=first_one_takes_long).parts())
+
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(sent, app, json.dumps(a_payload()))
+        assert reading.wait(60)
+        try:
+            assert sent(app, json.dumps(a_payload())).status_code == 503
+        finally:
+            read.set()
+        assert first.result(60).status_code == 202

@@ -1,14 +1,32 @@
-"""GET /api/v1: the fields that others rely on, and refusals that help."""
+"""GET /api/v1: the fields that others rely on, and refusals that help.
 
+What becomes of each pod that waits, what a pod that does not wait may be doing, and whether an alert has arrived.
+"""
+
+import json
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from receiver.core.model.policy import Policy
 from receiver.ports import TryLater
+from receiver.ports.alert_payload import parse
 from simulator.store import MemoryStore
-from tests.web.builders import A100, L40S, NOW, Bench, a_decision, a_full_store, a_policy, an_action, showing
+from tests.web.builders import (
+    A100,
+    L40S,
+    NOW,
+    Bench,
+    a_decision,
+    a_full_store,
+    a_payload,
+    a_policy,
+    a_waiting_pod,
+    an_action,
+    showing,
+)
 from tests.web.seen import get_api
 from tests.web.stores import a_store_with, failing
 
@@ -242,3 +260,135 @@ def test_an_unknown_path_of_the_api_is_answered_in_json() -> None:
 def test_a_write_to_the_api_is_answered_405_in_json() -> None:
     response = Bench().client().delete("/api/v1/pools")
     assert (response.status_code, response.content_type) == (405, "application/json")
+
+
+# --- pods that wait
+
+
+def test_waiting_pods_come_in_the_order_of_service() -> None:
+    assert [pod["name"] for pod in get_api("/waiting")] == ["train-llm-2", "needs-mig"]
+
+
+@pytest.mark.parametrize("called", ["l40s", L40S])
+def test_waiting_pods_can_be_asked_for_by_their_pool(called: str) -> None:
+    assert [pod["name"] for pod in get_api(f"/waiting?pool={called}")] == ["train-llm-2"]
+    assert get_api("/waiting?pool=a100") == []
+
+
+def test_the_list_of_waiting_pods_can_be_limited() -> None:
+    assert [pod["name"] for pod in get_api("/waiting?limit=1")] == ["train-llm-2"]
+
+
+def test_the_list_of_waiting_pods_says_how_many_wait_in_all() -> None:
+    response = Bench(store=showing(waiting_total=812)).client().get("/api/v1/waiting?limit=1")
+    assert response.headers["Gpu-Autoscaler-Waiting-Total"] == "812"
+
+
+def test_one_waiting_pod_is_found_by_its_namespace_and_name() -> None:
+    pod = get_api("/waiting/research/train-llm-2")
+    assert (pod["state"], pod["rule"], pod["pool"], pod["pool_name"]) == ("held", "within_budget", L40S, "l40s")
+    assert pod["what_to_do"].startswith("raise the budget (gpu-autoscaler budget set USD --why REASON --who YOU)")
+    assert pod["fits"][1] == {
+        "pool": A100,
+        "name": "a100",
+        "why_not": "its node selector wants gpu=l40s, nodes carry gpu=a100",
+    }
+
+
+def test_a_pod_that_no_pool_fits_waits_for_no_pool() -> None:
+    pod = get_api("/waiting/research/needs-mig")
+    assert (pod["pool"], pod["pool_name"]) == (None, None)
+
+
+def test_in_observe_mode_a_purchase_is_nothing_to_wait_for() -> None:
+    store = showing(mode="observe", waiting=[a_waiting_pod(state="buying", rule=None)])
+    assert "mode: act" in get_api("/waiting/research/train-llm-2", store)["what_to_do"]
+
+
+def test_for_a_waiting_pod_what_the_step_says_to_do_goes_before_what_the_rule_advises() -> None:
+    store = showing(waiting=[a_waiting_pod(what_to_do="let it take an old pod away first")])
+    assert get_api("/waiting/research/train-llm-2", store)["what_to_do"] == "let it take an old pod away first"
+
+
+def test_a_waiting_pod_of_another_version_has_null_for_what_it_lacks() -> None:
+    store = showing(waiting=[{"namespace": "ml", "name": "p"}])
+    pod = get_api("/waiting/ml/p", store)
+    assert (pod["state"], pod["what_to_do"], pod["fits"]) == (None, None, None)
+
+
+@pytest.mark.parametrize("path", ["/waiting/research/train-llm-9", "/waiting/ml/train-llm-2"])
+def test_a_pod_that_does_not_wait_is_answered_with_all_that_this_can_mean(path: str) -> None:
+    document = get_api(path, code=404)
+    assert "does not wait for a GPU as of the last step" in document["error"]
+    said = "; ".join(document["can_mean"])
+    for meaning in ("it runs", "gated", "finished", "no GPU", "after the last step", "no pod of this name"):
+        assert meaning in said
+    assert "wait behind" not in said
+
+
+def test_the_404_of_a_pod_says_from_which_step_it_is() -> None:
+    response = Bench(store=a_full_store()).client().get("/api/v1/waiting/ml/p")
+    assert response.headers["Gpu-Autoscaler-Snapshot-At"] == "2026-03-10T14:29:56Z"
+
+
+def test_a_pod_that_is_bound_to_a_node_is_answered_with_the_node() -> None:
+    document = get_api("/waiting/research/train-llm-0", code=404)
+    assert document["error"] == "pod research/train-llm-0 does not wait: it is bound to node l40s-0 of GPU pool l40s"
+    assert "kubectl describe pod -n research train-llm-0" in document["remedy"]
+
+
+def test_a_pod_that_may_be_one_of_those_that_are_not_kept_is_answered_so() -> None:
+    document = get_api("/waiting/ml/p", showing(waiting_total=812), code=404)
+    assert document["can_mean"][0] == "it is one of the 810 waiting pods beyond the 2 stored here"
+
+
+def test_while_kubernetes_is_silent_nobody_says_that_a_pod_does_not_wait() -> None:
+    sources = [{"source": "kubernetes", "up": False, "detail": "timed out", "configured": True}]
+    document = get_api("/waiting/ml/p", showing(sources=sources), code=404)
+    assert document["error"] == "pod ml/p is not known to wait, and Kubernetes did not answer: timed out"
+
+
+def test_before_the_first_step_nobody_knows_which_pods_wait() -> None:
+    assert "no step has finished yet" in get_api("/waiting/ml/p", MemoryStore(), code=404)["error"]
+
+
+# --- alerts that arrived
+
+
+def delivered(bench: Bench, ago: timedelta = timedelta(0), **labels: str) -> None:
+    """Let the store have one delivery that came so long *ago*."""
+    payload = a_payload(**labels)
+    payload["alerts"][0]["fingerprint"] = "-".join(labels.values()) or "none"
+    body = json.dumps(payload).encode()
+    bench.store.remember(parse(body, received_at=NOW), NOW - ago)
+
+
+def alerts(bench: Bench, query: str = "") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = bench.client().get(f"/api/v1/alerts{query}").get_json()
+    return found
+
+
+def test_an_alert_that_was_delivered_is_told_with_its_labels_and_the_deliverys_number() -> None:
+    bench = Bench()
+    delivered(bench, test="one")
+    (alert,) = alerts(bench)
+    assert (alert["alertname"], alert["labels"]["test"]) == ("GpuPoolPendingPods", "one")
+    assert (alert["delivery"], alert["firing"]) == (1, True)
+
+
+def test_the_newest_alert_comes_first_and_what_is_older_than_an_hour_not_at_all() -> None:
+    bench = Bench()
+    delivered(bench, timedelta(hours=1), test="old")
+    delivered(bench, timedelta(minutes=9), test="before")
+    delivered(bench, test="last")
+    assert [alert["labels"]["test"] for alert in alerts(bench)] == ["last", "before"]
+
+
+def test_a_name_asks_for_the_alerts_of_that_name() -> None:
+    bench = Bench()
+    delivered(bench, alertname="GpuAutoscalerHeartbeat")
+    delivered(bench)
+    assert [alert["alertname"] for alert in alerts(bench, "?alertname=GpuAutoscalerHeartbeat")] == [
+        "GpuAutoscalerHeartbeat"
+    ]
+    assert alerts(bench, "?alertname=Nothing") == []
