@@ -84,12 +84,12 @@ class Gate:
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         request = Request(environ)
+        body = request.get_data()  # to its end: the next request on the connection begins there
+        environ["wsgi.input"] = BytesIO(body)  # a fault may answer without the app, and the log needs the body too
+        environ["CONTENT_LENGTH"] = str(len(body))
         face = face_of(request.path)
         if not face:
             return self._app(environ, start_response)
-        body = request.get_data()
-        environ["wsgi.input"] = BytesIO(body)  # a fault may answer without the app, and the log needs the body too
-        environ["CONTENT_LENGTH"] = str(len(body))
         self._log.count(face)
         entry = self._noted(face, request, body)
         fault = self._faults.take(face, request.method, request.full_path.rstrip("?"))

@@ -1,6 +1,5 @@
 """The simulator as a server in threads of its own: for tests a context manager, and what ``-m simulator`` runs."""
 
-import logging
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -12,11 +11,11 @@ from typing import Any
 import yaml
 from flask import Flask, Response
 from werkzeug.routing import Rule
-from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from simulator.civo import civo_face
 from simulator.clocks import Clock, SystemClock
 from simulator.config import Config, parse
+from simulator.connections import Server
 from simulator.control import add_fault, control_face
 from simulator.gate import Gate, RequestLog
 from simulator.http_faults import HttpFaults
@@ -25,15 +24,7 @@ from simulator.live import Live
 from simulator.metrics import metrics_face
 from simulator.world import World
 
-LOG = logging.getLogger("simulator")
 TICK_SECONDS = 0.1
-
-
-class _Handler(WSGIRequestHandler):
-    """Logs through logging, at debug level only: a scrape every second is no news."""
-
-    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002, ARG002 (werkzeug's signature)
-        LOG.debug(message, *args)
 
 
 class _Rule(Rule):
@@ -63,7 +54,7 @@ class Simulator:
         self.live = Live(self.config, self.clock)
         self.faults = HttpFaults()
         self.log = RequestLog()
-        self._server: BaseWSGIServer | None = None
+        self._server: Server | None = None
         self._threads: list[threading.Thread] = []
 
     # --- running ---
@@ -83,7 +74,7 @@ class Simulator:
             app.register_blueprint(face)
         app.register_error_handler(404, lambda _: Response("404 page not found\n", 404, content_type="text/plain"))
         gate = Gate(app.wsgi_app, self.live, self.faults, self.log)
-        self._server = make_server(host, port, gate, threaded=True, request_handler=_Handler)
+        self._server = Server(host, port, gate)
         self._run("serve", self._serve)
         self._run("tick", self._tick)
         return self
@@ -98,6 +89,7 @@ class Simulator:
         for thread in self._threads:
             thread.join(timeout=10)
         if self._server is not None:
+            self._server.hang_up()
             self._server.server_close()
 
     def __enter__(self) -> "Simulator":
