@@ -10,10 +10,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from receiver.adapters.kubernetes.cluster import connect
+from receiver.adapters.http.sessions import Calls
+from receiver.adapters.kubernetes.cluster import ClusterOptions, connect
 from receiver.adapters.kubernetes.installations import Own
 from receiver.core.model.policy import Budget, Policy, Pool, Taint
 from receiver.ports import BUDGET_CHECK, MAY_WAIT, PROVISIONING_CLASS, Did, Receipt
@@ -174,12 +176,15 @@ def sharing(folder: Path, *, known: bool = True, budget: str = "100000") -> Iter
         shared = Shared(sim)
         for name in POOLS:
             kubeconfig = str(sim.kubeconfig(folder / f"kubeconfig-{name}"))
+            names = (name, f"pool-{name}")
             cluster = connect(
                 kubeconfig,
-                timeouts=(10, 30),
                 clock=WorldClock(sim),
-                installation=Own(key=f"{name}/gpu-autoscaler", release="0.2.0") if known else None,
-                pools=lambda name=name: (name, f"pool-{name}"),
+                calls=Calls(timeouts=(10, 30)),
+                options=ClusterOptions(
+                    installation=Own(key=f"{name}/gpu-autoscaler", release="0.2.0") if known else None,
+                    pools=partial(tuple[str, ...], names),
+                ),
             )
             ends.callback(cluster.close)
             policy = Policy(

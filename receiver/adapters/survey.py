@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from receiver.adapters.civo.answers import pool_facts_of, whole
 from receiver.adapters.civo.cloud import CivoCloud
+from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.api import (
     CONFLICT,
     CUSTOM,
@@ -99,7 +100,7 @@ def survey_of(access: CivoAccess, timeouts: tuple[float, float]) -> CivoSurvey:
             api_key=access.civo_api_key.get_secret_value(),
             region=access.civo_region,
             cluster_id=access.civo_cluster_id,
-            timeouts=timeouts,
+            calls=Calls(timeouts=timeouts),
         )
     except ValueError as error:  # the message names the variable
         raise WontWork(str(error), code="configuration") from None

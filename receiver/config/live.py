@@ -17,7 +17,7 @@ import structlog
 
 from receiver.config.changed import with_changes
 from receiver.config.model import Configuration
-from receiver.config.settings import FileSettings, load_file, load_text
+from receiver.config.settings import FileSettings, Settings, load_file, load_text
 from receiver.config.values import ConfigError, Mistake, Section, spell, spell_duration
 from receiver.core.model.configuration import SETTLED, ConfigurationFile
 from receiver.core.model.pool_facts import PoolFacts
@@ -53,17 +53,17 @@ class LiveConfiguration:
         settings: FileSettings,
         now: Callable[[], datetime],
         refuses: Callable[[Configuration], Iterable[Mistake]] = lambda _: (),
-        region: str = "",
         facts: Callable[[], PoolFacts | None] = lambda: None,
         needs_facts: Callable[[], None] = lambda: None,
     ) -> None:
         """Start with *settings*, which the file at *path* had. *refuses* yields the mistakes of a configuration that
-        the file alone does not show. *region* is Civo's, and so are *facts* of the pools (None: not known yet);
+        the file alone does not show. *facts* are those of Civo about the pools (None: not known yet);
         *needs_facts* is called when the file has changed, and when it leaves something to Civo that is not known; it
         must return at once."""
         self.settings, self.file = settings, ConfigurationFile()
         self._path, self._started, self._now, self._refuses = path, settings, now, refuses
-        self._region, self._facts, self._needs_facts = region, facts, needs_facts
+        self._region = settings.environment.civo_region if isinstance(settings, Settings) else ""
+        self._facts, self._needs_facts = facts, needs_facts
         self._known: PoolFacts | None = None  # as of the last read
         self.asks_civo = bool(settings.from_civo)
         self._read: dict[File, bytes | None] = {}  # the content of the files that were read last

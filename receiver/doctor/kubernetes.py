@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
+from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.api import NOT_FOUND, MissingRightError
 from receiver.adapters.kubernetes.buffers import KIND as CAPACITY_BUFFERS
 from receiver.adapters.kubernetes.cluster import Right, credentials
@@ -116,7 +117,7 @@ def look(installation: Installation) -> Iterator[Finding]:
 def opened(installation: Installation) -> ClusterSurvey:
     """Return the cluster with the server's credentials. Raises WontWork without any."""
     where = credentials(installation.settings.environment.kubeconfig)
-    survey = ClusterSurvey(where, clock=installation.clock, timeouts=CALL_TIMEOUTS)
+    survey = ClusterSurvey(where, clock=installation.clock, calls=Calls(timeouts=CALL_TIMEOUTS))
     survey.configured = frozenset(pool.id for pool in installation.settings.policy.pools)
     return survey
 

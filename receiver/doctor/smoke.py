@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.api import CONFLICT
 from receiver.adapters.kubernetes.cluster import credentials
 from receiver.adapters.survey import MARK, CivoSurvey, PodState, SmokeSurvey
@@ -164,7 +165,7 @@ def smoke(installation: Installation, test: Trial) -> Iterator[Finding]:
     except WontWork as error:
         yield READY_TO.failed(str(error))
         return
-    cluster = SmokeSurvey(where, clock=installation.clock, timeouts=CALL_TIMEOUTS)
+    cluster = SmokeSurvey(where, clock=installation.clock, calls=Calls(timeouts=CALL_TIMEOUTS))
     with closing(cluster), closing(civo.opened(installation)) as cloud:
         try:
             before = _look(cluster, cloud, test)

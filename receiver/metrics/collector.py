@@ -14,12 +14,12 @@ from prometheus_client.registry import Collector
 
 from receiver import installed_version
 from receiver.config.live import LiveConfiguration
-from receiver.config.settings import LiveSecrets
+from receiver.config.settings import FileSettings, LiveSecrets
 from receiver.core.model import memory
 from receiver.core.model.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model.model import Source
 from receiver.core.model.overrides import OverrideKind
-from receiver.core.model.policy import Policy, Pool, longest_waits
+from receiver.core.model.policy import Pool, longest_waits
 from receiver.core.model.signals import SignalAction
 from receiver.core.promises.calibration import Came
 from receiver.core.scaling.failures import Failure
@@ -221,20 +221,17 @@ class StoreCollector(Collector):
     def __init__(
         self,
         store: ReadStore,
-        policy: Policy,
+        settings: FileSettings,
         clock: Clock,
         *,
-        mode: str,
         version: str | None = None,
         destinations: Sequence[str] = (),
-        cluster_name: str = "",
     ) -> None:
         """Read *store* at each scrape. *version* None is the installed one, *destinations* name where messages go."""
-        self._cluster_name = cluster_name
-        self._destinations = destinations
-        self._store, self._policy, self._clock = store, policy, clock
-        self._mode, self._version = mode, version or installed_version()
-        self._costs = CostFamilies(store, policy)
+        self._store, self._clock, self._destinations = store, clock, destinations
+        self._configuration, self._policy = settings.configuration, settings.policy
+        self._version = version or installed_version()
+        self._costs = CostFamilies(store, settings.policy)
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: registering must not read the store."""
@@ -293,13 +290,13 @@ class StoreCollector(Collector):
         yield single("policy_max_growth_per_hour", text, policy.limits.max_growth_per_hour)
         prices = [((p.id,), p.price_usd_per_hour) for p in pools]
         yield gauge("pool_node_price_usd_per_hour", "Price of a node-hour in USD; absent when unknown.", prices, "pool")
-        yield gauge("mode", "The mode in force (1).", [((m,), m == self._mode) for m in MODES], "mode")
+        yield gauge("mode", "The mode in force (1).", [((m,), m == self._configuration.mode) for m in MODES], "mode")
         if (budget := policy.budget) is not None:
             ratios = [(("warn",), budget.warn_at), (("hold",), budget.hold_at), (("stop",), budget.stop_at)]
             yield gauge("budget_threshold_ratio", "Where a stage of the budget begins (ratio of it).", ratios, "stage")
         text = "The clock of this process at the scrape (Unix seconds): Prometheus compares it with its own."
         yield single("clock_timestamp_seconds", text, self._clock.now())
-        runs = [((self._version, self._cluster_name), 1)]
+        runs = [((self._version, self._configuration.cluster_name), 1)]
         yield gauge("build_info", "The version that runs, and where.", runs, "version", "cluster_name")
 
     def _seen(self, picture: Picture) -> Iterator[Metric]:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import structlog
 
+from receiver.config import FileSettings
 from receiver.core.model.pool_facts import PoolFacts
 from receiver.ports import TryLater, WontWork
 
@@ -25,6 +26,17 @@ class FactsStore(Protocol):
     def keep_pool_facts(self, facts: PoolFacts) -> None: ...
 
 
+class ConfiguredPools(Protocol):
+    """The configuration in force (`receiver.config.live.LiveConfiguration`)."""
+
+    @property
+    def asks_civo(self) -> bool: ...  # while it is false nothing is asked
+    @property
+    def refused(self) -> bool: ...  # while it is true, Civo is asked more often
+    @property
+    def settings(self) -> FileSettings: ...
+
+
 class PoolReader(threading.Thread):
     """*facts* are what is known, None before the first answer; *failure* says why Civo's last one is missing."""
 
@@ -32,20 +44,15 @@ class PoolReader(threading.Thread):
         self,
         ask: Callable[[], PoolFacts],
         store: FactsStore,
-        needed: Callable[[], bool],
-        settled: Callable[[], bool],
-        configured: Callable[[], Mapping[str, str]],
+        live: ConfiguredPools,
         cluster: str = "",
         waits: tuple[float, ...] = WAITS,
     ) -> None:
-        """*ask* raises TryLater and WontWork. While *needed* is false nothing is asked; until *settled*, more often.
-        *configured* returns the sizes of the configured pools (`PoolFacts.then`). The store may remember another
-        *cluster*, which is forgotten."""
+        """*ask* raises TryLater and WontWork. The store may remember another *cluster*, which is forgotten."""
         super().__init__(name="pool-reader", daemon=True)
         self.facts: PoolFacts | None = None
         self.failure = ""
-        self._ask, self._store, self._needed, self._settled, self._waits = ask, store, needed, settled, waits
-        self._configured, self._cluster = configured, cluster
+        self._ask, self._store, self._live, self._cluster, self._waits = ask, store, live, cluster, waits
         self._woken, self._stopping = threading.Event(), threading.Event()
         self._kept: PoolFacts | None = None  # in the store
         self._recalled = False
@@ -67,12 +74,12 @@ class PoolReader(threading.Thread):
         tries = 0
         while not self._stopping.is_set():
             self._woken.clear()
-            if self._needed():
+            if self._live.asks_civo:
                 try:
                     self.look()
                 except Exception:  # a bug must not end the looks
                     log.exception("pools not read from Civo")
-            tries = 0 if self._settled() and not self.failure else tries + 1
+            tries = 0 if not self._live.refused and not self.failure else tries + 1
             self._woken.wait(self._waits[min(tries, len(self._waits)) - 1] if tries else EVERY_SECONDS)
 
     def recall(self) -> None:
@@ -102,7 +109,7 @@ class PoolReader(threading.Thread):
             self.failure = str(error)
             return
         self.failure = ""
-        facts, configured = self.facts or PoolFacts(), self._configured()
+        facts, configured = self.facts or PoolFacts(), self._live.settings.configured
         self._warn_of_sizes(facts.resized(answer, configured))
         self.facts = facts.then(answer, configured)
         if self.facts != self._kept:

@@ -18,8 +18,9 @@ from prometheus_client import CollectorRegistry
 from receiver import installed_version, web
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.clock import SystemClock
+from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.cel import Selectors
-from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
+from receiver.adapters.kubernetes.cluster import ClusterOptions, KubernetesCluster, connect
 from receiver.adapters.kubernetes.installations import Own, lasting, own_key
 from receiver.adapters.kubernetes.provisioning import provisioning_classes
 from receiver.adapters.kubernetes.reflector import Watching
@@ -64,72 +65,49 @@ SPARE = timedelta(seconds=10)  # for the other calls of a source beside its slow
 log = structlog.get_logger("receiver")
 
 
-class Outside:
-    """The adapters that the parts of a process share. Raises WontWork and ConfigError; nothing outside is called
-    yet. *store* is for webhooks and the API, which every replica serves. Writes of the loop to *loops_store* are
-    refused once this replica no longer leads. *settings* are those of the start, *live* has those in force.
-    *only_looks* are the writers of a step that only reports. *beat* is called by a step that makes progress.
-    *last_step* is what it decided from (None before the first), *observer* replays what was observed."""
+class Connections:
+    """The adapters that the parts of a process share. Raises WontWork and ConfigError; nothing is called yet. *store*
+    is for webhooks and the API, which every replica serves. Writes of the loop to *loops_store* are refused once this
+    replica no longer leads. *settings* are those of the start, *live* has those in force. *observing* are the writers
+    of a step that only reports. *beat* is called by a step that makes progress. *last_step* is what it decided from
+    (None before the first), *observer* replays what was observed."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], clock: Clock) -> None:
         configuration, environment = settings.configuration, settings.environment
-        database = environment.database_url
         self.settings = settings
         self.secrets = LiveSecrets(environ, environment)
-        path = File(environ["GPU_AUTOSCALER_CONFIG"].strip())
         self.observer: Observer | None = None
         self.live = LiveConfiguration(
-            path,
+            File(environ["GPU_AUTOSCALER_CONFIG"].strip()),
             settings,
             clock.now,
             lambda read: (*locked_out(read, environment), *unsendable(read.notify, environment.destinations()[0])),
-            environment.civo_region,
             facts=lambda: self.pools.facts,
             needs_facts=lambda: self.pools.soon(),
         )
-        process = process_name()
+        process, database_url = process_name(), environment.database_url.get_secret_value()
         self.instruments, self.beat, self.attempts = Instruments(process), Beat(), Attempts()
         self.last_step: web.LastStep | None = None
         self.instruments.on_disk.watch(self.secrets, self.live)
-        self.store = self.loops_store = store_at(database.get_secret_value())
+        self.store = self.loops_store = store_at(database_url)
         self.writer: WriterLock | Lease
-        if is_sqlite(parse(database.get_secret_value())):
-            self.writer = WriterLock(database.get_secret_value())
+        terms = configuration.leader
+        if is_sqlite(parse(database_url)):
+            self.writer = WriterLock(database_url)
         else:
-            url, terms = parse(database.get_secret_value()), configuration.leader
-            self.writer = Lease(LeaseTable(url, process, terms.lease, terms.longest_write))
+            self.writer = Lease(LeaseTable(parse(database_url), process, terms.lease, terms.longest_write))
             self.loops_store = self.store.fenced(self.writer.fence)
-        pools_at = self._civo()  # an instance of its own: a session serves one thread
-        self.pools = PoolReader(
-            pools_at.pool_facts,
-            self.store,
-            needed=lambda: self.live.asks_civo,
-            settled=lambda: not self.live.refused,
-            configured=lambda: self.live.settings.configured,
-            cluster=pools_at.cluster,
+        self.calls = Calls(
+            timeouts=terms.timeouts,
+            write_seconds=terms.longest_write.total_seconds(),
+            before_write=self._before_write,
+            last_word=self._last_word,
+            ended=self.instruments.civo.ended,
         )
-        civo, cluster = self._civo(), None
-        if configuration.kubernetes.enabled:
-            installation = Own(
-                key=own_key(environment.kubeconfig, database.get_secret_value()),
-                release=installed_version(),
-                cluster_name=configuration.cluster_name,
-                lasts=lasting(configuration.tick),
-            )
-            cluster = connect(
-                environment.kubeconfig,
-                timeouts=configuration.leader.timeouts,
-                write_timeout=configuration.leader.longest_write.total_seconds(),
-                before_write=self._before_write,
-                last_word=self._last_word,
-                kueue_queued=configuration.kueue.demand is QueueDemand.QUEUED,
-                volcano_podgroups=configuration.volcano.demand is GroupDemand.PODGROUPS,
-                keep_nodes_for=configuration.kubernetes.keep_nodes_for,
-                capacity_buffers=configuration.kubernetes.capacity_buffers,
-                provisioning_classes=provisioning_classes(upstream=configuration.kubernetes.best_effort_atomic),
-                installation=installation,
-                pools=lambda: [name for pool in self.live.settings.policy.pools for name in (pool.id, pool.name)],
-            )
+        pools_civo = self._civo()  # an instance of its own: a session serves one thread
+        self.pools = PoolReader(pools_civo.pool_facts, self.store, self.live, pools_civo.cluster)
+        civo = self._civo()
+        cluster = self._kubernetes(environment, database_url) if configuration.kubernetes.enabled else None
         self.sources = Sources(
             cloud=civo,
             accounts=civo,
@@ -138,15 +116,15 @@ class Outside:
             telemetry=PrometheusTelemetry(configuration.prometheus.url) if configuration.prometheus.url else None,
             alarms=AlertmanagerAlarms(configuration.alertmanager.urls) if configuration.alertmanager.urls else None,
             store=self.loops_store,
-            goes_on=self.beat,
+            beat=self.beat,
             file=lambda: self.live.file,
             payload_life=configuration.alertmanager.payload_life,
             join=DeviceJoin(Selectors()),
             observed=lambda: self.observer.found if self.observer is not None else None,
         )
         observed = ObservedCluster(cluster) if cluster else None
-        self.only_looks = Hands(cloud=ObservedCloud(civo), cluster=observed, may_write=self._may_write)
-        self._acts = Hands(cloud=civo, cluster=cluster, may_write=self._may_write)
+        self.observing = Hands(cloud=ObservedCloud(civo), cluster=observed, may_write=self._may_write)
+        self._acting = Hands(cloud=civo, cluster=cluster, may_write=self._may_write)
 
     def why_pending(self) -> str:
         """Return why nothing is decided while the pools are not known; empty when they are."""
@@ -157,7 +135,7 @@ class Outside:
         return f"nothing is decided until Civo has said size and GPUs of {', '.join(pending)}: {cause}"
 
     def hands(self, mode: Mode) -> Hands:
-        return self.only_looks if mode is Mode.OBSERVE else self._acts
+        return self.observing if mode is Mode.OBSERVE else self._acting
 
     # The adapters check leadership right before each write: they read first, and meanwhile the parent may have died or
     # another replica may have become the leader.
@@ -184,54 +162,70 @@ class Outside:
             raise WriterLostError(LEAD_LOST)
 
     def _civo(self) -> CivoCloud:
-        environment, leader_terms = self.settings.environment, self.settings.configuration.leader
+        environment = self.settings.environment
         try:
             return CivoCloud(
                 api_url=environment.civo_api_url,
                 api_key=self.secrets.civo_key,
                 region=environment.civo_region,
                 cluster_id=environment.civo_cluster_id,
-                timeouts=leader_terms.timeouts,
-                write_timeout=leader_terms.longest_write.total_seconds(),
-                before_write=self._before_write,
-                last_word=self._last_word,
-                ended=self.instruments.civo.ended,
+                calls=self.calls,
             )
         except ValueError as error:  # a key or an id that cannot be sent; the message names the variable
             raise WontWork(str(error), code="configuration") from None
 
+    def _kubernetes(self, environment: Environment, database_url: str) -> KubernetesCluster:
+        configuration = self.settings.configuration
+        options = ClusterOptions(
+            kueue_queued=configuration.kueue.demand is QueueDemand.QUEUED,
+            volcano_podgroups=configuration.volcano.demand is GroupDemand.PODGROUPS,
+            keep_nodes_for=configuration.kubernetes.keep_nodes_for,
+            capacity_buffers=configuration.kubernetes.capacity_buffers,
+            provisioning_classes=provisioning_classes(upstream=configuration.kubernetes.best_effort_atomic),
+            installation=Own(
+                key=own_key(environment.kubeconfig, database_url),
+                release=installed_version(),
+                cluster_name=configuration.cluster_name,
+                lasts=lasting(configuration.tick),
+            ),
+            pools=lambda: [name for pool in self.live.settings.policy.pools for name in (pool.id, pool.name)],
+        )
+        return connect(environment.kubeconfig, calls=self.calls, options=options)
+
 
 class Stepping:
-    def __init__(self, outside: Outside, started_at: datetime) -> None:
-        store, sources = outside.loops_store, outside.sources
-        self._outside = outside
-        self._warm_up = WarmUp(store, outside.settings.configuration.warm_up)
+    def __init__(self, connections: Connections, started_at: datetime) -> None:
+        store, sources = connections.loops_store, connections.sources
+        self._connections = connections
+        self._warm_up = WarmUp(store, connections.settings.configuration.warm_up)
         self._month_end = Latest(
-            lambda: outside.live.settings,
+            lambda: connections.live.settings,
             lambda settings: MonthEnd(store, sources.telemetry, settings.policy, watched=sources.cluster is not None),
         )
-        self._digests = Latest(lambda: outside.live.settings, self._digests_of)
+        self._digests = Latest(lambda: connections.live.settings, self._digests_of)
         self._pruned_at = started_at
         self._believed: datetime | None = None
 
     def __call__(self, now: datetime) -> Stepped:
         """Take the step of *now*. Raises what `receiver.step.reconcile.step` raises."""
-        outside = self._outside
-        settings = outside.live.settings  # one for the whole step
+        connections = self._connections
+        settings = connections.live.settings  # one for the whole step
         policy, mode = settings.policy, settings.configuration.mode
         warm_at = self._warm_up.ends_at(now)
-        mode, hands = (mode, outside.hands(mode)) if warm_at is None else (Mode.OBSERVE, outside.only_looks)
-        stepped = step(outside.sources, hands, policy, mode.value, now)
+        mode, hands = (mode, connections.hands(mode)) if warm_at is None else (Mode.OBSERVE, connections.observing)
+        stepped = step(connections.sources, hands, policy, mode.value, now)
         if warm_at is not None:
             stepped = replace(stepped, reconsider_at=min(warm_at, stepped.reconsider_at or warm_at))
-        outside.last_step = web.LastStep(facts=stepped.facts, settings=settings, mode=mode.value, steady=stepped.steady)
+        connections.last_step = web.LastStep(
+            facts=stepped.facts, settings=settings, mode=mode.value, steady=stepped.steady
+        )
         self._believed = steady_since(self._believed, now, steady=stepped.steady)
         if stepped.steady:  # a clock jump must not prune rows or send a monthly report
             sure = is_trusted(self._believed, now)
             if sure and abs(now - self._pruned_at) > PRUNE_EVERY:
                 self._pruned_at = now
                 try:
-                    outside.loops_store.prune(now)
+                    connections.loops_store.prune(now)
                 except TryLater as error:  # pruning can wait, scaling cannot
                     log.warning("old rows not deleted", error=str(error))
             self._month_end().look(now, sure=sure)
@@ -240,8 +234,8 @@ class Stepping:
         return stepped
 
     def _digests_of(self, settings: FileSettings) -> Sequence[Digest]:
-        outside = self._outside
-        store, watched = outside.loops_store, outside.sources.cluster is not None
+        connections = self._connections
+        store, watched = connections.loops_store, connections.sources.cluster is not None
         weekly = (
             [WeekEnd(store, settings.policy, watched=watched)] if settings.configuration.notify.weekly_digest else []
         )
@@ -249,28 +243,28 @@ class Stepping:
         return [*weekly, *daily]
 
 
-def loop_of(outside: Outside, opening: Opening, clock: Clock) -> Loop:
-    configuration, instruments = outside.settings.configuration, outside.instruments
-    stepping = Stepping(outside, clock.now())
+def loop_of(connections: Connections, opening: Opening, clock: Clock) -> Loop:
+    configuration, instruments = connections.settings.configuration, connections.instruments
+    stepping = Stepping(connections, clock.now())
     loop = Loop(
         stepping,
-        outside.writer,
+        connections.writer,
         clock,
         configuration.tick,
         instruments,
-        may_begin=lambda: opening.is_open() and not outside.live.settings.pending,
-        beat=outside.beat,
+        may_begin=lambda: opening.is_open() and not connections.live.settings.pending,
+        beat=connections.beat,
         longest_call=max(LONGEST_CALL, configuration.leader.longest_call + SPARE),
-        newest=outside.newest,
+        newest=connections.newest,
     )
     instruments.leads, instruments.good_age = loop.leads, loop.good_age
     return loop
 
 
-def watch_cluster(outside: Outside, loop: Loop) -> KubernetesCluster | None:
+def watch_cluster(connections: Connections, loop: Loop) -> KubernetesCluster | None:
     """Start the watches that keep the cluster's lists current and wake *loop* for pods; None if they are disabled."""
-    cluster, counts = outside.sources.cluster, outside.instruments.watch
-    if not isinstance(cluster, KubernetesCluster) or not outside.settings.configuration.kubernetes.watch:
+    cluster, counts = connections.sources.cluster, connections.instruments.watch
+    if not isinstance(cluster, KubernetesCluster) or not connections.settings.configuration.kubernetes.watch:
         return None
 
     def wake() -> None:
@@ -287,18 +281,18 @@ def watch_cluster(outside: Outside, loop: Loop) -> KubernetesCluster | None:
     return cluster
 
 
-def outbox_of(outside: Outside, settings: FileSettings, clock: Clock) -> Outbox:
-    configuration, tokens = settings.configuration, outside.secrets.tokens
-    everybody, of_teams = outside.settings.environment.destinations()
+def outbox_of(connections: Connections, settings: FileSettings, clock: Clock) -> Outbox:
+    configuration, tokens = settings.configuration, connections.secrets.tokens
+    everybody, of_teams = connections.settings.environment.destinations()
     links = PageLinks(
         cluster_name=configuration.cluster_name,
         public_url=configuration.public_url,
         docs_url=configuration.documents_url,
         pool_names={pool.id: pool.name for pool in settings.policy.pools},
-        seal=lambda: Seal(token, outside.store.sealing_key()) if (token := tokens().operator) else None,
+        seal=lambda: Seal(token, connections.store.sealing_key()) if (token := tokens().operator) else None,
     )
     # Not fenced: a delivery is recorded even by a replica that has lost the lead, so that it is not repeated.
-    store, every = outside.store, configuration.notify.at_most_every
+    store, every = connections.store, configuration.notify.at_most_every
     return Outbox(
         store,
         everybody,
@@ -307,55 +301,38 @@ def outbox_of(outside: Outside, settings: FileSettings, clock: Clock) -> Outbox:
         links=links,
         routes=settings.routes,
         every=every,
-        may_send=outside.writer.held,
+        may_send=connections.writer.held,
     )
 
 
-def web_of(outside: Outside, settings: FileSettings, loop: Loop, clock: Clock, messages_to: tuple[str, ...]) -> Flask:
+def web_of(
+    connections: Connections, settings: FileSettings, loop: Loop, clock: Clock, messages_to: tuple[str, ...]
+) -> Flask:
     """Return webhook, pages, API and metrics with *settings*; *messages_to* are the names of the destinations of
     messages."""
-    configuration, policy, instruments = settings.configuration, settings.policy, outside.instruments
-    environment = outside.settings.environment
+    instruments, environment = connections.instruments, connections.settings.environment
     registry = CollectorRegistry()
     registry.register(instruments)
-    collector = StoreCollector(
-        outside.store,
-        policy,
-        clock,
-        mode=configuration.mode.value,
-        destinations=messages_to,
-        cluster_name=configuration.cluster_name,
-    )
-    registry.register(collector)
-
+    registry.register(StoreCollector(connections.store, settings, clock, destinations=messages_to))
     return web.create_app(
         web.WebParts(
-            tokens=outside.secrets.tokens,
-            store=outside.store,
+            tokens=connections.secrets.tokens,
+            store=connections.store,
             wake=loop.wake,
             clock=clock,
-            policy=policy,
-            mode=configuration.mode.value,
+            settings=settings,
             heartbeat=loop.health,
             registry=registry,
             instruments=instruments,
-            max_body_bytes=configuration.webhook.max_bytes,
             version=installed_version(),
-            cluster_name=configuration.cluster_name,
             region=environment.civo_region,
             cluster_id=environment.civo_cluster_id,
-            reading=configuration.web.reading,
-            public_url=configuration.public_url,
-            hosts=configuration.web.hosts,
-            user_header=configuration.web.user_header or "",
-            trusted_proxies=configuration.web.trusted_proxies,
-            docs_url=configuration.docs_url,
             messages_to=messages_to,
             watch=lambda: instruments.watch.state,
-            pools_pending=outside.why_pending,
-            attempts=outside.attempts,
-            last_step=lambda: outside.last_step if loop.leads() else None,
-            other_settings=lambda text, changes: outside.live.other(text, changes=changes),
+            pools_pending=connections.why_pending,
+            attempts=connections.attempts,
+            last_step=lambda: connections.last_step if loop.leads() else None,
+            other_settings=lambda text, changes: connections.live.other(text, changes=changes),
         )
     )
 
@@ -421,48 +398,49 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     for warning in dict.fromkeys((*settings.warnings, *odd_destinations(settings, settings.environment))):
         log.warning("configuration", detail=warning)
     clock = SystemClock()
-    outside = Outside(settings, environ, clock)
-    opening = Opening(outside.store.open)
-    loop = loop_of(outside, opening, clock)
-    outbox = Latest(lambda: outside.live.settings, lambda latest: outbox_of(outside, latest, clock))
+    connections = Connections(settings, environ, clock)
+    opening = Opening(connections.store.open)
+    loop = loop_of(connections, opening, clock)
+    outbox = Latest(lambda: connections.live.settings, lambda latest: outbox_of(connections, latest, clock))
     app = Flask("receiver")  # only a shell: each configuration has an application of its own, and a request one of them
     serving = Latest(
-        lambda: outside.live.settings, lambda latest: web_of(outside, latest, loop, clock, outbox().destinations)
+        lambda: connections.live.settings,
+        lambda latest: web_of(connections, latest, loop, clock, outbox().destinations),
     )
     app.wsgi_app = lambda environ, start_response: serving().wsgi_app(environ, start_response)  # type: ignore[method-assign]
 
     def look() -> None:
-        outside.secrets.tokens()  # looks at their files: a change is taken at the second look
-        before = outside.live.settings
-        if outside.live.look():
+        connections.secrets.tokens()  # looks at their files: a change is taken at the second look
+        before = connections.live.settings
+        if connections.live.look():
             warnings_before = odd_destinations(before, settings.environment)
-            for warning in odd_destinations(outside.live.settings, settings.environment):
+            for warning in odd_destinations(connections.live.settings, settings.environment):
                 if warning not in warnings_before:
                     log.warning("configuration", detail=warning)
             serving()
             loop.wake()
 
-    observer = outside.observer = Observer(
+    observer = connections.observer = Observer(
         ReplayProcess(),
-        outside.store,
-        lambda: outside.live.settings,
+        connections.store,
+        lambda: connections.live.settings,
         loop.leads,
         clock,
     )
     opening.begin()
-    outside.pools.recall()
-    if outside.pools.facts is not None:
+    connections.pools.recall()
+    if connections.pools.facts is not None:
         look()
     app.extensions[EXTENSION] = Running(
-        store=outside.store,
-        writer=outside.writer,
+        store=connections.store,
+        writer=connections.writer,
         opening=opening,
         loop=loop,
         courier=Courier(lambda now: outbox().deliver_due(now), loop, clock),
         observer=observer,
-        watched=watch_cluster(outside, loop),
+        watched=watch_cluster(connections, loop),
         reloader=Reloader(look),
-        pools=outside.pools,
+        pools=connections.pools,
     )
     return app
 

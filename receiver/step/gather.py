@@ -73,7 +73,7 @@ log = structlog.get_logger("receiver")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The sources of a step; None: not configured. *goes_on* is called before each is asked: a step that waits for one
+    """The sources of a step; None: not configured. *beat* is called before each is asked: a step that waits for one
     after the other is slow, not stuck. *file* tells what the last look at the configuration file found. *payload_life*
     is how long an alert counts after its last delivery where Alertmanager's API does not say what fires. *join* judges
     claims of devices. *waited* are the pods that waited when Kubernetes last answered, by namespace and name.
@@ -88,7 +88,7 @@ class Sources:
     readers: bool = True
     accounts: Accounts | None = None
     sizes: Sizes | None = None
-    goes_on: Callable[[], None] = lambda: None
+    beat: Callable[[], None] = lambda: None
     file: Callable[[], ConfigurationFile] = ConfigurationFile
     payload_life: timedelta = PAYLOAD_LIFE
     join: DeviceJoin = field(default_factory=DeviceJoin)
@@ -151,7 +151,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     pools = _with_slow_starts(states, lives, parts)
     drifts = {state.pool: drifted for state, drifted, _ in joined if drifted is not None}
     answering = _judged(answers, pools, memory, policy, before)
-    sources.goes_on()
+    sources.beat()
     spend = _spend(sources, memory, lives, month, policy, now, parts, forecasts=chores)
     nodes_seen = answers.cloud is not None and not any(civo_pool.unreadable for civo_pool in answers.cloud.values())
     books = reconcile_charges(sources.accounts, memory, lives, spend, policy, month, now, nodes_seen=nodes_seen)
@@ -285,7 +285,7 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
     states = {Source.STORE: SourceState(source=Source.STORE, up=True, at=now)}
 
     def answer(source: Source, question: Callable[[], T] | None) -> T | None:
-        sources.goes_on()
+        sources.beat()
         if question is None:
             states[source] = SourceState(source=source, up=False, detail="not configured", configured=False)
             return None
@@ -317,12 +317,12 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
     alarms = answer(Source.ALERTMANAGER, sources.alarms.look if sources.alarms else None)
     machines: Mapping[str, Mapping[str, int]] = {}
     if sources.sizes is not None:
-        sources.goes_on()
+        sources.beat()
         with parts.part("sizes"):
             machines = sources.sizes.machines()
     deleted_instances: Collection[str] = ()
     if sources.cluster is not None and cloud is not None and cluster is not None:
-        sources.goes_on()
+        sources.beat()
         with parts.part("node_objects"):
             listed = {n.instance for n in cluster.nodes}
             deleted_instances = deleted_node_objects(sources.cluster, memory, cloud, listed, now)

@@ -46,7 +46,7 @@ def create_app(parts: WebParts) -> Flask:
     app.jinja_env.filters.update(FILTERS)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals["version"] = parts.version
-    app.jinja_env.globals["cluster_name"] = parts.cluster_name
+    app.jinja_env.globals["cluster_name"] = parts.configuration.cluster_name
     errors.install(app)
     doors = access.Access(parts)
     for of_doors in (access.blueprint, forms.overrides, answers.blueprint):

@@ -7,8 +7,8 @@ from typing import Protocol
 from flask import url_for
 from prometheus_client import CollectorRegistry
 
+from receiver.config.model import Configuration
 from receiver.config.settings import FileSettings, Tokens
-from receiver.config.web import Network, ReadAccess
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
 from receiver.core.notices.grouping import Seal
@@ -38,37 +38,25 @@ class WebParts:
     """Everything `create_app` needs.
 
     *tokens* says which bearer tokens are valid now: without one for the webhook every delivery is refused, without the
-    operator's every change. *max_body_bytes* bounds a delivery. *public_url* is the address of the pages, *hosts* its
-    other names, *docs_url* where people read docs/ if not here, *messages_to* names the destinations of messages, and
-    *cluster_name* what people call the cluster. *user_header* names the person in requests from *trusted_proxies*.
-    *attempts* outlive a change of the configuration. *region* and *cluster_id* are Civo's. *wake* must return at once.
-    *mode* is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`. *pools_pending* says why Civo
-    has not completed the pools yet, and is empty once it has. *last_step* is None before the
-    first one and where another replica steps. *other_settings* reads a configuration that is not in force; with True
-    its text holds only changes of the one that is. It raises ConfigError.
+    operator's every change. *messages_to* names the destinations of messages. *attempts* outlive a change of the
+    configuration. *region* and *cluster_id* are Civo's. *wake* must return at once. *watch* is a
+    `receiver.metrics.collector.WatchState`. *pools_pending* says why Civo has not completed the pools yet, and is empty
+    once it has. *last_step* is None before the first one and where another replica steps. *other_settings* reads a
+    configuration that is not in force; with True its text holds only changes of the one that is. It raises ConfigError.
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)
     store: WebStore
     wake: Callable[[], None]
     clock: Clock
-    policy: Policy
-    mode: str
+    settings: FileSettings
     heartbeat: Callable[[], LoopHealth]
     registry: CollectorRegistry
     instruments: WebInstruments
     other_settings: Callable[[str, bool], FileSettings] = field(repr=False)
     region: str
     cluster_id: str
-    max_body_bytes: int = 16 * 1024 * 1024
     version: str = ""
-    cluster_name: str = ""
-    reading: ReadAccess = ReadAccess.OPEN
-    public_url: str | None = None
-    hosts: tuple[str, ...] = ()
-    user_header: str = ""
-    trusted_proxies: tuple[Network, ...] = ()
-    docs_url: str | None = None
     messages_to: tuple[str, ...] = ()
     watch: Callable[[], str] = lambda: "off"
     pools_pending: Callable[[], str] = lambda: ""
@@ -77,8 +65,19 @@ class WebParts:
 
     def __post_init__(self) -> None:
         self.tokens()
-        if self.max_body_bytes < 1:
-            raise ValueError("max_body_bytes must be at least 1")
+
+    @property
+    def configuration(self) -> Configuration:
+        return self.settings.configuration
+
+    @property
+    def policy(self) -> Policy:
+        return self.settings.policy
+
+    @property
+    def mode(self) -> str:
+        """``act`` or ``observe``."""
+        return self.configuration.mode.value
 
     def seal(self) -> Seal | None:
         """Return what signs links, None without an operator's token. Raises TryLater."""
@@ -91,9 +90,9 @@ class WebParts:
         return pool.name if pool else pool_id
 
     def guide(self, path: str) -> str:
-        """Return the address of the page *path* below ``docs/``: ours, unless *docs_url* names other ones. During a
-        request only."""
-        return f"{self.docs_url or url_for('guides.page')}/{path}"
+        """Return the address of the page *path* below ``docs/``: ours, unless the configuration names other ones.
+        During a request only."""
+        return f"{self.configuration.docs_url or url_for('guides.page')}/{path}"
 
 
 # Nothing but our own files: no inline script or style, no frame, no other host; forms and requests go to ourselves.

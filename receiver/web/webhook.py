@@ -30,7 +30,7 @@ def blueprint(parts: WebParts) -> Blueprint:
     def take() -> ResponseReturnValue:
         require_bearer(request.headers.get("Authorization"), parts.tokens().webhook)
         with _turn(large, request.content_length):
-            number, delivery = _remember(parts, read_body(request, parts.max_body_bytes))
+            number, delivery = _remember(parts, read_body(request, parts.configuration.webhook.max_bytes))
             parts.wake()
         log.info("delivery", delivery=number, alerts=len(delivery.alerts), group=delivery.group_key)
         return {"delivery": number, "alerts": len(delivery.alerts), "warnings": list(delivery.warnings)}, 202

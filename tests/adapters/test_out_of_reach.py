@@ -9,6 +9,7 @@ from kubernetes import client
 from urllib3.util import connection
 
 from receiver.adapters.civo.cloud import CivoCloud
+from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.monitoring.alertmanager import AlertmanagerAlarms
 from receiver.adapters.monitoring.prometheus import PrometheusTelemetry
@@ -28,11 +29,11 @@ def nobody() -> Iterator[str]:
 
 
 def _civo(url: str) -> Any:
-    return CivoCloud(api_url=url, api_key="k", region="LON1", cluster_id="c", timeouts=(SECONDS, SECONDS))
+    return CivoCloud(api_url=url, api_key="k", region="LON1", cluster_id="c", calls=Calls(timeouts=(SECONDS, SECONDS)))
 
 
 def _kubernetes(url: str) -> Any:
-    return KubernetesCluster(client.Configuration(host=url), timeouts=(SECONDS, SECONDS))
+    return KubernetesCluster(client.Configuration(host=url), calls=Calls(timeouts=(SECONDS, SECONDS)))
 
 
 def _prometheus(url: str) -> Any:

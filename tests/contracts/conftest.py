@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from receiver.adapters.civo.cloud import CivoCloud
-from receiver.adapters.kubernetes.cluster import connect
+from receiver.adapters.http.sessions import Calls
+from receiver.adapters.kubernetes.cluster import ClusterOptions, connect
 from receiver.adapters.kubernetes.installations import Own
 from receiver.ports import Cloud, Cluster
 from receiver.replay.ports import WorldCloud
@@ -30,7 +31,7 @@ def sim() -> Simulator:
 def cloud(sim: Simulator, request: pytest.FixtureRequest) -> Iterator[Cloud]:
     """Civo: the product's adapter over HTTP, the replay's, and the one of the tests of the step."""
     if request.param == ON_THE_WIRE:
-        with sim, closing(CivoCloud(sim.url, KEY, "LON1", CLUSTER, timeouts=(60, 60))) as adapter:
+        with sim, closing(CivoCloud(sim.url, KEY, "LON1", CLUSTER, calls=Calls(timeouts=(60, 60)))) as adapter:
             yield adapter
         return
     yield WorldCloud(sim.world) if request.param == REPLAY else FlakyCloud(sim.world)
@@ -41,7 +42,16 @@ def cluster(sim: Simulator, request: pytest.FixtureRequest, tmp_path: Path) -> I
     """Kubernetes: the product's adapter over HTTP, the simulated one, and the one of the tests of the step."""
     if request.param == ON_THE_WIRE:
         kubeconfig, ours = tmp_path / "kubeconfig", Own(key=OWN_LEASE)
-        with sim, closing(connect(str(sim.kubeconfig(kubeconfig)), timeouts=(60, 60), installation=ours)) as adapter:
+        with (
+            sim,
+            closing(
+                connect(
+                    str(sim.kubeconfig(kubeconfig)),
+                    calls=Calls(timeouts=(60, 60)),
+                    options=ClusterOptions(installation=ours),
+                )
+            ) as adapter,
+        ):
             yield adapter
         return
     yield SimulatedCluster(sim.world) if request.param == "simulated" else FlakyCluster(sim.world)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.kubernetes.cluster import connect
+from receiver.adapters.http.sessions import Calls
+from receiver.adapters.kubernetes.cluster import ClusterOptions, connect
 from receiver.adapters.kubernetes.installations import Own
 from receiver.core.model.pods import Booking, Buffer, Candidate
 from receiver.core.scaling.admission import CheckAnswer, CheckState
@@ -78,7 +79,11 @@ def test_another_installation_sees_the_pools_that_this_one_made_known(
 ) -> None:
     assert cluster.make_known([a_pool("l40s")]).did is Did.DONE
     assert cluster.make_known([a_pool("l40s"), a_pool("h100")]).did is Did.DONE
-    reader = connect(str(sim.kubeconfig(tmp_path / "other")), timeouts=(60, 60), installation=Own(key="other/theirs"))
+    reader = connect(
+        str(sim.kubeconfig(tmp_path / "other")),
+        calls=Calls(timeouts=(60, 60)),
+        options=ClusterOptions(installation=Own(key="other/theirs")),
+    )
     with closing(reader):
         (ours,) = reader.look().others.installations
     assert (ours.key, [pool.name for pool in ours.pools]) == (OWN_LEASE, ["l40s", "h100"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from receiver.adapters.kubernetes.cluster import connect
+from receiver.adapters.kubernetes.cluster import ClusterOptions, connect
 from receiver.adapters.kubernetes.installations import Own
 from receiver.cli.main import main
 from receiver.core.model.policy import Taint
@@ -187,7 +187,7 @@ def test_what_another_installation_holds_and_marks_stays(start: Starter, tmp_pat
     spec = {"renewTime": "2999-01-01T00:00:00Z", "leaseDurationSeconds": 180}
     put(sim, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
     with acted(sim, tmp_path) as env:
-        other = connect(env["KUBECONFIG"], installation=Own(key="theirs/own"))
+        other = connect(env["KUBECONFIG"], options=ClusterOptions(installation=Own(key="theirs/own")))
         theirs = next(n.name for n in sim.world.nodes.values() if n.pool == CPU_POOL)
         other.cordon(theirs, "a-9")
         other.hold_namespace("nlp", ["nvidia.com/gpu"], [])

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes import api
-from receiver.adapters.kubernetes.cluster import connect
+from receiver.adapters.kubernetes.cluster import ClusterOptions, connect
 from receiver.ports import MAY_WAIT, TryLater, WontWork
 from receiver.replay.world.objects import PodSpec
 from simulator.clocks import ManualClock
@@ -123,7 +124,9 @@ def staged(folder: Path, policies: Sequence[JSON]) -> Iterator[Stage]:
     with Simulator(given, clock=ManualClock(START)) as sim:
         sim.live.turn(timedelta(minutes=3))
         path = sim.kubeconfig(folder / "kubeconfig")
-        stage = Stage(sim, lambda **options: connect(str(path), timeouts=(10, 30), **options))
+        stage = Stage(
+            sim, lambda **options: connect(str(path), calls=Calls(timeouts=(10, 30)), options=ClusterOptions(**options))
+        )
         stage.run_pod("runs")
         stage.run_pod("web-0", owner=("ReplicaSet", "web"))
         owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "any", "controller": True}

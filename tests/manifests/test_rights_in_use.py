@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.kubernetes.cluster import TO_REMOVE, connect
+from receiver.adapters.http.sessions import Calls
+from receiver.adapters.kubernetes.cluster import TO_REMOVE, ClusterOptions, connect
 from receiver.adapters.kubernetes.cluster import Right as Access
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import SqlStore
@@ -54,7 +55,10 @@ def staged(tmp_path: Path) -> Staged:
         with Simulator(given, clock=ManualClock(START)) as sim:
             sim.live.turn(timedelta(minutes=3))
             path = sim.kubeconfig(tmp_path / "kubeconfig")
-            stage = Stage(sim, lambda **options: connect(str(path), timeouts=(10, 30), **options))
+            stage = Stage(
+                sim,
+                lambda **options: connect(str(path), calls=Calls(timeouts=(10, 30)), options=ClusterOptions(**options)),
+            )
             try:
                 yield stage
             finally:

@@ -13,13 +13,14 @@ from receiver.ports import Store
 from simulator.store import MemoryStore
 from tests.clocks import FixedClock
 from tests.metrics.counted import a_counted_store
+from tests.settings import settings_of
 from tests.web.builders import NOW, a_picture, a_policy
 
 
 def a_registry(store: Store, policy: Policy | None = None, mode: str = "act") -> CollectorRegistry:
     """Return a registry as bootstrap fills it."""
     registry = CollectorRegistry()
-    registry.register(StoreCollector(store, policy or a_policy(), FixedClock(NOW), mode=mode, version="0.1.0"))
+    registry.register(StoreCollector(store, settings_of(policy or a_policy(), mode), FixedClock(NOW), version="0.1.0"))
     registry.register(Instruments())
     return registry
 

@@ -19,6 +19,7 @@ from simulator.store import MemoryStore
 from tests.clocks import FixedClock
 from tests.metrics.counted import a_counted_store, hear
 from tests.metrics.scrapes import a_registry, samples_named, samples_of, scrape, scraped_samples
+from tests.settings import settings_of
 from tests.web.builders import A100, L40S, NOW, a_decision, a_full_store, a_picture, a_policy, an_action, showing
 from tests.web.stores import a_store_with, add_actions, failing, logged
 
@@ -281,6 +282,7 @@ def test_the_charges_are_shown_with_their_difference_age_and_what_has_no_price()
 
 def test_the_clusters_name_is_a_label_of_the_version() -> None:
     registry = CollectorRegistry()
-    collector = StoreCollector(MemoryStore(), a_policy(), FixedClock(NOW), mode="act", version="1", cluster_name="prod")
+    settings = settings_of(a_policy(), cluster_name="prod")
+    collector = StoreCollector(MemoryStore(), settings, FixedClock(NOW), version="1")
     registry.register(collector)
     assert registry.get_sample_value("gpu_autoscaler_build_info", {"version": "1", "cluster_name": "prod"}) == 1

@@ -5,6 +5,7 @@ from prometheus_client import CollectorRegistry
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.civo.cloud import CivoCloud
+from receiver.adapters.http.sessions import Calls
 from receiver.metrics.collector import CivoCalls
 from receiver.ports import TryLater, WontWork
 from tests.adapters.civo.answers import CLUSTER_PATH, POOL, a_cluster
@@ -25,7 +26,9 @@ def cloud(httpserver: HTTPServer, registry: CollectorRegistry) -> CivoCloud:
     calls = CivoCalls()
     registry.register(calls)
     url = httpserver.url_for("")
-    return CivoCloud(api_url=url, api_key="k", region="LON1", cluster_id=CLUSTER_PATH.split("/")[-1], ended=calls.ended)
+    return CivoCloud(
+        api_url=url, api_key="k", region="LON1", cluster_id=CLUSTER_PATH.split("/")[-1], calls=Calls(ended=calls.ended)
+    )
 
 
 def test_every_outcome_is_there_before_the_first_call(cloud: CivoCloud, registry: CollectorRegistry) -> None:
@@ -66,8 +69,7 @@ def test_a_write_that_was_stopped_before_it_was_sent_is_no_call(httpserver: HTTP
         api_key="k",
         region="LON1",
         cluster_id=CLUSTER_PATH.split("/")[-1],
-        before_write=stop,
-        ended=lambda method, _outcome, _seconds: told.append(method),
+        calls=Calls(before_write=stop, ended=lambda method, _outcome, _seconds: told.append(method)),
     )
     with pytest.raises(RuntimeError):
         cloud.retire(POOL, "i-1")

@@ -10,6 +10,7 @@ from receiver.metrics.collector import StoreCollector
 from tests.clocks import FixedClock
 from tests.metrics.counted import a_message
 from tests.metrics.scrapes import samples_named, samples_of, scrape
+from tests.settings import settings_of
 from tests.web.builders import A100, L40S, NOW, a_full_store, a_node, a_picture, a_policy
 from tests.web.stores import add_messages
 
@@ -77,7 +78,7 @@ def test_messages_are_counted_by_destination_and_start_at_0() -> None:
     for _ in range(4):
         store.tell({}, "a-digest", ("destination 1 (slack)", "delivered"))
     names = ("destination 1 (slack)", "of team vision destination 1 (tgram)")
-    collector = StoreCollector(store, a_policy(), FixedClock(NOW), mode="act", destinations=names)
+    collector = StoreCollector(store, settings_of(a_policy()), FixedClock(NOW), destinations=names)
     registry = CollectorRegistry()
     registry.register(collector)
     found = samples_named(samples_of(generate_latest(registry).decode()), "messages_total")

@@ -28,6 +28,7 @@ from receiver.reports.formats import as_csv, as_text
 from tests.clocks import FixedClock
 from tests.given.life import BIG_SIZE, GPU, HOUR, MINUTE, PRICE, START, Life, a_policy, a_world
 from tests.given.pods import bound, waiting
+from tests.settings import settings_of
 from tests.stores import a_store
 from tests.web.builders import Bench
 from tests.web.seen import words
@@ -43,7 +44,7 @@ class Seen:
         self.life, self.policy, self.store = life, policy, life.store
         registry = CollectorRegistry()
         clock = FixedClock(life.now)
-        registry.register(StoreCollector(life.store, policy, clock, mode="act", version="0.1.0"))
+        registry.register(StoreCollector(life.store, settings_of(policy), clock, version="0.1.0"))
         store: Any = life.store
         client = Bench(store=store, policy=policy, clock=clock, registry=registry).client()
         self.overview = unescape(words(client.get("/").text))

@@ -2,15 +2,19 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 from structlog.testing import capture_logs
 
+from receiver.config import FileSettings
+from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.pool_facts import PoolAtCivo, PoolFacts
 from receiver.ports import TryLater
 from receiver.runtime.pool_reader import PoolReader
+from tests.settings import settings_of
 
+POOL = Pool(id="p", name="p", size="", resources={}, max_nodes=1)
 SMALL, LARGE = "an.g1.l40s.kube.x1", "an.g1.l40s.kube.x8"
 
 
@@ -41,8 +45,23 @@ def silent() -> PoolFacts:
     raise TryLater("Civo is late")
 
 
-def reader(ask: Callable[[], PoolFacts], memory: Memory, needed: bool = True) -> PoolReader:
-    return PoolReader(ask, memory, lambda: needed, lambda: False, lambda: {"p": ""}, waits=(0.01,))
+@dataclass
+class Configured:
+    """The configuration in force, of one pool; it notes that it was asked."""
+
+    needed: bool = True
+    refused: bool = True
+    asked: threading.Event = field(default_factory=threading.Event)
+    settings: FileSettings = field(default_factory=lambda: settings_of(Policy(pools=(POOL,))))
+
+    @property
+    def asks_civo(self) -> bool:
+        self.asked.set()
+        return self.needed
+
+
+def reader(ask: Callable[[], PoolFacts], memory: Memory) -> PoolReader:
+    return PoolReader(ask, memory, Configured(), waits=(0.01,))
 
 
 def test_an_answer_is_stored_once() -> None:
@@ -84,7 +103,7 @@ def test_what_the_store_remembers_holds_while_civo_is_silent() -> None:
 def test_what_the_store_remembers_of_another_cluster_is_forgotten() -> None:
     memory = Memory(facts())
     there = replace(facts(LARGE), cluster="LON1/other")
-    found = PoolReader(lambda: there, memory, lambda: True, lambda: False, lambda: {"p": ""}, cluster="LON1/other")
+    found = PoolReader(lambda: there, memory, Configured(), cluster="LON1/other")
     found.look()
     assert found.facts == memory.known == there
 
@@ -103,19 +122,16 @@ def test_another_size_is_logged_once_and_not_taken() -> None:
 
 @pytest.mark.parametrize("needed", [True, False])
 def test_the_thread_asks_only_for_a_file_that_leaves_something_out(needed: bool) -> None:
-    asked, waits = threading.Event(), threading.Event()
+    asked = threading.Event()
 
     def ask() -> PoolFacts:
         asked.set()
         return facts()
 
-    def is_needed() -> bool:
-        waits.set()
-        return needed
-
-    found = PoolReader(ask, Memory(), is_needed, lambda: True, dict)
+    live = Configured(needed, refused=False)
+    found = PoolReader(ask, Memory(), live)
     found.start()
-    assert waits.wait(10)
+    assert live.asked.wait(10)
     found.stop()
     assert asked.is_set() is needed
 

@@ -159,5 +159,5 @@ def test_a_pool_without_gpus_is_named_with_its_remedy(tmp_path: Path, civo: Simu
 def test_a_file_that_says_everything_asks_nothing(tmp_path: Path, civo: Simulator, own_logs: None) -> None:
     found = Started(tmp_path, civo, one_pool("labels: {}", "taints: []", top=QUIET))
     assert found.may_step
-    assert not found.running.pools._needed()
+    assert not found.running.pools._live.asks_civo
     stop(found.app)

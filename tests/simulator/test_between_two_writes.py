@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.ports import BUDGET_CHECK, Did, HeldPlaces, TryLater
 from receiver.replay.world.objects import PodSpec
@@ -37,7 +38,7 @@ def process(tmp_path: Path) -> Iterator[Callable[[Simulator], Process]]:
                     raise DiedError
 
             kubeconfig = str(sim.kubeconfig(tmp_path / f"kubeconfig-{len(opened)}"))
-            opened.append(connect(kubeconfig, timeouts=(60, 60), before_write=before_write))
+            opened.append(connect(kubeconfig, calls=Calls(timeouts=(60, 60), before_write=before_write)))
             return opened[-1]
 
         return begin

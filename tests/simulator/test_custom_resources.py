@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import requests
 
-from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
+from receiver.adapters.http.sessions import Calls
+from receiver.adapters.kubernetes.cluster import ClusterOptions, KubernetesCluster, connect
 from receiver.core.model.pods import PodPhase
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
@@ -36,7 +37,13 @@ def connected(sim: Simulator, tmp_path: Path) -> Iterator[Connect]:
     opened: list[KubernetesCluster] = []
 
     def begin(**options: Any) -> KubernetesCluster:
-        opened.append(connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60), **options))
+        opened.append(
+            connect(
+                str(sim.kubeconfig(tmp_path / "kubeconfig")),
+                calls=Calls(timeouts=(60, 60)),
+                options=ClusterOptions(**options),
+            )
+        )
         return opened[-1]
 
     yield begin

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import requests
 
+from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.cluster import connect
 from receiver.core.model.pods import PodPhase
 from receiver.ports import Cluster
@@ -80,7 +81,7 @@ def cluster(sim: Simulator, request: pytest.FixtureRequest, tmp_path: Path) -> I
     if request.param == "in memory":
         yield SimulatedCluster(sim.world)
         return
-    with sim, closing(connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60))) as adapter:
+    with sim, closing(connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), calls=Calls(timeouts=(60, 60)))) as adapter:
         yield adapter
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
+from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.ports import QUOTA_LABEL, QUOTA_NAME, Did, HeldPlaces, TryLater
 from simulator.server import Simulator
@@ -20,7 +21,7 @@ THEIRS: dict[str, Any] = {"metadata": {"name": "theirs"}, "spec": {"hard": {f"re
 @pytest.fixture
 def cluster(sim: Simulator, tmp_path: Path) -> Iterator[KubernetesCluster]:
     """The product's adapter on the simulator."""
-    adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60))
+    adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), calls=Calls(timeouts=(60, 60)))
     yield adapter
     adapter.close()
 

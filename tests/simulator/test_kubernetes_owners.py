@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
+from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.core.model.pods import Pod
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, Did, WontWork
@@ -21,7 +22,7 @@ TO_ZERO = {"spec": {"replicas": 0}}
 @pytest.fixture
 def cluster(sim: Simulator, tmp_path: Path) -> Iterator[KubernetesCluster]:
     """Kubernetes' adapter."""
-    adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60))
+    adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), calls=Calls(timeouts=(60, 60)))
     yield adapter
     adapter.close()
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
+from receiver.adapters.http.sessions import Calls
+from receiver.adapters.kubernetes.cluster import ClusterOptions, KubernetesCluster, connect
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.metrics.collector import WatchCounts, WatchState
 from receiver.ports import TryLater, WontWork
@@ -59,7 +60,7 @@ def watched(sim: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("receiver.adapters.kubernetes.reflector.HANGS_AFTER_SECONDS", 0.2)
     monkeypatch.setattr("receiver.adapters.kubernetes.reflector.LONGEST_BACKOFF_SECONDS", 0.05)
     before = set(threading.enumerate())  # those of other tests in this process may not have ended yet
-    cluster = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60))
+    cluster = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), calls=Calls(timeouts=(60, 60)))
     scene = Watched(sim, cluster)
     cluster.look()
     scene.loop.start()
@@ -154,7 +155,11 @@ def test_what_a_removal_rests_on_is_read_with_quorum_whatever_the_cache_says(wat
 
 
 def test_queued_workloads_come_by_their_watch(sim: Simulator, tmp_path: Path) -> None:
-    cluster = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60), kueue_queued=True)
+    cluster = connect(
+        str(sim.kubeconfig(tmp_path / "kubeconfig")),
+        options=ClusterOptions(kueue_queued=True),
+        calls=Calls(timeouts=(60, 60)),
+    )
     cluster.watch(Watching(leads=lambda: True, wake=lambda: None))
     assert "does not serve" in cluster.look().unread
     sim.live.custom.install("kueue.x-k8s.io/v1beta2")

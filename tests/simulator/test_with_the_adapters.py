@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from receiver.adapters.civo.cloud import CivoCloud
+from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.core.model.pods import allocatable
 from receiver.ports import Did
@@ -20,7 +21,7 @@ Starter = Callable[..., Simulator]
 @pytest.fixture
 def cloud(sim: Simulator) -> Iterator[CivoCloud]:
     """Civo's adapter."""
-    adapter = CivoCloud(sim.url, KEY, "LON1", CLUSTER, timeouts=(60, 60))
+    adapter = CivoCloud(sim.url, KEY, "LON1", CLUSTER, calls=Calls(timeouts=(60, 60)))
     yield adapter
     adapter.close()
 
@@ -28,7 +29,7 @@ def cloud(sim: Simulator) -> Iterator[CivoCloud]:
 @pytest.fixture
 def cluster(sim: Simulator, tmp_path: Path) -> Iterator[KubernetesCluster]:
     """Kubernetes' adapter."""
-    adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60))
+    adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), calls=Calls(timeouts=(60, 60)))
     yield adapter
     adapter.close()
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.cluster import connect
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.core.model.policy import Budget, Policy, Pool, Taint
@@ -107,7 +108,9 @@ def staged(
     face = {"kueue": True, "installed": [f"{KUEUE}/{version}", "autoscaling.x-k8s.io/v1"], "daemonsets": False}
     with Simulator(config(kubernetes=face), clock=ManualClock(START)) as sim:
         sim.live.turn(3 * MINUTE)
-        cluster = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(10, 30), clock=WorldClock(sim))
+        cluster = connect(
+            str(sim.kubeconfig(tmp_path / "kubeconfig")), clock=WorldClock(sim), calls=Calls(timeouts=(10, 30))
+        )
         taints = (Taint(key="gpu", value="true", effect="NoSchedule"),)
         pool = Pool(
             id=GPU_POOL,

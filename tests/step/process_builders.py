@@ -5,11 +5,11 @@ from typing import Any
 
 from receiver.adapters.clock import SystemClock
 from receiver.config import load
-from receiver.server.bootstrap import Outside, create_app
+from receiver.server.bootstrap import Connections, create_app
 from tests.config.builders import ENVIRONMENT, QUIET, one_pool
 
 
-def outside_of(folder: Path, *lines: str, top: str = QUIET, database: str = "") -> Outside:
+def outside_of(folder: Path, *lines: str, top: str = QUIET, database: str = "") -> Connections:
     """Everything outside the process, nothing of which is asked; the *database* is SQLite by default."""
     file = folder / "config.yaml"
     file.write_text("\n".join(("kubernetes: {enabled: false}", *lines, one_pool(top=top))))
@@ -19,7 +19,7 @@ def outside_of(folder: Path, *lines: str, top: str = QUIET, database: str = "") 
         "GPU_AUTOSCALER_CONFIG": str(file),
         "GPU_AUTOSCALER_DATABASE_URL": database or f"sqlite:///{folder}/ledger.db",
     }
-    return Outside(load(environ), environ, SystemClock())
+    return Connections(load(environ), environ, SystemClock())
 
 
 def an_app(tmp_path: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from receiver.ports import Store
-from receiver.server.bootstrap import Outside, Stepping
+from receiver.server.bootstrap import Connections, Stepping
 from tests.core.builders import HOUR, MINUTE
 from tests.given import lives
 
@@ -20,9 +20,9 @@ class Forgetting:
         self.pruned: list[datetime] = []
         monkeypatch.setattr(store, "prune", self.pruned.append, raising=False)
         self.begun = self.life.now
-        self._step = Stepping(cast("Outside", self._outside(store)), self.begun)
+        self._step = Stepping(cast("Connections", self._connections(store)), self.begun)
 
-    def _outside(self, store: Store) -> Any:
+    def _connections(self, store: Store) -> Any:
         notify, mode = SimpleNamespace(weekly_digest=False), SimpleNamespace(value="act")
         configuration = SimpleNamespace(mode=mode, warm_up=timedelta(0), notify=notify)
         settings = SimpleNamespace(policy=self.life.policy, configuration=configuration)
@@ -32,7 +32,7 @@ class Forgetting:
             settings=settings,
             live=SimpleNamespace(settings=settings),
             hands=lambda _: self.life.hands,
-            only_looks=self.life.hands,
+            observing=self.life.hands,
             last_step=None,
         )
 

@@ -66,7 +66,7 @@ def test_a_step_shows_that_it_goes_on_before_each_source_that_it_asks(store: Sto
         alarms=Wrapped(life.alarms, look=unanswered("alertmanager")),
         sizes=Wrapped(life.cloud, machines=unknown_sizes),
         accounts=Wrapped(life.accounts, charges=unanswered("charges")),
-        goes_on=lambda: order.append("on"),
+        beat=lambda: order.append("on"),
     )
     gather(sources, life.policy, life.now, Parts())
     expected = ["civo", "kubernetes", "prometheus", "alertmanager", "sizes", "charges"]
@@ -77,9 +77,9 @@ def test_a_step_shows_that_it_goes_on_before_each_source_that_it_asks(store: Sto
 def test_the_server_hears_it_from_every_source_and_every_write(seconds: Seconds, tmp_path: Path, part: str) -> None:
     outside = outside_of(tmp_path, "mode: act")
     shows = {
-        "a source": outside.sources.goes_on,
+        "a source": outside.sources.beat,
         "a write": outside.hands(Mode.ACT).may_write,
-        "a write that is only told": outside.only_looks.may_write,
+        "a write that is only told": outside.observing.may_write,
     }[part]
     loop = loop_of(outside, Opening(lambda: None), SystemClock())
     seconds.now += 60

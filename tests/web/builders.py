@@ -13,6 +13,7 @@ from jinja2.bccache import Bucket, BytecodeCache
 from prometheus_client import CollectorRegistry
 
 from receiver.config.live import LiveConfiguration
+from receiver.config.model import Webhook
 from receiver.config.settings import FileSettings, Tokens
 from receiver.config.web import Network, ReadAccess
 from receiver.core.model.actions import (
@@ -40,6 +41,7 @@ from tests import payloads
 from tests.clocks import FixedClock
 from tests.core import builders as core
 from tests.core.builders import facts
+from tests.settings import settings_of
 from tests.web.fakes import FakeHealth, FakeInstruments
 from tests.web.stores import KEY, LoggedStore, a_store_with
 
@@ -497,26 +499,34 @@ class Bench:
             store=cast("WebStore", LoggedStore(lambda: self.store, self.log, lambda: self.error)),
             wake=self.wake or (lambda: self.log.append("wake")),
             clock=self.clock,
-            policy=self.policy,
-            mode=self.mode,
+            settings=self.settings(),
             heartbeat=lambda: self.health,
             registry=self.registry,
             instruments=self.instruments,
-            max_body_bytes=self.max_body_bytes,
             version="0.1.0",
-            cluster_name=self.cluster_name,
             region="LON1",
             cluster_id="69a23478-a89e-41d2-97b1-6f4c341cee70",
-            reading=self.reading,
-            public_url=self.public_url,
-            hosts=self.hosts,
-            user_header=self.user_header,
-            trusted_proxies=self.trusted_proxies,
-            docs_url=self.docs_url,
             messages_to=self.messages_to,
             watch=lambda: self.watch,
             last_step=lambda: self.last_step,
             other_settings=self.other,
+        )
+
+    def settings(self) -> FileSettings:
+        """The configuration in force."""
+        return settings_of(
+            self.policy,
+            self.mode,
+            web={
+                "reading": self.reading,
+                "hosts": self.hosts,
+                "user_header": self.user_header,
+                "trusted_proxies": self.trusted_proxies,
+            },
+            webhook=Webhook(max_bytes=self.max_body_bytes),
+            cluster_name=self.cluster_name,
+            public_url=self.public_url,
+            docs_url=self.docs_url,
         )
 
     def other(self, text: str, changes: bool) -> FileSettings:

@@ -28,8 +28,9 @@ from receiver.adapters.civo.answers import (
 )
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import (
-    WRITE_SECONDS,
+    USUAL_CALLS,
     Bearer,
+    Calls,
     ReadPause,
     mount_last_word,
     quick_session,
@@ -79,11 +80,8 @@ class KnownSizes:
 class CivoCloud:
     """The node pools of one Civo cluster, and the account's sizes and charges.
 
-    *api_key* is the key, or a function that returns the currently valid one. *timeouts* are (connect, read) in
-    seconds; each call while a pool is changed takes at most *write_timeout* seconds, because all other pools wait as
-    long. A write that timed out may still take effect. *before_write* is called right before each PUT and DELETE, after
-    the reads that precede it; what it raises stops the write. *last_word* is called again as the bytes leave and must
-    return at once. *ended* receives each call's method, outcome (``ok``, ``try_later`` or ``wont_work``) and seconds.
+    *api_key* is the key, or a function that returns the currently valid one. The reads while a pool is changed have
+    the time limit of a write, too. A write that timed out may still take effect.
 
     Raises ValueError for a key or id that cannot be sent.
     """
@@ -95,11 +93,7 @@ class CivoCloud:
         region: str,
         cluster_id: str,
         session: requests.Session | None = None,
-        timeouts: tuple[float, float] = (5, 30),
-        before_write: Callable[[], None] | None = None,
-        last_word: Callable[[], None] | None = None,
-        ended: Callable[[str, str, float], None] | None = None,
-        write_timeout: float = WRITE_SECONDS,
+        calls: Calls = USUAL_CALLS,
     ) -> None:
         self.region = region
         self.cluster_id = cluster_id.strip()
@@ -111,12 +105,10 @@ class CivoCloud:
         if not re.fullmatch(r"[!-~]+", self._key().strip()):
             raise ValueError("CIVO_API_KEY is empty or contains characters that are invalid in a key")
         self._session = session or quick_session()
-        if session is None and last_word is not None:
-            mount_last_word(self._session, last_word)
-        self._timeouts = timeouts
-        self._briefly = Timeout(connect=timeouts[0], read=timeouts[1], total=write_timeout)
-        self._before_write = before_write
-        self._ended = ended
+        if session is None and calls.last_word is not None:
+            mount_last_word(self._session, calls.last_word)
+        self._calls = calls
+        self._briefly = Timeout(connect=calls.timeouts[0], read=calls.timeouts[1], total=calls.write_seconds)
         self._pause = ReadPause()
         self._clock = SystemClock()
         self._sizes = KnownSizes(
@@ -239,10 +231,10 @@ class CivoCloud:
         that Civo named is over."""
         if method == "GET":
             self._pause.check()
-        if method != "GET" and self._before_write is not None:
-            self._before_write()
+        if method != "GET":
+            self._calls.before_write()
         began, outcome, key = monotonic(), "try_later", self._key().strip()
-        limit: Any = timeouts or self._timeouts  # the stubs of requests omit Timeout
+        limit: Any = timeouts or self._calls.timeouts  # the stubs of requests omit Timeout
         try:
             response = self._session.request(
                 method,
@@ -279,8 +271,7 @@ class CivoCloud:
             detail = f"the request to Civo at {shown(self._url)} to {doing} failed: {phrase}"
             raise TryLater(detail, code=code) from None
         finally:
-            if self._ended is not None:
-                self._ended(method, outcome, monotonic() - began)
+            self._calls.ended(method, outcome, monotonic() - began)
 
 
 def _identifier(text: str, what: str) -> str:

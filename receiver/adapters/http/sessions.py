@@ -4,6 +4,7 @@ Only a GET is ever retried, and no message contains credentials.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from time import monotonic
@@ -25,6 +26,23 @@ from receiver.ports import Clock, TryLater
 
 LONGEST_DELAY = timedelta(hours=1)
 WRITE_SECONDS = 10.0  # from connecting to the end of the answer: a takeover waits as long for a former leader's writes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """How calls are made. *before_write* is called right before each that changes something, after the reads that
+    precede it, which may have taken long; what it raises stops the call. *last_word* is called again as the bytes
+    leave, and must return at once. *ended* receives the method, outcome (``ok``, ``try_later`` or ``wont_work``) and
+    seconds of each call to Civo."""
+
+    timeouts: tuple[float, float] = (5, 30)  # to connect and to read, in seconds
+    write_seconds: float = WRITE_SECONDS  # at most, for a whole call that changes something: all pools wait as long
+    before_write: Callable[[], None] = lambda: None
+    last_word: Callable[[], None] | None = None
+    ended: Callable[[str, str, float], None] = lambda _method, _outcome, _seconds: None
+
+
+USUAL_CALLS = Calls()
 
 
 class QuickRetry(Retry):

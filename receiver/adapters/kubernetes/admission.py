@@ -5,6 +5,7 @@ like ours), ``pkg/workload`` (what each state does). Without an AdmissionCheck o
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from receiver.adapters.http.sessions import moment
@@ -12,18 +13,11 @@ from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, s
 from receiver.adapters.kubernetes.installations import names_pools
 from receiver.adapters.kubernetes.multikueue import CHECKS, checks_of, names_one_of
 from receiver.adapters.kubernetes.pods import SeenPod, whole
-from receiver.adapters.kubernetes.queues import (
-    BY_RESOURCES,
-    KUEUE_WORKLOADS,
-    Reader,
-    announced,
-    at_work,
-    names_of,
-)
-from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
+from receiver.adapters.kubernetes.queues import KUEUE_WORKLOADS, Reading, announced, at_work, names_of
+from receiver.adapters.kubernetes.reflector import ResourceKind
 from receiver.core.model.pods import Candidate
 from receiver.core.scaling.admission import RETRY_AFTER, CheckAnswer, CheckState
-from receiver.ports import BUDGET_CHECK, REJECT_TOO_LARGE, Clock, Did, Receipt, TryLater
+from receiver.ports import BUDGET_CHECK, REJECT_TOO_LARGE, ClusterFacts, Did, Receipt, TryLater
 
 FLAVORS = ResourceKind("kueue.x-k8s.io", "resourceflavors", ("v1beta2", "v1beta1"))
 WITHOUT_CHECKS = "no AdmissionCheck of Kueue is answered"
@@ -36,32 +30,29 @@ LONGEST_MESSAGE = 32_768
 
 class AdmissionChecks:
     """Our AdmissionChecks, and the Workloads with one of them. While the API server does not answer, none is judged. A
-    check that names pools, none of which is among our *pools* (names and ids), is left to another installation."""
+    check that names pools, none of which is among our pools, is left to another installation."""
 
-    def __init__(
-        self,
-        lists: Lists,
-        clock: Clock,
-        *,
-        reads: bool = True,
-        read: Reader = BY_RESOURCES,
-        pools: Callable[[], Sequence[str]] = lambda: (),
-    ) -> None:
-        self._lists, self._clock, self._reads, self._read, self._pools = lists, clock, reads, read, pools
+    def __init__(self, reading: Reading, booked: Callable[[], Collection[str]], *, reads: bool) -> None:
+        """*booked* returns the uids of Workloads that a ProvisioningRequest buys for."""
+        self._reading, self._lists, self._clock, self._booked = reading, reading.lists, reading.clock, booked
+        self._reads = reads
         self._checks: dict[str, Json] = {}
         self._named: frozenset[str] = frozenset()  # those of them that name a pool of ours
         self._of_controller: frozenset[str] = frozenset()  # with those of other installations
         self._workloads: dict[str, Json] = {}
         self._of_multikueue: frozenset[str] = frozenset()
 
-    def read(self, living_pods: Sequence[SeenPod], booked: Collection[str] = ()) -> tuple[Candidate, ...]:
-        """Return the Workloads that wait for our answer, and those that have it and no pods yet. *booked* are
-        the uids of Workloads that a ProvisioningRequest buys for. Never raises."""
+    def add_to(self, facts: ClusterFacts, living_pods: Sequence[SeenPod]) -> ClusterFacts:
+        """Return *facts* with the Workloads that wait for our answer, and those that have it and no pods yet."""
+        return replace(facts, candidates=self._candidates(living_pods))
+
+    def _candidates(self, living_pods: Sequence[SeenPod]) -> tuple[Candidate, ...]:
         read = self._lists.if_readable
         checks = read(CHECKS, WITHOUT_CHECKS) if self._reads else ()
         if checks is not None:
             ours = (check for check in checks if section(check, "spec").get("controllerName") == BUDGET_CHECK)
-            every, pools = {text(section(check, "metadata"), "name"): check for check in ours}, self._pools()
+            every = {text(section(check, "metadata"), "name"): check for check in ours}
+            pools = self._reading.pools()
             naming = {name: names_pools(check, pools) for name, check in every.items()}
             self._checks = {name: check for name, check in every.items() if naming[name] is not False}
             self._named = frozenset(name for name, ours_by_name in naming.items() if ours_by_name)
@@ -79,6 +70,7 @@ class AdmissionChecks:
         flavors = read(FLAVORS, WITHOUT_FLAVORS) or () if self._workloads else ()
         by_name = {text(section(flavor, "metadata"), "name"): section(flavor, "spec") for flavor in flavors}
         running = at_work(living_pods) if self._workloads else set()
+        booked = self._booked()
         candidates = (self._candidate(workload, by_name, running, booked) for workload in self._workloads.values())
         return tuple(candidate for candidate in candidates if candidate is not None)
 
@@ -146,7 +138,7 @@ class AdmissionChecks:
             if states != {CheckState.READY} or late or names_of(workload) & running:
                 return None
         try:
-            pods = announced(with_flavors(workload, flavors), self._read).pods()
+            pods = announced(with_flavors(workload, flavors), self._reading.pod).pods()
         except TryLater as error:
             self._lists.remarks.warn("Workload not understood", f"{key}: {error}; our AdmissionCheck stays pending")
             return None

@@ -15,7 +15,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.watch import Watch
 from urllib3.exceptions import HTTPError
 
-from receiver.adapters.http.sessions import WRITE_SECONDS, ReadPause, retry_after, shown, wire_failure
+from receiver.adapters.http.sessions import Calls, ReadPause, retry_after, shown, wire_failure
 from receiver.core.model.text import harmless
 from receiver.ports import Clock, TryLater, WontWork
 
@@ -83,22 +83,13 @@ class MissingRightError(WontWork):
 
 
 class ClusterWire:
-    """Sends one call at a time with a timeout; *timeouts* are (connect, read) seconds, *write_timeout* is that of a
-    whole call that may change something. *before_write* is called right before each of those, after the reads that
-    precede it, which may have taken long; what it raises stops the write and is passed on."""
+    """Sends one call at a time, as *calls* says; what `Calls.before_write` raises is passed on."""
 
-    def __init__(
-        self,
-        api_client: client.ApiClient,
-        timeouts: tuple[float, float],
-        clock: Clock,
-        before_write: Callable[[], None] | None = None,
-        write_timeout: float = WRITE_SECONDS,
-    ) -> None:
-        self._before_write = before_write
+    def __init__(self, api_client: client.ApiClient, calls: Calls, clock: Clock) -> None:
+        self._calls = calls
         self.url = shown(str(api_client.configuration.host))
         self._client = api_client
-        self._timeouts, self._write_timeout = timeouts, min(write_timeout, sum(timeouts))
+        self._write_seconds = min(calls.write_seconds, sum(calls.timeouts))
         self._clock = clock
         self._pause = ReadPause()
         self.wrote: Callable[[str, Json | None], None] = lambda _, __: None
@@ -117,11 +108,11 @@ class ClusterWire:
         writes = not _reads(verb, resource)
         if not writes:
             self._pause.check(resource)
-        if writes and self._before_write is not None:
-            self._before_write()
+        if writes:
+            self._calls.before_write()
         try:
             with self._understood(verb, resource, path):
-                limit = self._write_timeout if writes else self._timeouts
+                limit = self._write_seconds if writes else self._calls.timeouts
                 response = self._send(verb, path, parts, options, limit, content)
                 decoded = json.loads(self._blotted(response.data))
             if not isinstance(decoded, dict):
@@ -158,7 +149,7 @@ class ClusterWire:
         with ``http_410`` for a version that is forgotten, and ``timeout`` when nothing comes for *silence* seconds."""
 
         def asked(_preload_content: bool, **query: Any) -> Any:  # undocumented: a docstring would name a model
-            response = self._send("watch", path, parts, query, (self._timeouts[0], silence))
+            response = self._send("watch", path, parts, query, (self._calls.timeouts[0], silence))
             opened(response)
             return response
 

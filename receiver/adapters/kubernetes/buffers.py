@@ -7,7 +7,7 @@ Buffers without GPUs, or with another strategy, are left to others.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING
 from typing import Any
@@ -18,12 +18,12 @@ from receiver.adapters.kubernetes.api import Json, entries, key_of, section, tex
 from receiver.adapters.kubernetes.installations import names_pools
 from receiver.adapters.kubernetes.nodes import MOST_BYTES, bounded
 from receiver.adapters.kubernetes.pods import SeenPod
-from receiver.adapters.kubernetes.queues import BY_RESOURCES, MOST_OF_ONE, Reader, announced_pod
-from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
+from receiver.adapters.kubernetes.queues import MOST_OF_ONE, Reading, announced_pod
+from receiver.adapters.kubernetes.reflector import ResourceKind
 from receiver.adapters.kubernetes.requests import effective
 from receiver.core.model.pods import CPU, MEMORY, Buffer, Pod
 from receiver.core.scaling.demand import meets
-from receiver.ports import Clock, Did, Receipt, TryLater, WontWork
+from receiver.ports import ClusterFacts, Did, Receipt, TryLater, WontWork
 
 KIND = ResourceKind("autoscaling.x-k8s.io", "capacitybuffers", ("v1beta1", "v1alpha1"))
 ACTIVE = "buffer.x-k8s.io/active-capacity"
@@ -71,29 +71,25 @@ class Translated:
 
 class Buffers:
     """The CapacityBuffers of the cluster. What was read last counts while the API server cannot tell: otherwise idle
-    nodes that a buffer keeps would go. One that names pools, none of which is among our *pools* (names and ids), is
+    nodes that a buffer keeps would go. One that names pools, none of which is among our pools, is
     left to another installation."""
 
-    def __init__(
-        self,
-        lists: Lists,
-        clock: Clock,
-        read: Reader = BY_RESOURCES,
-        pools: Callable[[], Sequence[str]] = lambda: (),
-    ) -> None:
-        self._lists, self._clock, self._read, self._pools = lists, clock, read, pools
+    def __init__(self, reading: Reading, *, reads: bool) -> None:
+        self._reading, self._lists, self._clock, self._reads = reading, reading.lists, reading.clock, reads
         self._last: dict[str, Translated] = {}
         self._found: dict[str, dict[str, Json] | str] = {}  # in this step, by resource; or why it cannot be read
 
-    def read(self, living_pods: Sequence[SeenPod]) -> tuple[Buffer, ...]:
-        """Return the buffers for GPUs, the oldest first; none where the CRD is not installed or we may not list it.
-        Never raises."""
+    def add_to(self, facts: ClusterFacts, living_pods: Sequence[SeenPod]) -> ClusterFacts:
+        """Return *facts* with the buffers for GPUs, the oldest first; none where the CRD is not installed or we may not
+        list it."""
+        if not self._reads:
+            return facts
         self._found.clear()
         try:
             self._last = {t.buffer.key: t for t in self._translated(living_pods)}
         except TryLater as error:
             self._lists.remarks.warn("CapacityBuffers not read", f"{error}; those read last count")
-        return tuple(t.buffer for t in self._last.values())
+        return replace(facts, buffers=tuple(t.buffer for t in self._last.values()))
 
     def report(self, key: str, message: str, problem: str = "") -> Receipt:
         """Write the status of the buffer *key* that was read last, if it differs; *message* is that of Provisioning,
@@ -138,7 +134,7 @@ class Buffers:
             and not section(raw, "metadata").get("deletionTimestamp")
             and (section(raw, "spec").get("podTemplateRef") or section(raw, "spec").get("scalableRef"))
         ]
-        pools = self._pools()
+        pools = self._reading.pools()
         raws = [raw for raw in raws if names_pools(raw, pools) is not False]
         raws.sort(key=lambda raw: (text(section(raw, "metadata"), "creationTimestamp"), key_of(raw)))
         translations = [t for raw in raws if (t := self._translate(raw, living_pods)) is not None]
@@ -162,7 +158,7 @@ class Buffers:
         replicas, problem = None, ""
         try:
             chunk = self._chunk(raw, living_pods)
-            pod = announced_pod(raw, chunk.template, priority=0, read=self._read)
+            pod = announced_pod(raw, chunk.template, priority=0, read=self._reading.pod)
             if pod is None:
                 return None
             named = dict(chunk.named)
@@ -180,7 +176,7 @@ class Buffers:
         status = {**named, "replicas": replicas, "provisioningStrategy": strategy, "conditions": [ready]}
         if pod is not None:
             pod = replace(pod, name=f"capacity-buffer-{pod.name}")
-        ours = names_pools(raw, self._pools()) is True
+        ours = names_pools(raw, self._reading.pools()) is True
         buffer = Buffer(key=key, pod=pod, replicas=min(replicas or 0, MOST_OF_ONE), problem=problem, named=ours)
         return Translated(raw=raw, buffer=buffer, status=status, chunk=chunk)
 

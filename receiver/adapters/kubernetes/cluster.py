@@ -17,8 +17,7 @@ from kubernetes.config.config_exception import ConfigException
 from urllib3.connection import HTTPConnection
 
 from receiver.adapters.clock import SystemClock
-from receiver.adapters.http.sessions import WRITE_SECONDS, Remarks, quick_retry, user_agent
-from receiver.adapters.http.sessions import last_word as guard_writes
+from receiver.adapters.http.sessions import USUAL_CALLS, Calls, Remarks, last_word, quick_retry, user_agent
 from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.admission import AdmissionChecks
 from receiver.adapters.kubernetes.api import ClusterWire, section, versioned
@@ -32,10 +31,9 @@ from receiver.adapters.kubernetes.nodes import node_from
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pods import TERMINATED, Declaration, SeenPod
 from receiver.adapters.kubernetes.provisioning import ProvisioningRequests
-from receiver.adapters.kubernetes.queues import Queues
+from receiver.adapters.kubernetes.queues import Queues, Reading, ResourceReader
 from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Lists, Watching
 from receiver.adapters.kubernetes.sightings import Sightings
-from receiver.core.model.installations import ALONE
 from receiver.core.model.pods import KEPT_BY_DEFAULT, Buffer, KeepRule, Pod, PodPhase, named
 from receiver.core.model.policy import Pool
 from receiver.core.model.text import harmless
@@ -54,10 +52,33 @@ MESSAGE_ROOM = 1000  # the API allows 1024
 MOST = 200  # characters of what an authorizer says
 
 
-def connect(kubeconfig: str | None = None, **options: Any) -> "KubernetesCluster":
-    """Return the cluster of *kubeconfig* (a path, or several as in KUBECONFIG), or else the one we run in. *options*
-    are those of `KubernetesCluster`. Raises WontWork when neither gives credentials; no call is made yet."""
-    return KubernetesCluster(credentials(kubeconfig), **options)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """Which objects of a cluster are read, and what is ours among them."""
+
+    kueue_queued: bool = False  # whether queued Workloads of Kueue are demand
+    volcano_podgroups: bool = False  # and PodGroups of Volcano
+    keep_nodes_for: Collection[KeepRule] = KEPT_BY_DEFAULT  # pods without a GPU that keep their nodes
+    capacity_buffers: bool = True
+    admission_checks: bool = True
+    provisioning_classes: Collection[str] = (PROVISIONING_CLASS,)  # of the ProvisioningRequests that are served
+    installation: Own | None = None
+    pools: Callable[[], Sequence[str]] = lambda: ()  # the names and ids of ours
+
+
+USUAL_OPTIONS = ClusterOptions()
+
+
+def connect(
+    kubeconfig: str | None = None,
+    *,
+    calls: Calls = USUAL_CALLS,
+    options: ClusterOptions = USUAL_OPTIONS,
+    clock: Clock | None = None,
+) -> "KubernetesCluster":
+    """Return the cluster of *kubeconfig* (a path, or several as in KUBECONFIG), or else the one we run in. Raises
+    WontWork when neither gives credentials; no call is made yet."""
+    return KubernetesCluster(credentials(kubeconfig), calls=calls, options=options, clock=clock)
 
 
 def credentials(kubeconfig: str | None) -> client.Configuration:
@@ -104,14 +125,7 @@ TO_REMOVE = (Right("get", "", "nodes"), Right("patch", "", "nodes"), Right("crea
 
 
 class KubernetesCluster(Drain, Owners, HoldingMeans):
-    """The nodes and GPU pods of the cluster that *configuration* names; *timeouts* are (connect, read) seconds,
-    *write_timeout* is that of a whole call that changes something.
-
-    *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`, *keep_nodes_for* which pods
-    keep their nodes, see `Keepers`, *capacity_buffers* and *admission_checks* whether `Buffers` and `AdmissionChecks`
-    are read, *provisioning_classes* which `ProvisioningRequests` are served; *installation* is ours (see
-    `Installations`), *pools* returns the names and ids of our pools; *before_write* is called before each
-    write, see `ClusterWire`, and *last_word* again as its bytes leave.
+    """The nodes and GPU pods of the cluster that *configuration* names.
 
     It takes the configuration and not a client of the caller's, because the retries that urllib3 makes by
     itself must be ours: the stock client repeats reads that timed out and sleeps as long as a server asks.
@@ -121,43 +135,37 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self,
         configuration: client.Configuration,
         *,
-        timeouts: tuple[float, float] = (5, 30),
+        calls: Calls = USUAL_CALLS,
+        options: ClusterOptions = USUAL_OPTIONS,
         clock: Clock | None = None,
-        kueue_queued: bool = False,
-        volcano_podgroups: bool = False,
-        keep_nodes_for: Collection[KeepRule] = KEPT_BY_DEFAULT,
-        capacity_buffers: bool = True,
-        admission_checks: bool = True,
-        provisioning_classes: Collection[str] = (PROVISIONING_CLASS,),
-        installation: Own | None = None,
-        pools: Callable[[], Sequence[str]] = lambda: (),
-        before_write: Callable[[], None] | None = None,
-        last_word: Callable[[], None] | None = None,
-        write_timeout: float = WRITE_SECONDS,
     ) -> None:
         configuration.retries = quick_retry()
         configuration.connection_pool_maxsize = CONNECTIONS
         self._client = client.ApiClient(configuration)
         self._client.user_agent = user_agent()
         self._clock = clock or SystemClock()
-        if last_word is not None:
-            guard_writes(self._client.rest_client.pool_manager, last_word)
-        self._wire = ClusterWire(self._client, timeouts, self._clock, before_write, write_timeout)
+        if calls.last_word is not None:
+            last_word(self._client.rest_client.pool_manager, calls.last_word)
+        self._wire = ClusterWire(self._client, calls, self._clock)
         self._remarks = Remarks(self._clock)
         self._lists = Lists(self._wire, self._clock, self._remarks)
         self._dra = Dra(self._lists, self._clock)
         self._sightings = Sightings()
-        self._keepers = Keepers(self._lists, keep_nodes_for)
-        self._installations = Installations(self._wire, self._clock, self._remarks, installation)
-        self._own = installation.key if installation is not None else ""
-        self._buffers = Buffers(self._lists, self._clock, self._dra.read, pools) if capacity_buffers else None
+        self._keepers = Keepers(self._lists, options.keep_nodes_for)
+        self._own = options.installation.key if options.installation is not None else ""
         self._gangs = Gangs(self._lists, self._dra.read)
-        self._checks = AdmissionChecks(
-            self._lists, self._clock, reads=admission_checks, read=self._dra.read, pools=pools
-        )
-        self._requests = ProvisioningRequests(self._lists, self._clock, provisioning_classes, self._dra.read, pools)
-        self._queues = Queues(
-            self._lists, self._clock, kueue=kueue_queued, volcano=volcano_podgroups, read=self._dra.read
+        reading = Reading(lists=self._lists, clock=self._clock, pod=self._dra.read, pools=options.pools)
+        self._requests = ProvisioningRequests(reading, options.provisioning_classes)
+        self._checks = AdmissionChecks(reading, lambda: self._requests.owners, reads=options.admission_checks)
+        self._buffers = Buffers(reading, reads=options.capacity_buffers)
+        self._queues = Queues(reading, kueue=options.kueue_queued, volcano=options.volcano_podgroups)
+        self._installations = Installations(self._wire, self._clock, self._remarks, options.installation)
+        self._readers: tuple[ResourceReader, ...] = (
+            self._requests,
+            self._checks,
+            self._buffers,
+            self._queues,
+            self._installations,
         )
 
     def __repr__(self) -> str:
@@ -224,22 +232,14 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             )
             for name, node in nodes_by_name.items()
         )
-        bookings = self._requests.read(pods)
-        candidates = self._checks.read(pods, self._requests.owners)
         demand = self._demand([pod for pod in pods if pod.uid not in stand_ins])
         counted = {pod.key for pod in demand}
         demand += tuple(pod.bystander for pod in pods if pod.bystander is not None and pod.key not in counted)
-        demand += tuple(pod for booking in bookings for pod in booking.pods)
-        return ClusterFacts(
-            nodes=tuple(loaded),
-            pods=self._sightings.note(demand, pods, self._clock.now()),
-            dra_resources=served.classes.serving if served.classes is not None else None,
-            buffers=self._buffers.read(pods) if self._buffers else (),
-            candidates=candidates,
-            bookings=bookings,
-            unread=self._queues.unread,
-            others=self._installations.others() if self._own else ALONE,
-        )
+        dra_resources = served.classes.serving if served.classes is not None else None
+        facts = ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=dra_resources)
+        for reader in self._readers:
+            facts = reader.add_to(facts, pods)
+        return replace(facts, pods=self._sightings.note(facts.pods, pods, self._clock.now()))
 
     def keep_checks_active(self) -> Receipt:
         return self._checks.keep_active()
@@ -254,8 +254,6 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         return self._installations.make_known(pools)
 
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
-        if self._buffers is None:
-            return Receipt(did=Did.DIFFERS, sentence="CapacityBuffers are not read")
         return self._buffers.report(buffer.key, message, buffer.problem)
 
     def _demand(self, living_pods: Sequence[SeenPod]) -> tuple[Pod, ...]:

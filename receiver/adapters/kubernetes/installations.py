@@ -20,10 +20,11 @@ from yaml import YAMLError
 from receiver.adapters.http.sessions import Remarks, moment
 from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.api import ClusterWire, Json, entries, key_of, section, text, words
+from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.adapters.kubernetes.reflector import FIELD_MANAGER
 from receiver.core.model.installations import InstallationLease, OtherInstallations
 from receiver.core.model.policy import Pool, Taint
-from receiver.ports import Clock, Did, Receipt, TryLater, WontWork
+from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LABEL = "gpu-autoscaler.io/installation"
 POOLS = "gpu-autoscaler.io/pools"  # of a Lease: what its pools are; of other objects: the names or ids of pools
@@ -85,6 +86,10 @@ class Installations:
         self._since: datetime | None = None  # when they were first read
         self._seen_at: dict[str, datetime] = {}
         self._made: tuple[datetime, Json] | None = None
+
+    def add_to(self, facts: ClusterFacts, _living_pods: Sequence[SeenPod]) -> ClusterFacts:
+        """Return *facts* with the other installations, where one of our own is known."""
+        return replace(facts, others=self.others()) if self._own else facts
 
     def others(self) -> OtherInstallations:
         """Return the other installations. A look is not repeated for some seconds. Never raises."""

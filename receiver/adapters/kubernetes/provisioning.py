@@ -5,7 +5,7 @@ The rules are those of kubernetes/autoscaler, ``cluster-autoscaler/provisioningr
 ``pkg/controller/admissionchecks/provisioning`` (what Kueue reads). What differs is in docs/decisions/0068.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -16,18 +16,11 @@ from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, s
 from receiver.adapters.kubernetes.buffers import trimmed
 from receiver.adapters.kubernetes.installations import names_pools
 from receiver.adapters.kubernetes.pods import SeenPod, whole
-from receiver.adapters.kubernetes.queues import (
-    BY_RESOURCES,
-    MOST_OF_ONE,
-    Announcement,
-    Reader,
-    Run,
-    announced_pod,
-)
-from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
+from receiver.adapters.kubernetes.queues import MOST_OF_ONE, Announcement, Reading, Run, announced_pod
+from receiver.adapters.kubernetes.reflector import ResourceKind
 from receiver.core.model.pods import Booking, Pod
 from receiver.core.scaling.bookings import BookingProgress, BookingStage
-from receiver.ports import PROVISIONING_CLASS, UPSTREAM_CLASS, Clock, Did, Receipt, TryLater, WontWork
+from receiver.ports import PROVISIONING_CLASS, UPSTREAM_CLASS, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 KIND = ResourceKind("autoscaling.x-k8s.io", "provisioningrequests", ("v1", "v1beta1"))
 CONSUMES = (
@@ -47,24 +40,21 @@ def provisioning_classes(*, upstream: bool) -> tuple[str, ...]:
 
 
 class ProvisioningRequests:
-    """The requests of *classes* that have not ended. Those read last count while the API server does not answer:
-    otherwise booked nodes would be removed. One that names pools, none of which is among our *pools* (names and ids),
+    """The requests of our classes that have not ended. Those read last count while the API server does not answer:
+    otherwise booked nodes would be removed. One that names pools, none of which is among our pools,
     is left to another installation."""
 
-    def __init__(
-        self,
-        lists: Lists,
-        clock: Clock,
-        classes: Collection[str],
-        read: Reader = BY_RESOURCES,
-        pools: Callable[[], Sequence[str]] = lambda: (),
-    ) -> None:
-        self._lists, self._clock, self._classes, self._read, self._pools = lists, clock, classes, read, pools
+    def __init__(self, reading: Reading, classes: Collection[str]) -> None:
+        self._reading, self._lists, self._clock, self._classes = reading, reading.lists, reading.clock, classes
         self._requests: dict[str, Json] = {}
         self._templates: dict[str, Json] = {}
 
-    def read(self, living_pods: Sequence[SeenPod]) -> tuple[Booking, ...]:
-        """Return what is booked, the oldest first. Never raises."""
+    def add_to(self, facts: ClusterFacts, living_pods: Sequence[SeenPod]) -> ClusterFacts:
+        """Return *facts* with what is booked, the oldest first, and with its pods."""
+        bookings = self._bookings(living_pods)
+        return replace(facts, bookings=bookings, pods=(*facts.pods, *(pod for each in bookings for pod in each.pods)))
+
+    def _bookings(self, living_pods: Sequence[SeenPod]) -> tuple[Booking, ...]:
         try:
             raws = (self._lists.if_allowed(KIND, WITHOUT) or ()) if self._classes else ()
             requests = {key_of(raw): raw for raw in raws if self._serves(raw)}
@@ -128,7 +118,7 @@ class ProvisioningRequests:
         return ours and not ended and not deleted and self._names_ours(raw) is not False
 
     def _names_ours(self, raw: Json) -> bool | None:
-        return names_pools(raw, self._pools(), section(section(raw, "spec"), "parameters"))
+        return names_pools(raw, self._reading.pools(), section(section(raw, "spec"), "parameters"))
 
     def _booking(self, raw: Json, consumers: Sequence[SeenPod]) -> Booking | None:
         """Return what *raw* books: the GPU pods that it announces, less those of *consumers*, which are there."""
@@ -150,7 +140,7 @@ class ProvisioningRequests:
         announced = [replace(pod, gang=key, gang_min=None) for pod in announcement.pods()] if not problem else []
         pods = list(announced)
         for consumer in consumers:
-            consumer_pod = self._read(consumer)
+            consumer_pod = self._reading.pod(consumer)
             like = (n for n, pod in enumerate(pods) if consumer_pod is not None and _is_like(consumer_pod, pod))
             if (place := next(like, None)) is not None:
                 del pods[place]
@@ -176,7 +166,7 @@ class ProvisioningRequests:
             if template is None:
                 raise TryLater(f"PodTemplate {name} is not there", code=api.NOT_FOUND)
             priority = section(template, "spec").get("priority") or 0
-            pod = announced_pod(raw, template, priority=priority, read=self._read)
+            pod = announced_pod(raw, template, priority=priority, read=self._reading.pod)
             if pod is not None:
                 runs.append(Run(pod, whole(pod_set.get("count", 1)) or 0, prefix=f"{number}-"))
         return Announcement(key=key_of(raw), runs=tuple(runs))

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice, pairwise
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from receiver.adapters.kubernetes.api import (
     CUSTOM,
@@ -32,7 +32,7 @@ from receiver.adapters.kubernetes.pods import KUEUE_LABEL, Declaration, Gang, Se
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import CPU, Pod, PodPhase
 from receiver.core.model.text import listed
-from receiver.ports import MAY_WAIT, Clock, TryLater, WontWork
+from receiver.ports import MAY_WAIT, Clock, ClusterFacts, TryLater, WontWork
 
 JOBS = ResourceKind("batch", "jobs", ("v1",))
 WITHOUT_JOB_OBJECTS = "only their pods' own annotations say how long they may wait"
@@ -120,6 +120,23 @@ INADMISSIBLE = "Inadmissible"  # its LocalQueue or ClusterQueue is missing or st
 Candidate = tuple[tuple[Pod, ...], str]  # the pods of one group, and its queue
 Reader = Callable[[SeenPod], Pod | None]  # of a pod with GPUs, or one that claims devices (`Dra.read`)
 BY_RESOURCES: Reader = attrgetter("pod")  # where claims are not read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What the readers of custom resources share; *pod* reads a pod."""
+
+    lists: Lists
+    clock: Clock
+    pod: Reader
+    pools: Callable[[], Sequence[str]]  # the names and ids of ours
+
+
+class ResourceReader(Protocol):
+    """Reads one kind of custom resource for a look at the cluster."""
+
+    def add_to(self, facts: ClusterFacts, living_pods: Sequence[SeenPod]) -> ClusterFacts:
+        """Return *facts* with what it reads. Never raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,18 +312,18 @@ def _queue_of(group: Json) -> str:
 class Queues:
     """The queues of Kueue and Volcano, as far as they are to be read; *read* reads the pods that they announce."""
 
-    def __init__(self, lists: Lists, clock: Clock, *, kueue: bool, volcano: bool, read: Reader = BY_RESOURCES) -> None:
-        self._lists, self._clock, self._kueue, self._volcano, self._read = lists, clock, kueue, volcano, read
+    def __init__(self, reading: Reading, *, kueue: bool, volcano: bool) -> None:
+        self._lists, self._clock, self._read = reading.lists, reading.clock, reading.pod
+        self._kueue, self._volcano = kueue, volcano
         self._of_groups: dict[Declaration, dict[str, timedelta | None]] = {}  # how long pods may wait, by key
         self._of_jobs: dict[str, JobWords] = {}  # by uid
         self._read_at: dict[ResourceKind, tuple[datetime, list[Json]]] = {}  # what a queue showed last, and when
         self._unread: dict[ResourceKind, str] = {}
-        self._multikueue = MultiKueue(lists)
+        self._multikueue = MultiKueue(self._lists)
 
-    @property
-    def unread(self) -> str:
-        """Which queues count as empty because they cannot be read, and why; empty without any."""
-        return "; ".join(self._unread.values())
+    def add_to(self, facts: ClusterFacts, _living_pods: Sequence[SeenPod]) -> ClusterFacts:
+        """Return *facts* with which queues count as empty because they cannot be read, and why."""
+        return replace(facts, unread="; ".join(self._unread.values()))
 
     def groups(self, declarations: Iterable[Declaration]) -> dict[Declaration, list[Json]]:
         """Return the PodGroups behind *declarations*, without those that cannot be read, and every one of Volcano where

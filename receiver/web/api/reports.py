@@ -118,13 +118,13 @@ def _document_of(parts: WebParts, month: Month, now: datetime) -> dict[str, Any]
         closed = parts.store.closed_report(month.name, scope_of(team), now)
         if closed is None:
             raise _unknown(team or "", month, [part["name"] for part in everybody["teams"] if part["name"]])
-        return ReportDocument.model_validate({**closed, "cluster_name": parts.cluster_name}).document()
+        return ReportDocument.model_validate({**closed, "cluster_name": parts.configuration.cluster_name}).document()
     month_report = report_of(parts.store, parts.policy, month, now, team)
     of_policy = (*(parts.policy.budget.teams if parts.policy.budget else ()), *parts.policy.reports.monthly.teams)
     if team and not month_report.lines and not month_report.jobs.seen and team not in of_policy:
         team_parts = report_of(parts.store, parts.policy, month, now).teams
         raise _unknown(team, month, sorted({part.name for part in team_parts if part.name}))
-    return ReportDocument.of(month_report, cluster_name=parts.cluster_name).document()
+    return ReportDocument.of(month_report, cluster_name=parts.configuration.cluster_name).document()
 
 
 def _unknown(team: str, month: Month, teams: list[str]) -> Problem:

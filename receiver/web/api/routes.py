@@ -77,7 +77,7 @@ def blueprint(parts: WebParts) -> Blueprint:
 
     @routes.get("/openapi.json")
     def openapi() -> Response:
-        return jsonify(document(parts.version, closed=parts.reading is ReadAccess.TOKEN))
+        return jsonify(document(parts.version, closed=parts.configuration.web.reading is ReadAccess.TOKEN))
 
     return routes
 
@@ -141,7 +141,7 @@ def _status(picture: Picture, parts: WebParts) -> api.StatusDocument:
     likely = (pod.expected_by for pod in picture.waiting if pod.state != State.MAY_WAIT)  # theirs is the latest start
     return api.StatusDocument(
         at=picture.at,
-        cluster_name=parts.cluster_name,
+        cluster_name=parts.configuration.cluster_name,
         mode=mode,
         version=parts.version,
         loop=api.LoopDocument.of(parts.heartbeat()),

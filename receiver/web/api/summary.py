@@ -42,7 +42,7 @@ class SummaryDocument(Published):
         stepped, money = picture.at is not None, BudgetDocument.of_picture(picture, parts)
         bad = sum(concern.level == Level.BAD for concern in picture.concerns)
         return cls(
-            cluster_name=parts.cluster_name,
+            cluster_name=parts.configuration.cluster_name,
             at=picture.at,
             mode=mode_of(picture, parts),
             version=parts.version,

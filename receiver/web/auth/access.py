@@ -126,7 +126,8 @@ class Access:
     def __init__(self, parts: WebParts) -> None:
         self._parts = parts
         self.attempts = parts.attempts
-        self._names = ProxyNames(parts.user_header, parts.trusted_proxies)
+        self._web, self._public_url = parts.configuration.web, parts.configuration.public_url
+        self._names = ProxyNames(self._web.user_header or "", self._web.trusted_proxies)
 
     @property
     def _tokens(self) -> Mapping[Role, str]:
@@ -167,12 +168,12 @@ class Access:
 
     def by_https(self, incoming: Request) -> bool:
         """True when the browser came by https, as we see or are configured; any client can set X-Forwarded-Proto."""
-        public_url = urlsplit(self._parts.public_url or "")
+        public_url = urlsplit(self._public_url or "")
         return incoming.is_secure or (public_url.scheme == "https" and public_url.netloc == incoming.host)
 
     def require_our_host(self, incoming: Request) -> None:
         """Raise Problem 421 for pages and API under a name that is none of ours (`receiver.web.auth.tokens`)."""
-        if incoming.blueprint in ASKED_BY_MACHINES or is_ours(incoming.host, self._parts.public_url, self._parts.hosts):
+        if incoming.blueprint in ASKED_BY_MACHINES or is_ours(incoming.host, self._public_url, self._web.hosts):
             return
         remedy = "set public_url to what the browser shows, or add the name to web.hosts"
         raise Problem(421, "this server does not answer under this host name", remedy)
@@ -187,7 +188,7 @@ class Access:
         if fetched is not None:
             same_site = fetched in ("same-origin", "none")
         else:
-            own_hosts = {incoming.host, urlsplit(self._parts.public_url or "/").netloc} - {""}
+            own_hosts = {incoming.host, urlsplit(self._public_url or "/").netloc} - {""}
             same_site = origin is None or origin.partition("://")[2] in own_hosts
         if not same_site:
             remedy = "open the page here and send its own form; behind a proxy set public_url to what the browser shows"
@@ -196,7 +197,7 @@ class Access:
     def address(self, incoming: Request) -> str:
         """Return the address of the client, behind the proxies that are trusted."""
         forwarded = incoming.headers.get("X-Forwarded-For", "")
-        return client_address(incoming.remote_addr or "", forwarded, self._parts.trusted_proxies)
+        return client_address(incoming.remote_addr or "", forwarded, self._web.trusted_proxies)
 
     def is_wrong(self, token: str) -> bool:
         """True when *token* is none of this server's, the webhook's included: only these are guesses."""
@@ -216,7 +217,7 @@ class Access:
     def require_no_guesser(self, incoming: Request) -> None:
         """Raise Problem 429 for a wrong token of a client that tried many others within a minute; not at the webhook.
         A right token always passes: who shares an address with a guesser is not locked out."""
-        reads = incoming.method in ("GET", "HEAD") and self._parts.reading is ReadAccess.OPEN
+        reads = incoming.method in ("GET", "HEAD") and self._web.reading is ReadAccess.OPEN
         if reads or _is_open(incoming) or not self.is_wrong(_bearer(incoming)):
             return
         wait = self.attempts.wait(self.address(incoming))
@@ -233,7 +234,7 @@ class Access:
 
     def requires_token(self, incoming: Request, visitor: Visitor) -> bool:
         """True when *visitor* must log in first; raises Unauthorized for a wrong token and a program without one."""
-        if self._parts.reading is ReadAccess.OPEN or _is_open(incoming) or visitor.session is not None:
+        if self._web.reading is ReadAccess.OPEN or _is_open(incoming) or visitor.session is not None:
             return False
         if incoming.blueprint == "acting" and incoming.method == "POST":
             return False  # it asks for the operator itself, shows nothing to others, and keeps what was typed
@@ -303,7 +304,7 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
     """Return /login and /logout."""
     routes = Blueprint("login", __name__)
     attempts = access.attempts
-    closed = parts.reading is ReadAccess.TOKEN
+    closed = parts.configuration.web.reading is ReadAccess.TOKEN
 
     def page(target: str, *, error: str = "", status: int = 200) -> Response:
         return make_response(render_template("login.html", wanted=target, error=error, closed=closed), status)

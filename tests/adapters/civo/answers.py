@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from receiver.adapters.civo.cloud import CivoCloud
+from receiver.adapters.http.sessions import Calls
 
 KEY = "key-that-must-stay-secret"
 PASSWORD = "password-that-must-stay-secret"
@@ -19,7 +20,7 @@ SIZE = "an.g1.l40s.kube.x1"
 
 def a_cloud(url: str, *, key: str = KEY, read_timeout: float = 60) -> CivoCloud:
     """Return the adapter under test, pointed at *url*."""
-    return CivoCloud(url, key, "LON1", CLUSTER, timeouts=(1.0, read_timeout))
+    return CivoCloud(url, key, "LON1", CLUSTER, calls=Calls(timeouts=(1.0, read_timeout)))
 
 
 def an_instance(number: int = 1, **changes: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import requests
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.civo.cloud import CivoCloud
+from receiver.adapters.http.sessions import Calls
 from receiver.ports import Did, TryLater, WontWork
 from tests.adapters.civo.answers import CLUSTER, CLUSTER_PATH, POOL, POOL_PATH, a_cloud, a_cluster, a_pool, an_instance
 from tests.adapters.wire import requests_sent
@@ -54,7 +55,9 @@ class ASession(requests.Session):
 def test_a_session_that_is_given_is_used_as_it_is_and_closed(httpserver: HTTPServer) -> None:
     session, mounted = ASession(), dict(ASession().adapters)
     serve(httpserver)
-    cloud = CivoCloud(httpserver.url_for(""), "key", "LON1", CLUSTER, session=session, last_word=lambda: None)
+    cloud = CivoCloud(
+        httpserver.url_for(""), "key", "LON1", CLUSTER, session=session, calls=Calls(last_word=lambda: None)
+    )
     cloud.look()
     assert [type(adapter) for adapter in session.adapters.values()] == [type(each) for each in mounted.values()]
     cloud.close()
@@ -136,7 +139,9 @@ def test_a_call_is_reported_with_the_seconds_that_it_took(
     clock, calls = iter([100.0, 101.5]), list[Any]()
     monkeypatch.setattr("receiver.adapters.civo.cloud.monotonic", lambda: next(clock))
     serve(httpserver)
-    cloud = CivoCloud(httpserver.url_for(""), "key", "LON1", CLUSTER, ended=lambda *call: calls.append(call))
+    cloud = CivoCloud(
+        httpserver.url_for(""), "key", "LON1", CLUSTER, calls=Calls(ended=lambda *call: calls.append(call))
+    )
     cloud.look()
     cloud.close()
     assert calls == [("GET", "ok", 1.5)]

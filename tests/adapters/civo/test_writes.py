@@ -14,6 +14,7 @@ from pytest_httpserver import HTTPServer
 from urllib3 import Timeout
 
 from receiver.adapters.civo.cloud import CivoCloud
+from receiver.adapters.http.sessions import Calls
 from receiver.ports import Did, TryLater, WontWork
 from tests.adapters.civo.answers import (
     CLUSTER,
@@ -127,7 +128,7 @@ def test_a_call_that_changes_a_pool_waits_for_less_than_a_look(path: str, method
     with hanging_server(path, method) as (server, arrivals):
         if method == "PUT":
             server.expect_request(CLUSTER_PATH, method="GET").respond_with_json(a_cluster({POOL: 1}))
-        cloud = CivoCloud(server.url_for(""), KEY, "LON1", CLUSTER, timeouts=(1, 30), write_timeout=0.2)
+        cloud = CivoCloud(server.url_for(""), KEY, "LON1", CLUSTER, calls=Calls(timeouts=(1, 30), write_seconds=0.2))
         change = partial(cloud.retire, POOL, INSTANCE)
         if method != "DELETE":
             change = partial(cloud.resize, POOL, decided_on=1, target=3)
@@ -239,7 +240,7 @@ def _never() -> None:
 
 
 def test_the_right_to_write_is_asked_for_after_the_count_was_read_again(httpserver: HTTPServer) -> None:
-    cloud = CivoCloud(httpserver.url_for(""), KEY, "LON1", CLUSTER, before_write=_never)
+    cloud = CivoCloud(httpserver.url_for(""), KEY, "LON1", CLUSTER, calls=Calls(before_write=_never))
     required(httpserver, 1)
     with pytest.raises(NotOurs):
         cloud.resize(POOL, decided_on=1, target=3)
@@ -261,7 +262,9 @@ def test_a_process_that_was_frozen_after_it_asked_does_not_send_what_it_was_abou
         if left[0] < 0:
             raise NotOurs
 
-    cloud = CivoCloud(httpserver.url_for(""), KEY, "LON1", CLUSTER, before_write=lambda: None, last_word=too_late)
+    cloud = CivoCloud(
+        httpserver.url_for(""), KEY, "LON1", CLUSTER, calls=Calls(before_write=lambda: None, last_word=too_late)
+    )
     required(httpserver, 1, 1)
     with pytest.raises(NotOurs):
         cloud.resize(POOL, decided_on=1, target=3)
@@ -279,7 +282,9 @@ def test_the_limit_of_a_write_is_for_connecting_and_for_the_answer_together(http
             seen.append(options["timeout"])
             return super().request(*given, **options)
 
-    cloud = CivoCloud(httpserver.url_for(""), KEY, "LON1", CLUSTER, Session(), timeouts=(5, 30), write_timeout=8)
+    cloud = CivoCloud(
+        httpserver.url_for(""), KEY, "LON1", CLUSTER, Session(), calls=Calls(timeouts=(5, 30), write_seconds=8)
+    )
     httpserver.expect_request(INSTANCE_PATH, method="DELETE").respond_with_json({"result": "success"})
     cloud.retire(POOL, INSTANCE)
     cloud.close()
@@ -288,7 +293,9 @@ def test_the_limit_of_a_write_is_for_connecting_and_for_the_answer_together(http
 
 def test_a_write_that_is_not_too_late_is_sent_through_the_same_door(httpserver: HTTPServer) -> None:
     asked: list[str] = []
-    cloud = CivoCloud(httpserver.url_for(""), KEY, "LON1", CLUSTER, last_word=lambda: asked.append("asked"))
+    cloud = CivoCloud(
+        httpserver.url_for(""), KEY, "LON1", CLUSTER, calls=Calls(last_word=lambda: asked.append("asked"))
+    )
     required(httpserver, 1)
     httpserver.expect_ordered_request(POOL_PATH, method="PUT").respond_with_json(a_pool())
     required(httpserver, 3)

@@ -4,7 +4,8 @@ from typing import Any
 
 from kubernetes import client
 
-from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.adapters.http.sessions import Calls
+from receiver.adapters.kubernetes.cluster import ClusterOptions, KubernetesCluster
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
@@ -20,11 +21,18 @@ def denied(verb: str, resource: str) -> dict[str, Any]:
 
 
 def a_cluster_at(url: str, *, read_timeout: float = 60, **options: Any) -> KubernetesCluster:
-    """Return the adapter under test, pointed at *url*; *options* go to its constructor. It reads no
-    CapacityBuffers, AdmissionChecks and ProvisioningRequests."""
+    """Return the adapter under test, pointed at *url*; *options* are its clock, and fields of
+    `Calls` and `ClusterOptions`. It reads no CapacityBuffers, AdmissionChecks and ProvisioningRequests."""
     configuration = client.Configuration(host=url.rstrip("/"))
+    calls = {name: options.pop(name) for name in ("before_write", "last_word", "write_seconds") if name in options}
+    clock = options.pop("clock", None)
     options = {"capacity_buffers": False, "admission_checks": False, "provisioning_classes": (), **options}
-    return KubernetesCluster(configuration, timeouts=(1.0, read_timeout), **options)
+    return KubernetesCluster(
+        configuration,
+        calls=Calls(timeouts=(1.0, read_timeout), **calls),
+        options=ClusterOptions(**options),
+        clock=clock,
+    )
 
 
 def a_list(*items: dict[str, Any], more: str | None = None) -> dict[str, Any]:

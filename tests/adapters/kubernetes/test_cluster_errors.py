@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pytest_httpserver import HTTPServer
 
+from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import HeldPlaces, TryLater, WontWork
@@ -200,7 +201,7 @@ def test_a_kubeconfig_gives_the_server_and_the_token(
 def test_a_write_that_times_out_is_sent_once(tmp_path: Path) -> None:
     with hanging_server(f"{NODES}/gpu-1", "PATCH") as (server, arrivals):
         server.expect_request(f"{NODES}/gpu-1", method="GET").respond_with_json(a_node())
-        cluster = connect(kubeconfig(tmp_path, server.url_for("").rstrip("/")), timeouts=(1, 0.2))
+        cluster = connect(kubeconfig(tmp_path, server.url_for("").rstrip("/")), calls=Calls(timeouts=(1, 0.2)))
         with pytest.raises(TryLater) as caught:
             cluster.cordon("gpu-1", "action-7")
         cluster.close()

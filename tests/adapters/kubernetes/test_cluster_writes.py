@@ -356,7 +356,7 @@ def test_a_process_that_was_frozen_after_it_asked_does_not_send_what_it_was_abou
 def test_a_write_waits_for_less_than_a_read() -> None:
     with hanging_server(NODE, "PATCH") as (server, arrivals):
         serve_node(server)
-        adapter = a_cluster_at(server.url_for(""), read_timeout=60, write_timeout=0.2)
+        adapter = a_cluster_at(server.url_for(""), read_timeout=60, write_seconds=0.2)
         with pytest.raises(TryLater) as caught:
             adapter.cordon("gpu-1", "action-7")
         adapter.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.adapters.kubernetes.dra import Dra, DraServed
 from receiver.adapters.kubernetes.pods import DrainFate, SeenPod
@@ -30,7 +31,7 @@ def look(tmp_path: Path) -> Iterator[Look]:
         gpu_pool, cpu_pool = config()["pools"]
         given = config(pools=[{**gpu_pool, "dra": served}, cpu_pool], kubernetes={"daemonsets": False, **kubernetes})
         sim = Simulator(given, clock=ManualClock(START)).start()
-        cluster = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(1, 2))
+        cluster = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), calls=Calls(timeouts=(1, 2)))
         opened.extend((cluster.close, sim.stop))
         return sim, cluster
 

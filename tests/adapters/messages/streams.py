@@ -22,6 +22,7 @@ from receiver.web import WebParts, create_app
 from simulator.store import MemoryStore
 from tests.given.life import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world
 from tests.payloads import a_payload, an_alert, stamp
+from tests.settings import settings_of
 from tests.web.fakes import FakeHealth
 
 LABEL = "team.example/pool"
@@ -85,8 +86,7 @@ class Flood:
             store=self.store,
             wake=lambda: None,
             clock=self,
-            policy=policy,
-            mode="act",
+            settings=settings_of(policy),
             heartbeat=lambda: health,
             registry=CollectorRegistry(),
             instruments=Instruments(),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.cluster import connect
 from receiver.config.devices import DeviceSpec, devices_text
 from receiver.core.model.model import Stage
@@ -124,7 +125,7 @@ def begin(
         life = ClaimLife(world=sim.world, policy=policy, store=store, lock=sim.live.lock, denied=sim.live.denied)
         life.name, life.figure = request.node.name.removeprefix("test_").replace("_", " "), figure
         life.custom = sim.live.custom
-        adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60), clock=clock)
+        adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), clock=clock, calls=Calls(timeouts=(60, 60)))
         life.cluster = adapter  # type: ignore[assignment]  # the product's own
         opened.extend((adapter.close, sim.stop))
         return life
