@@ -60,7 +60,7 @@ def test_every_write_of_a_step_passes_the_tap(real: SqlStore) -> None:
     assert drive.Tried(BY_NAME[TOUR], real).untapped() == []
 
 
-@pytest.mark.parametrize("name", ["cloud", "cluster", "store", "records", "telemetry"])
+@pytest.mark.parametrize("name", ["cloud", "cluster", "store", "telemetry"])
 def test_a_port_that_bypasses_the_tap_is_seen(name: str, real: SqlStore) -> None:
     empty(real)
     run = drive.Tried(BY_NAME[TOUR], real)
