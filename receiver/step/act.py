@@ -47,7 +47,7 @@ from receiver.step.parts import StepContext, decision_of, told_of_end
 log = structlog.get_logger("receiver")
 
 
-def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) -> tuple[StepContext, list[datetime]]:
+def act(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContext, list[datetime]]:
     """Carry out the decisions and the other writes, each guarded separately, then store the control state.
 
     Returns the context with the places that the budget hold covers now, and the moments at which to look again.
@@ -85,11 +85,11 @@ def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) ->
             report_bookings(work)
     with parts.part("window_evictions"):
         announce_window_evictions(work, steady=looked.steady)  # only announced pods are evicted
-    if chores:
+    if work.chores:
         with parts.part("installations"):
             make_known(work, looked.others)
         with parts.part("idle_shutdown"):
-            scale_idle_workloads_to_zero(looked, sources, work.hands, work.policy, work.mode, work.now)
+            scale_idle_workloads_to_zero(work, looked, sources.telemetry)
     refusals = facts.refusals  # if it fails, what was known stands
     with parts.part("scheduler"):
         rooms = {pool: wanted.given for pool, wanted in work.assignment.pools.items()}

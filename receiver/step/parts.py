@@ -219,21 +219,29 @@ class Hands:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepContext:
-    """One step's facts and decisions, and the ports that it may write to."""
+class StepFrame:
+    """What holds for a whole step: the policy, the mode (``act`` or ``observe``), the time, and the ports that it may
+    write to. With *chores* it writes what readers see."""
+
+    policy: Policy
+    mode: str
+    hands: Hands
+    store: StepStore
+    now: datetime
+    parts: Parts
+    chores: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepContext(StepFrame):
+    """A step with its facts and decisions."""
 
     facts: Facts
     assignment: Assignment
     decisions: Mapping[str, Decision]
     numbers: Mapping[str, int]  # the ids of the stored decisions by pool
     drifts: Mapping[str, Drift]
-    policy: Policy
-    mode: str
-    hands: Hands
-    store: StepStore
     before: Control | None  # as the previous step stored it
-    now: datetime
-    parts: Parts
     learnt: Learnt = NOTHING_LEARNT  # about the start of nodes; for people only
     unsaid: list[Callable[[], object]] = field(default_factory=list)  # messages to compose after everything is done
     concerns: list[Concern] = field(default_factory=list)  # what needs a person, once that is found

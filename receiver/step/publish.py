@@ -3,10 +3,9 @@
 Each part is guarded separately. A failure here changes neither this step nor the next one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -22,13 +21,10 @@ from receiver.core.model.pods import gpus_of
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.money.accounting import StepSight, account, ended_in, is_due
 from receiver.core.money.cost import next_unit_at
-from receiver.core.notices.notice import Concern
-from receiver.core.promises.calibration import Promised
-from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.report.rightsizing import in_use
-from receiver.core.scaling.assign import Assignment, Wanted
+from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.decide import case_of
-from receiver.core.scaling.failures import Failure, Failures
+from receiver.core.scaling.failures import Failure
 from receiver.core.scaling.patience import deferred
 from receiver.core.scaling.waits import awaited_since, waits
 from receiver.ports import RecordStore, Snapshot, TryLater, WontWork
@@ -83,20 +79,7 @@ def publish(work: StepContext, looked: Looked, sources: Sources, records: Record
 def _show(work: StepContext, records: RecordStore, observed: ObservedDocument | None, *, steady: bool) -> None:
     """Store what this step found for pages, API and metrics and, where the clock is *steady*, the minute's samples.
     Without *observed*, in a process that has just started, the one of the last picture stays."""
-    facts = work.facts
-    new_picture = picture(
-        facts,
-        work.assignment,
-        work.decisions,
-        work.numbers,
-        work.policy,
-        work.mode,
-        work.parts.failures,
-        records.snapshot,
-        work.concerns,
-        work.learnt,
-        work.hands.promised.open,
-    )
+    facts, new_picture = work.facts, picture(work, records.snapshot)
     if work.mode == "observe":
         before = None if observed is not None else records.snapshot()
         document = observed if before is None else before[0].get("observed")
@@ -110,42 +93,26 @@ def _show(work: StepContext, records: RecordStore, observed: ObservedDocument | 
             records.keep_samples(samples(new_picture, facts.at), turns(facts), facts.at)
 
 
-def picture(
-    facts: Facts,
-    assignment: Assignment,
-    decisions: Mapping[str, Decision],
-    numbers: Mapping[str, int],
-    policy: Policy,
-    mode: str,
-    failures: Failures | None = None,
-    before: Callable[[], Snapshot | None] = lambda: None,
-    concerns: Sequence[Concern] = (),
-    learnt: Learnt = NOTHING_LEARNT,
-    promised: Mapping[str, Promised] = MappingProxyType({}),
-) -> Picture:
-    """Return the picture of one step; *numbers* are the stored decisions' row numbers by pool.
-
-    A pool that raises is noted in *failures* and stays as in the picture that *before* reads. Without *failures* the
-    exception is raised.
-    """
+def picture(work: StepContext, before: Callable[[], Snapshot | None]) -> Picture:
+    """Return the picture of one step. A pool that raises is noted and stays as in the picture that *before* reads."""
+    facts, assignment = work.facts, work.assignment
     pools: list[PoolDocument] = []
-    for p in policy.pools:
+    for p in work.policy.pools:
         try:
-            pools.append(_pool(p, facts, assignment.pools[p.id], decisions[p.id], numbers[p.id], policy, mode))
-        except Exception as error:
-            if failures is None:
-                raise
-            failures.note(Failure(part="picture", error=error, pool=p.id))
+            pools.append(_pool(p, work))
+        except Exception as error:  # noqa: BLE001  # noted; the other pools are shown
+            work.parts.failures.note(Failure(part="picture", error=error, pool=p.id))
             snapshot = before()
             pools += [x for x in Picture.model_validate(snapshot[0] if snapshot else {}).pools if x.pool == p.id]
-    explained = explain(facts, assignment, decisions, policy, observing=mode == "observe", learnt=learnt)
+    observing = work.mode == "observe"
+    explained = explain(facts, assignment, work.decisions, work.policy, observing=observing, learnt=work.learnt)
     shapes = {id(each.fits): each.fits for each in explained}  # pods of one shape share them
     fits = {key: [FitDocument(pool=f.pool, name=f.name, why_not=f.why) for f in shape] for key, shape in shapes.items()}
     waiting_total = len(facts.waiting) + sum(len(gated.pods) for gated in deferred(facts))
     kept_out = facts.kept_out
     return Picture.of(
         facts,
-        mode=mode,
+        mode=work.mode,
         pools=pools,
         budget=None if assignment.budget is None else ScopedBudget.of_view(assignment.budget),
         budgets=[ScopedBudget.of_view(view) for view in assignment.budgets.views],
@@ -156,15 +123,15 @@ def picture(
         misfits=[
             MisfitDocument(workload=m.workload.key, gpus=m.workload.gpus, detail=m.detail) for m in assignment.misfits
         ],
-        waiting=[_waiting(each, numbers, fits[id(each.fits)], promised) for each in explained],
+        waiting=[_waiting(each, work, fits[id(each.fits)]) for each in explained],
         waiting_total=waiting_total if _demand_is_known(facts) else None,
-        concerns=[ConcernDocument.of(concern) for concern in concerns],
+        concerns=[ConcernDocument.of(concern) for concern in work.concerns],
     )
 
 
-def _pool(
-    pool: Pool, facts: Facts, wanted: Wanted, decision: Decision, number: int, policy: Policy, mode: str
-) -> PoolDocument:
+def _pool(pool: Pool, work: StepContext) -> PoolDocument:
+    facts, policy, mode = work.facts, work.policy, work.mode
+    wanted, decision = work.assignment.pools[pool.id], work.decisions[pool.id]
     state, bounds = facts.pool(pool.id), wanted.bounds
     usable = state.of(Stage.USABLE)
     action = state.open_action
@@ -183,7 +150,7 @@ def _pool(
         reasons=[r for r in decision.reasons if r.verdict is not Verdict.ALLOWS],
         what_would_change=decision.evidence.get("what_would_change", []),
         verdict=decision.change,
-        decision=number,
+        decision=work.numbers[pool.id],
         reconsider_at=decision.reconsider_at,
         would=first_act(decision, case_of(state, wanted, facts, policy), sentence) if mode == "observe" else None,
         waits=waits(pool, state, policy, facts.at),
@@ -240,14 +207,9 @@ def _node(node: Node, policy: Policy, now: datetime) -> NodeDocument:
     )
 
 
-def _waiting(
-    explained: Explanation,
-    numbers: Mapping[str, int],
-    fits: list[FitDocument],
-    promised: Mapping[str, Promised],
-) -> WaitingPod:
+def _waiting(explained: Explanation, work: StepContext, fits: list[FitDocument]) -> WaitingPod:
     pod, workload, fate = explained.pod, explained.workload, explained.fate
-    first = promised.get(workload.key) if workload else None
+    first = work.hands.promised.open.get(workload.key) if workload else None
     gang = workload if workload is not None and workload.gang else None
     return WaitingPod.of(
         pod,
@@ -260,7 +222,7 @@ def _waiting(
         **({"what_to_do": fate.todo} if fate.todo else {}),
         pool=fate.pool,
         rule=fate.rule,
-        decision=numbers[fate.pool] if fate.pool else None,
+        decision=work.numbers[fate.pool] if fate.pool else None,
         node=fate.node,
         nodes=fate.nodes,
         expected_at=fate.promise.starts_p50,

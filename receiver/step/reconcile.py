@@ -18,7 +18,7 @@ from receiver.ports import RecordStore
 from receiver.step.act import act
 from receiver.step.decide import decide
 from receiver.step.gather import Sources, gather
-from receiver.step.parts import Hands, Parts
+from receiver.step.parts import Hands, Parts, StepFrame
 from receiver.step.publish import publish
 from receiver.step.record import record
 from receiver.step.settle import settle
@@ -43,18 +43,18 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     Without `Sources.readers` (as in a replay) there are no chores: the step writes no explanations, messages, pages or
     samples, accounts for no usage and shuts down no idle workload.
     """
-    chores = sources.readers
-    parts = Parts()
+    parts, store = Parts(), sources.store
     policy = without_approvals(policy) if mode == "observe" else policy  # observe mode changes nothing: no approvals
-    looked = gather(sources, policy, now, parts, chores=chores)
-    facts = settle(looked, hands, sources.store, policy, mode, now, parts)
-    decided = decide(facts, policy, parts, steady=looked.steady, chores=chores)
+    frame = StepFrame(policy=policy, mode=mode, hands=hands, store=store, now=now, parts=parts, chores=sources.readers)
+    looked = gather(sources, policy, now, parts, chores=frame.chores)
+    facts = settle(looked, frame)
+    decided = decide(facts, policy, parts, steady=looked.steady, chores=frame.chores)
     parts.log()
-    work = record(decided, looked, hands, sources.store, policy, mode, now, parts, chores=chores)
-    work, again = act(work, looked, sources, chores=chores)
-    if chores:
+    work = record(decided, looked, frame)
+    work, again = act(work, looked, sources)
+    if frame.chores:
         with parts.part("publish"):
-            publish(work, looked, sources, cast("RecordStore", sources.store))
+            publish(work, looked, sources, cast("RecordStore", store))
     return Stepped(
         facts=work.facts,
         assignment=work.assignment,

@@ -1,40 +1,28 @@
 """Record: store the decisions of a step, and send the approval requests, before anything else is done."""
 
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 
 import structlog
 
 from receiver import installed_version
-from receiver.core.model.policy import Policy
 from receiver.core.notices import people_notices
 from receiver.core.notices.notice import Cause
 from receiver.core.promises.startup import NOTHING_LEARNT, learn
 from receiver.core.scaling.packing import LAST_WORKLOADS
-from receiver.ports import Grounds, StepStore
+from receiver.ports import Grounds
 from receiver.step.decide import Decided
 from receiver.step.gather import Looked
-from receiver.step.parts import Hands, Parts, StepContext
+from receiver.step.parts import StepContext, StepFrame
 
 log = structlog.get_logger("receiver")
 
 
-def record(
-    decided: Decided,
-    looked: Looked,
-    hands: Hands,
-    store: StepStore,
-    policy: Policy,
-    mode: str,
-    now: datetime,
-    parts: Parts,
-    *,
-    chores: bool,
-) -> StepContext:
-    """Store the decisions and the approval requests with their messages; for *chores*, learn when work may start.
+def record(decided: Decided, looked: Looked, frame: StepFrame) -> StepContext:
+    """Store the decisions and the approval requests with their messages; with chores, learn when work may start.
     Raises TryLater."""
-    origin = {"mode": mode, "version": installed_version()}
+    parts, store, policy = frame.parts, frame.store, frame.policy
+    origin = {"mode": frame.mode, "version": installed_version()}
     decisions = {pool: replace(d, evidence={**d.evidence, **origin}) for pool, d in decided.decisions.items()}
     made_from = Grounds(facts=decided.facts, policy=policy)
     before = looked.before.decisions if looked.before is not None else {}
@@ -57,7 +45,7 @@ def record(
                 log.info("approval requested", question=question.id, pool=question.pool, until=until)
     learnt = NOTHING_LEARNT
     with parts.part("promises"):
-        if chores and decided.facts.waiting:
+        if frame.chores and decided.facts.waiting:
             learnt = learn(looked.lives, store.lasted(LAST_WORKLOADS))
     return StepContext(
         facts=decided.facts,
@@ -65,12 +53,13 @@ def record(
         decisions=decisions,
         numbers=numbers,
         drifts=looked.drifts,
-        policy=policy,
-        mode=mode,
-        hands=hands,
-        store=store,
         before=looked.before,
-        now=now,
-        parts=parts,
         learnt=learnt,
+        policy=policy,
+        mode=frame.mode,
+        hands=frame.hands,
+        store=store,
+        now=frame.now,
+        parts=parts,
+        chores=frame.chores,
     )

@@ -22,28 +22,27 @@ from receiver.core.scaling.waits import late_after
 from receiver.ports import Cluster, StepStore, TryLater, WontWork
 from receiver.step.carry_out import settled
 from receiver.step.gather import Looked
-from receiver.step.parts import Hands, Parts, decision_of, told_of_end
+from receiver.step.parts import StepFrame, decision_of, told_of_end
 
 log = structlog.get_logger("receiver")
 ACTIONS_READ = 100  # of a pool while a window is open; a failed one is not repeated within five minutes
 
 
-def settle(
-    looked: Looked, hands: Hands, store: StepStore, policy: Policy, mode: str, now: datetime, parts: Parts
-) -> Facts:
+def settle(looked: Looked, frame: StepFrame) -> Facts:
     """Close what has ended, and add to the facts what earlier steps did and announced. Raises TryLater."""
-    facts, before = _close_actions(looked.facts, store, policy, now, parts), looked.before
+    store, policy, now, parts = frame.store, frame.policy, frame.now, frame.parts
+    facts, before = _close_actions(looked.facts, frame), looked.before
     if looked.stopped:
-        facts = _stop_removals(facts, looked.stopped, store, policy, now, parts)
+        facts = _stop_removals(facts, looked.stopped, frame)
     if looked.steady:  # closing an override is final; an expired one no longer applies either way
-        _end_overrides(looked, store, policy, now, parts)
+        _end_overrides(looked, frame)
     with parts.part("window_evictions"):  # if it fails, no window evicts in this step
         # Unless the clock is steady, how much of a grace period has passed is unknown.
-        announcements = workload_notices.told_to_go(store.told(TOPIC), mode) if looked.steady else {}
+        announcements = workload_notices.told_to_go(store.told(TOPIC), frame.mode) if looked.steady else {}
         facts = replace(facts, given_up=_not_emptied(store, policy, now), told_to_go=announcements)
     rights = before.rights if before is not None else None
     with parts.part("rights"):
-        rights = _rights(hands.cluster, rights, facts, mode)
+        rights = _rights(frame.hands.cluster, rights, facts, frame.mode)
     facts = replace(facts, kept_out=before.kept_out if before is not None else None, rights=rights)
     if not uses_approvals(policy):
         return facts
@@ -71,7 +70,7 @@ def _not_emptied(store: StepStore, policy: Policy, now: datetime) -> dict[str, d
     return given_up_at
 
 
-def _close_actions(facts: Facts, store: StepStore, policy: Policy, now: datetime, parts: Parts) -> Facts:
+def _close_actions(facts: Facts, frame: StepFrame) -> Facts:
     """Close the open actions that have ended by what Civo and Kubernetes show."""
     if not facts.up(Source.CIVO) or all(state.open_action is None for state in facts.pools):
         return facts
@@ -79,14 +78,14 @@ def _close_actions(facts: Facts, store: StepStore, policy: Policy, now: datetime
     grown = removed = 0
     for state in facts.pools:
         settled_state = state
-        with parts.part("settle", state.pool, sets_aside=True):
-            settled_state, added, fewer = _close_action(state, facts, store, policy, now, parts)
+        with frame.parts.part("settle", state.pool, sets_aside=True):
+            settled_state, added, fewer = _close_action(state, facts, frame)
             grown, removed = grown + added, removed + fewer
-        with parts.part("settle", state.pool, sets_aside=True):
+        with frame.parts.part("settle", state.pool, sets_aside=True):
             grown += _landed(settled_state)
         pools.append(settled_state)
     grown, removed = facts.grown_last_hour + grown, facts.removed_last_hour + removed
-    first = facts.first_changed_at or (now if (grown, removed) != (0, 0) else None)
+    first = facts.first_changed_at or (frame.now if (grown, removed) != (0, 0) else None)
     return replace(facts, pools=tuple(pools), grown_last_hour=grown, removed_last_hour=removed, first_changed_at=first)
 
 
@@ -99,12 +98,10 @@ def _landed(state: PoolState) -> int:
     return max(0, min(state.required, action.to_count) - action.from_count)
 
 
-def _close_action(
-    state: PoolState, facts: Facts, store: StepStore, policy: Policy, now: datetime, parts: Parts
-) -> tuple[PoolState, int, int]:
+def _close_action(state: PoolState, facts: Facts, frame: StepFrame) -> tuple[PoolState, int, int]:
     """Close the pool's open action if it has ended. Returns the state without it and the nodes added and removed."""
-    action = state.open_action
-    if action is None or state.unreadable or state.pool in parts.failures.set_aside:
+    action, store, policy, now = state.open_action, frame.store, frame.policy, frame.now
+    if action is None or state.unreadable or state.pool in frame.parts.failures.set_aside:
         return state, 0, 0
     outcome = settled(action, state, now)
     if outcome is None:
@@ -116,7 +113,7 @@ def _close_action(
         return Around(policy=policy, budgets=views(facts, policy), decision=decision_of(action, store), state=state)
 
     removed = removals_under_way(state)
-    store.closed(action, outcome, None, told_of_end(action, outcome, around, parts), late=late)
+    store.closed(action, outcome, None, told_of_end(action, outcome, around, frame.parts), late=late)
     settled_state = replace(state, open_action=None)
     if late is not None:
         settled_state = replace(settled_state, required=late.expected, uncounted=late.shown - late.expected)
@@ -127,33 +124,31 @@ def _close_action(
     return settled_state, 0, removed
 
 
-def _stop_removals(
-    facts: Facts, stopped: Mapping[str, Backoff], store: StepStore, policy: Policy, now: datetime, parts: Parts
-) -> Facts:
+def _stop_removals(facts: Facts, stopped: Mapping[str, Backoff], frame: StepFrame) -> Facts:
     """Back off from removals where Civo answers them with something other than one node less, and send one message."""
     pools: list[PoolState] = []
     for state in facts.pools:
         if (backoff := stopped.get(state.pool)) is not None:
-            notice = parts.composed(
-                partial(removals_stop, state, backoff, policy, now),
+            notice = frame.parts.composed(
+                partial(removals_stop, state, backoff, frame.policy, frame.now),
                 cause=Cause.REMOVAL_STOPPED,
                 topic=f"removals:{state.pool}",
                 key=backoff.until.isoformat(),
                 plainly=f"GPU pool {state.pool}: removals stop until {backoff.until:%Y-%m-%d %H:%M} UTC",
             )
-            store.say(notice, now)
+            frame.store.say(notice, frame.now)
             state = replace(state, required=state.required + state.uncounted, uncounted=0, removal_backoff=backoff)
         pools.append(state)
     return replace(facts, pools=tuple(pools))
 
 
-def _end_overrides(looked: Looked, store: StepStore, policy: Policy, now: datetime, parts: Parts) -> None:
+def _end_overrides(looked: Looked, frame: StepFrame) -> None:
     """Close expired overrides and send a message; reopen those that were closed while the clock was ahead."""
-    facts = looked.facts
+    facts, store, policy, now = looked.facts, frame.store, frame.policy, frame.now
     for override in (*looked.resumed, *(o for o in facts.overrides if o.until <= now)):
         over = override not in looked.resumed
         ended = partial(people_notices.ran_out, override, policy, facts.pools)
-        notice = parts.composed(
+        notice = frame.parts.composed(
             ended if over else partial(people_notices.goes_on, override, policy),
             cause=Cause.OVERRIDE_ENDED if over else Cause.OVERRIDE_SET,
             topic=f"override:{override.id}",

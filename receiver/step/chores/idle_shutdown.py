@@ -3,7 +3,6 @@
 Every part may be repeated: a workload's standing is read from the store. A failure is left to a later step.
 """
 
-from datetime import datetime
 from functools import partial
 
 import structlog
@@ -11,14 +10,13 @@ import structlog
 from receiver.core.idle import idle_shutdown as idle
 from receiver.core.idle.idle_shutdown import Consenting, IdleCase, IdleStanding, IdleVerdict
 from receiver.core.model.memory import is_new_minute
-from receiver.core.model.policy import Policy
 from receiver.core.notices import workload_notices
 from receiver.core.notices.concerns import SILENT_FOR
 from receiver.core.notices.notice import Notice
 from receiver.core.scaling.ownership import shuts_down
-from receiver.ports import Cluster, Did, StepStore, TryLater, WontWork
-from receiver.step.gather import Looked, Sources
-from receiver.step.parts import Hands, Write, WriteKind
+from receiver.ports import Cluster, Did, StepStore, Telemetry, TryLater, WontWork
+from receiver.step.gather import Looked
+from receiver.step.parts import Hands, StepContext, Write, WriteKind
 
 log = structlog.get_logger("receiver")
 EVENTS_PER_WORKLOAD = 10  # pods of it that get a Kubernetes Event
@@ -27,12 +25,10 @@ SCALING = WriteKind("idle workload not scaled to zero", "idle workload", tuple(D
 MOST_AT_ONCE = 20  # workloads scaled to zero by one step: each takes a few calls
 
 
-def scale_idle_workloads_to_zero(
-    looked: Looked, sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime
-) -> None:
+def scale_idle_workloads_to_zero(work: StepContext, looked: Looked, telemetry: Telemetry | None) -> None:
     """Check the workloads that opted in, once a minute. Raises TryLater when the store fails, WriterLostError when this
     replica may not write."""
-    telemetry, cluster, store = sources.telemetry, hands.cluster, sources.store
+    policy, mode, now, store, cluster = work.policy, work.mode, work.now, work.store, work.hands.cluster
     if not looked.steady:
         case = idle.case_of(looked.facts, policy, mode, store.told(idle.TOPIC), {})
         for topic in idle.warned(case):  # how much of its grace has passed is unknown
@@ -58,10 +54,10 @@ def scale_idle_workloads_to_zero(
         verdict = idle.judge(workload, case)
         notice = _notice(workload, verdict, case)
         if notice is not None and store.say(notice, now) and verdict is IdleVerdict.WARN:
-            _record_warning(workload, notice, hands, cluster)
+            _record_warning(workload, notice, work.hands, cluster)
         if verdict is IdleVerdict.SCALE and room:
             room -= 1
-            _scale(workload, case, store, hands, cluster)
+            _scale(workload, case, store, work.hands, cluster)
 
 
 def _notice(workload: Consenting, verdict: IdleVerdict, case: IdleCase) -> Notice | None:

@@ -27,7 +27,6 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from receiver.core.scaling.guardrails import GUARDRAILS
-from receiver.step.publish import picture
 from tests.core.builders import (
     GPU,
     MINUTE,
@@ -44,6 +43,7 @@ from tests.core.builders import (
     an_offer,
     facts,
 )
+from tests.core.pictures import picture_of
 
 BIG = a_pool("big", resources={GPU: 8}, price_usd_per_hour=Decimal(9))
 
@@ -346,7 +346,7 @@ def shown(found: Facts, policy: Policy | None = None, mode: str = "act") -> dict
     policy = policy or a_policy()
     assignment = assign(found, policy)
     decisions: Mapping[str, Decision] = decide_all(found, assignment, policy, explained_by=with_grounds)
-    return picture(found, assignment, decisions, {p.id: 42 for p in policy.pools}, policy, mode).document()
+    return picture_of(found, assignment, decisions, policy, mode)
 
 
 def test_the_picture_keeps_at_most_so_many_and_counts_them_all() -> None:

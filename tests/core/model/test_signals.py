@@ -6,8 +6,8 @@ import pytest
 
 from receiver.core.model.model import PoolState
 from receiver.core.model.signals import Matcher, PoolSilence, Silence, silenced_pools
-from receiver.step.publish import picture
 from tests.core.builders import HOUR, NOW, a_node, a_policy, a_pool, a_silence, a_state, facts, run
+from tests.core.pictures import picture_of
 
 OURS = Matcher(name="component", value="gpu-autoscaler")
 POLICY = a_policy(a_pool("l40s"), a_pool("a100"))
@@ -75,7 +75,7 @@ def shown(state: PoolState) -> dict[str, Any]:
     found, policy = facts(state), a_policy()
     assignment, by_name = run(found, policy)
     decisions = {d.pool: d for d in by_name.values()}
-    (pool,) = picture(found, assignment, decisions, dict.fromkeys(decisions, 1), policy, "act").document()["pools"]
+    (pool,) = picture_of(found, assignment, decisions, policy)["pools"]
     return dict(pool)
 
 

@@ -36,7 +36,6 @@ from receiver.core.money.budget import (
 from receiver.core.notices import money_notices
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.waits import drift
-from receiver.step.publish import picture
 from tests.core.builders import (
     GPU,
     HOUR_ENDS_SOON,
@@ -53,6 +52,7 @@ from tests.core.builders import (
     facts,
     run,
 )
+from tests.core.pictures import picture_of
 from tests.core.worlds import LAWS, RARE
 
 PRICE = Decimal("1.29")
@@ -496,7 +496,7 @@ def test_amounts_in_the_picture_and_in_decisions_have_no_exponent() -> None:
     policy = a_policy(budget=a_budget(monthly_usd=Decimal("1E+3"), teams={"research": Decimal(10)}))
     found = facts(a_state(), waiting=[a_pod()], spend=spent(teams={"research": Decimal("0E-29")}))
     assignment, decisions = run(found, policy)
-    shown = picture(found, assignment, {"l40s-id": decisions["l40s"]}, {"l40s-id": 1}, policy, "act").document()
+    shown = picture_of(found, assignment, {"l40s-id": decisions["l40s"]}, policy)
     assert [(b["monthly_usd"], b["spent_usd"]) for b in shown["budgets"]] == [("1000", "0"), ("10", "0.00")]
     assert decisions["l40s"].evidence["budget"]["monthly_usd"] == "1000"
 
