@@ -133,6 +133,18 @@ class ReconciledCharges:
     seed: Seed | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What every part of one look works with; *month* is the one of *now*."""
+
+    sources: Sources
+    policy: Policy
+    memory: Memory
+    month: Month
+    now: datetime
+    parts: Parts
+
+
 def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, chores: bool = True) -> Looked:
     """Return what is true at *now*, and store what only a look can tell. Raises TryLater only when the store fails.
 
@@ -141,21 +153,22 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     """
     store, month = sources.store, month_of(now, policy.timezone)
     memory = store.memory(now, min(month.start, now - A_WEEK))
-    answers = _without_older(_ask_all(sources, policy, memory, now, parts), memory)
+    look = _Look(sources=sources, policy=policy, memory=memory, month=month, now=now, parts=parts)
+    answers = _without_older(_ask_all(look), memory)
     before = store.control()
     steady = is_steady(before.at if before is not None else None, now)
     lives = lives_of(answers, memory, policy, parts, steady=steady)
     by_instance = {life.instance: life for life in lives}
-    joined = [_joined(pool, answers, memory, by_instance, store, policy, parts) for pool in policy.pools]
+    joined = [_joined(pool, answers, by_instance, look) for pool in policy.pools]
     states, again = with_nominations([state for state, _, _ in joined], now, parts)
     pools = _with_slow_starts(states, lives, parts)
     drifts = {state.pool: drifted for state, drifted, _ in joined if drifted is not None}
     answering = _judged(answers, pools, memory, policy, before)
     sources.beat()
-    spend = _spend(sources, memory, lives, month, policy, now, parts, forecasts=chores)
+    spend = _spend(lives, look, forecasts=chores)
     nodes_seen = answers.cloud is not None and not any(civo_pool.unreadable for civo_pool in answers.cloud.values())
-    books = reconcile_charges(sources.accounts, memory, lives, spend, policy, month, now, nodes_seen=nodes_seen)
-    _keep(store, answers, memory, lives, pools, drifts, books)
+    books = _reconcile_charges(lives, spend, look, nodes_seen=nodes_seen)
+    _keep(answers, lives, pools, drifts, books, look)
     ids = {pool.id for pool in policy.pools}
     open_actions = [past.open_action for pool, past in memory.pools.items() if pool not in ids]
     orphans = tuple(action for action in open_actions if action is not None)
@@ -167,7 +180,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         pools=pools,
         waiting=(*_waiting(answers, answering[Source.KUBERNETES], sources.waited), *again),
         deferred=tuple(p for p in pods if p.phase is PodPhase.DEFERRED),
-        signals=signals_from(_firing(answers.alarms, memory, sources, now), policy),
+        signals=signals_from(_firing(answers.alarms, look), policy),
         sources=answering,
         spend=books.spend,
         budget_changes=memory.budget_changes,
@@ -207,12 +220,13 @@ def _own(facts: Facts, policy: Policy, others: OtherInstallations, parts: Parts)
     return replace(facts, candidates=(), deferred=())
 
 
-def _firing(alarms: AlarmFacts | None, memory: Memory, sources: Sources, now: datetime) -> Sequence[Alert]:
+def _firing(alarms: AlarmFacts | None, look: _Look) -> Sequence[Alert]:
     """Return the firing alerts: those of Alertmanager's API, and those that it may have forgotten in a restart. Without
     its answer (None), the delivered ones."""
+    sources, now = look.sources, look.now
     started_at = alarms.started_at if alarms is not None else None
     restarted = started_at is not None and abs(now - started_at) < KNOWS_AGAIN_AFTER
-    remembered = alarms is None or memory.deliveries or restarted
+    remembered = alarms is None or look.memory.deliveries or restarted
     remembered_alerts = sources.store.remembered_alerts(now - sources.payload_life) if remembered else ()
     if alarms is None:
         return remembered_alerts
@@ -260,18 +274,17 @@ def _with_deleted(state: PoolState, store: StepStore) -> PoolState:
 
 
 def _keep(
-    store: StepStore,
     answers: Answers,
-    memory: Memory,
     lives: Sequence[NodeLife],
     pools: Sequence[PoolState],
     drifts: Mapping[str, Drift],
     books: ReconciledCharges,
+    look: _Look,
 ) -> None:
-    cloud = answers.cloud or {}
+    store, cloud = look.sources.store, answers.cloud or {}
     counted = [state.pool for state in pools if state.pool in cloud and not cloud[state.pool].unreadable]
     required = {pool: cloud[pool].required for pool in counted}
-    worked = {life.instance for life in memory.lives if life.usable_at is not None}
+    worked = {life.instance for life in look.memory.lives if life.usable_at is not None}
     works = {life.pool for life in lives if life.usable_at is not None and life.instance not in worked}
     offers = {state.pool: state.offer for state in pools if state.offer is not None}
     store.saw(lives, required, answers.at, works=works, drifts=drifts, offers=offers)
@@ -281,7 +294,8 @@ def _keep(
         store.keep_seed(books.seed)
 
 
-def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, parts: Parts) -> Answers:
+def _ask_all(look: _Look) -> Answers:
+    sources, now, parts = look.sources, look.now, look.parts
     states = {Source.STORE: SourceState(source=Source.STORE, up=True, at=now)}
 
     def answer(source: Source, question: Callable[[], T] | None) -> T | None:
@@ -307,12 +321,12 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
     if cluster is not None:
         states[Source.KUBERNETES] = replace(states[Source.KUBERNETES], detail=cluster.unread)
         with parts.part("claims"):  # without it pods that claim devices are no demand
-            cluster = sources.join.join(cluster, templates(policy, memory))
+            cluster = sources.join.join(cluster, templates(look.policy, look.memory))
         if any(pod.reserved for pod in cluster.pods):
             names = {node.name for node in cluster.nodes}
             cluster = replace(cluster, pods=tuple(believed(pod, names, now) for pod in cluster.pods))
         with parts.part("hosts"):
-            cluster = beside_other_nodes(cluster, policy)
+            cluster = beside_other_nodes(cluster, look.policy)
     telemetry = answer(Source.PROMETHEUS, sources.telemetry.look if sources.telemetry else None)
     alarms = answer(Source.ALERTMANAGER, sources.alarms.look if sources.alarms else None)
     machines: Mapping[str, Mapping[str, int]] = {}
@@ -325,7 +339,7 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
         sources.beat()
         with parts.part("node_objects"):
             listed = {n.instance for n in cluster.nodes}
-            deleted_instances = deleted_node_objects(sources.cluster, memory, cloud, listed, now)
+            deleted_instances = deleted_node_objects(sources.cluster, look.memory, cloud, listed, now)
     pods: dict[str, list[Pod]] = {}
     for pod in cluster.pods if cluster else ():
         if pod.node:
@@ -344,25 +358,20 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
         deleted=deleted_instances,
         unjoined=[n for n in nodes if n.ready and n.instance not in listed] if cloud is not None else (),
         foreign=all(n.instance not in listed for n in nodes),
-        silenced=silenced_pools(alarms.silences if alarms else (), policy),
+        silenced=silenced_pools(alarms.silences if alarms else (), look.policy),
         machines=machines,
         join=sources.join,
     )
 
 
 def _joined(
-    pool: Pool,
-    answers: Answers,
-    memory: Memory,
-    lives: Mapping[str, NodeLife],
-    store: StepStore,
-    policy: Policy,
-    parts: Parts,
+    pool: Pool, answers: Answers, lives: Mapping[str, NodeLife], look: _Look
 ) -> tuple[PoolState, Drift | None, Backoff | None]:
     """Return the pool's state, the change of its count that is not ours, and the stop of its removals.
 
     Of a pool that cannot be worked out, the state has only the number of nodes.
     """
+    memory, parts = look.memory, look.parts
     past, civo_pool = memory.pools.get(pool.id, PoolMemory()), (answers.cloud or {}).get(pool.id)
     civo_pool = civo_pool if civo_pool is not None and not civo_pool.unreadable else None
     civo_count = past.required if civo_pool is None else civo_pool.required
@@ -372,7 +381,7 @@ def _joined(
         if civo_pool is not None:
             drifted = drift(past, civo_count, answers.at, highest(memory.unanswered, pool.id))
     with parts.part("pool_state", pool.id, sets_aside=True):
-        state = _with_deleted(pool_state(pool, answers, memory, lives, policy, drifted), store)
+        state = _with_deleted(pool_state(pool, answers, memory, lives, look.policy, drifted), look.sources.store)
     with parts.part("removals", pool.id, sets_aside=True):
         if civo_pool is not None:
             open_action = state.open_action  # of its nodes some may be gone while others cannot be emptied
@@ -418,34 +427,25 @@ def _is_blind(pool: Pool, state: PoolState, coverage: float, now: datetime) -> b
     return coverage * len(usable) < COVERAGE_NEEDED * sum(now - at >= WARMS_UP for at in began)
 
 
-def _spend(
-    sources: Sources,
-    memory: Memory,
-    lives: Sequence[NodeLife],
-    month: Month,
-    policy: Policy,
-    now: datetime,
-    parts: Parts,
-    *,
-    forecasts: bool,
-) -> Spend:
-    """Return what the ledger says of *month*."""
-    pools, unpriced = spend_by_pool(lives, month.start, now, policy.billing, memory.ended)
+def _spend(lives: Sequence[NodeLife], look: _Look, *, forecasts: bool) -> Spend:
+    """Return what the ledger says of the month."""
+    memory, policy, now = look.memory, look.policy, look.now
+    pools, unpriced = spend_by_pool(lives, look.month.start, now, policy.billing, memory.ended)
     watched_usd: Mapping[str, Decimal] = {}
     since: datetime | None = None
     if forecasts:
-        with parts.part("forecast"):
-            began = max(month.start, min(memory.watched_since or now, now))
+        with look.parts.part("forecast"):
+            began = max(look.month.start, min(memory.watched_since or now, now))
             watched_usd, since = spend_by_pool(lives, began, now, policy.billing)[0], began
     teams: Mapping[str, Decimal] | None = None
-    with parts.part("teams"):  # a budget of a team whose spend is not known holds the team's growth
+    with look.parts.part("teams"):  # a budget of a team whose spend is not known holds the team's growth
         # Sharing out a month of thousands of nodes takes a while: only where a team has a budget.
-        set_now = any(c.scope is Scope.TEAM and c.month == month.name for c in memory.budget_changes)
-        if sources.cluster is not None and policy.budget is not None and (policy.budget.teams or set_now):
-            used = sources.store.usage(month.name)
-            teams = by_team(attribute(lives, used, (), month, now, policy.billing))
+        set_now = any(c.scope is Scope.TEAM and c.month == look.month.name for c in memory.budget_changes)
+        if look.sources.cluster is not None and policy.budget is not None and (policy.budget.teams or set_now):
+            used = look.sources.store.usage(look.month.name)
+            teams = by_team(attribute(lives, used, (), look.month, now, policy.billing))
     return Spend(
-        month=month.name,
+        month=look.month.name,
         usd=sum(pools.values(), Decimal(0)),
         unpriced=unpriced,
         pools=pools,
@@ -473,26 +473,18 @@ def _waiting(answers: Answers, kubernetes: SourceState, waited: dict[tuple[str, 
     return tuple(waited.get((p.namespace, p.name), p) for p in answers.telemetry.waiting) if answers.telemetry else ()
 
 
-def reconcile_charges(
-    accounts: Accounts | None,
-    memory: Memory,
-    lives: Sequence[NodeLife],
-    spend: Spend,
-    policy: Policy,
-    month: Month,
-    now: datetime,
-    *,
-    nodes_seen: bool,
-) -> ReconciledCharges:
+def _reconcile_charges(lives: Sequence[NodeLife], spend: Spend, look: _Look, *, nodes_seen: bool) -> ReconciledCharges:
     """Return the account's charges compared with *lives*, which cost *spend* by the ledger.
 
     *nodes_seen* is True when Civo listed the nodes in this step, which a seed requires.
     """
-    held, seed = memory.charged, memory.seed
+    accounts, policy, month, now = look.sources.accounts, look.policy, look.month, look.now
+    held, seed = look.memory.charged, look.memory.seed
     new_charges: Charged | None = None
     awaited = seed is None and policy.budget is not None
     set_now = any(
-        c.scope is Scope.ACCOUNT and c.month == month.name and c.monthly_usd is not None for c in memory.budget_changes
+        c.scope is Scope.ACCOUNT and c.month == month.name and c.monthly_usd is not None
+        for c in look.memory.budget_changes
     )
     # A budget of the account blocks growth until its spend is known.
     limits_account = policy.budget is not None and (set_now or policy.budget.account_usd is not None)
