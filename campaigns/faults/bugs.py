@@ -33,10 +33,10 @@ FOR_PEOPLE = (
     "step/publish.py:_log_step",
 )
 FOR_A_POOL = (
-    "step/carry_out.py:_drain",
+    "core/scaling/retirement.py:next_move",
     "step/carry_out.py:_grow",
     "step/carry_out.py:_retire",
-    "step/carry_out.py:_retire_one",
+    "step/retire.py:advance",
     "step/carry_out.py:carry_out",
     "step/carry_out.py:settled",
     "core/scaling/capacity.py:open_tally",

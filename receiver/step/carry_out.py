@@ -14,7 +14,7 @@ from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
 from receiver.core.model.model import REPAIR, Backoff, LateCount, PoolState
 from receiver.core.model.text import lasting, some
 from receiver.core.scaling.removal import LOOK_AGAIN_AFTER
-from receiver.core.scaling.retirement import FINISHED, MAY_ARRIVE_FOR, MUST_GO_WITHIN, View
+from receiver.core.scaling.retirement import FINISHED, MAY_ARRIVE_FOR, MUST_GO_WITHIN, VictimView
 from receiver.core.scaling.terminations import without_abandoned
 from receiver.core.scaling.waits import LONGEST_GROWTH_BACKOFF, STOPS_FOR, late_after
 from receiver.ports import Did, TryLater, WontWork
@@ -187,7 +187,7 @@ def _retire(action: Action, state: PoolState, keeps: Keeps, hands: Hands, now: d
     victims: list[Victim] = []
     failure: TryLater | None = None
     for number, victim in enumerate(action.victims):
-        view = View(
+        view = VictimView(
             now=now,
             stays=keeps.reasons.get(victim.instance, ""),
             unsure=victim.instance in keeps.unsure,

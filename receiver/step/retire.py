@@ -9,10 +9,10 @@ from receiver.core.scaling.retirement import (
     Call,
     DrainResult,
     Gone,
+    Later,
     Move,
     Spare,
-    View,
-    Wait,
+    VictimView,
     may_still_vanish,
     next_move,
     spared_after,
@@ -34,12 +34,12 @@ class Advance:
     observed: bool = False
 
 
-def advance(victim: Victim, node: Node | None, view: View, action: Action, hands: Hands) -> Advance:
+def advance(victim: Victim, node: Node | None, view: VictimView, action: Action, hands: Hands) -> Advance:
     """Take *victim* one stage further. Raises WontWork, WriterLostError."""
     move = next_move(victim, node, view)
     if isinstance(move, Gone):
         return Advance(victim=_gone(victim, move, view.now))
-    if node is None or (isinstance(move, Wait) and not move.code):
+    if node is None or (isinstance(move, Later) and not move.code):
         return Advance(victim=victim)
     assert hands.cluster is not None
     try:
@@ -66,7 +66,7 @@ class _Retirement:
     cluster: Cluster
     now: datetime
 
-    def make(self, move: Move, view: View) -> Advance:
+    def make(self, move: Move, view: VictimView) -> Advance:
         """Make *move*, and those that follow from what it shows."""
         match move:
             case Call.CORDON:
@@ -81,12 +81,12 @@ class _Retirement:
                 return self._delete(view)
             case Spare():
                 return self._spare(move, view)
-            case Wait():
+            case Later():
                 raise TryLater(move.why, code=move.code)
             case Gone():
                 return Advance(victim=_gone(self.victim, move, self.now))
 
-    def _go_on(self, view: View) -> Advance:
+    def _go_on(self, view: VictimView) -> Advance:
         return self.make(next_move(self.victim, self.node, view), view)
 
     def _cordon(self) -> Advance:
@@ -98,7 +98,7 @@ class _Retirement:
         victim = replace(self.victim, stage=stage, since=self.now, why=why)
         return Advance(victim=victim, observed=receipt.did is Did.OBSERVED)
 
-    def _drain(self, view: View) -> Advance:
+    def _drain(self, view: VictimView) -> Advance:
         consenting, evicting = self.victim.because is Because.CONSOLIDATED, self.victim.because is Because.EVICTED
         cordoned_at = self.victim.since
         if cordoned_at is not None and not self.victim.emptied:  # once emptied, what is there has come back
@@ -110,7 +110,7 @@ class _Retirement:
             )
         except TryLater as error:
             move = next_move(self.victim, self.node, replace(view, drain=DrainResult(awaits=str(error))))
-            if isinstance(move, Wait):
+            if isinstance(move, Later):
                 raise
             return self.make(move, view)
         if receipt.did is Did.OBSERVED:
@@ -118,7 +118,7 @@ class _Retirement:
         refused = receipt.sentence if receipt.did is Did.DIFFERS else ""
         return self._go_on(replace(view, drain=DrainResult(refused=refused), pods=None))  # draining takes time
 
-    def _delete(self, view: View) -> Advance:
+    def _delete(self, view: VictimView) -> Advance:
         asked = replace(self.victim, asked_at=self.now)
         victims = (asked if v.instance == asked.instance else v for v in self.action.victims)
         self.hands.record(replace(self.action, victims=tuple(victims)))
@@ -132,7 +132,7 @@ class _Retirement:
         deleted = replace(self.victim, stage=VictimStage.DELETED, since=self.now, why="")
         return Advance(victim=deleted, observed=receipt.did is Did.OBSERVED)
 
-    def _spare(self, move: Spare, view: View) -> Advance:
+    def _spare(self, move: Spare, view: VictimView) -> Advance:
         """Uncordon the node and keep it, adding the reason to what it waited for before. One that is cordoned for
         another reason of ours stays so, and one that others maintain, until they are done."""
         victim, receipt = self.victim, None

@@ -24,6 +24,7 @@ from tests.e2e.waiting import PATIENCE, until
 WEBHOOK_TOKEN = "SECRET-webhook-token-of-the-tests"
 OPERATOR_TOKEN = "SECRET-operator-token-of-the-tests"
 POOL = "5f3c0000-0000-4000-8000-0000000000a1"
+POLLS_AT_REST = 8  # of `until`, in a row
 READABLE_PATHS = (
     "/",
     f"/pools/{POOL}",
@@ -176,6 +177,16 @@ class Receiver:
     def until_loop(self, state: str, patience: float = PATIENCE) -> None:
         """Wait until /healthz says that the loop is *state*."""
         until(lambda: self.health()["loop"] == state, f"a loop that is {state}", patience)
+
+    def until_at_rest(self) -> None:
+        """Wait until no step follows the last one by itself; after a start a second one does."""
+        steps: list[int] = []
+
+        def rests() -> bool:
+            steps.append(self.health()["steps"])
+            return steps[-1] >= 2 and steps[-POLLS_AT_REST:] == [steps[-1]] * POLLS_AT_REST
+
+        until(rests, "a loop at rest")
 
     def pool(self) -> dict[str, Any]:
         """Return the one pool as the last step found it."""

@@ -17,6 +17,7 @@ def test_a_server_that_is_told_to_stop_finishes_its_step_and_gives_up_the_lock(
     receiver = install(cloud).serve(forked=False)  # the command itself, as Kubernetes starts it
     lock = WriterLock(f"sqlite:///{receiver.store}")
     assert not lock.try_acquire()
+    receiver.until_at_rest()  # the step that is stopped is the delivery's
     before = last_call(cloud)
     cloud.fault(kind="slow", face="civo", method="GET|PUT", seconds="1s", times=None)
     submit(cloud)

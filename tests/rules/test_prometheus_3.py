@@ -102,8 +102,8 @@ def letters(expr: str) -> Iterator[str]:
 
 
 def buckets(expr: str) -> Iterator[str]:
-    """Yield literal bounds of buckets and quantiles."""
-    yield from re.findall(r"\b(?:le|quantile)\s*[=!]~?\s*\"", expr)
+    """Yield literal bounds of buckets and quantiles; +Inf is written alike by every version."""
+    yield from re.findall(r'\b(?:le|quantile)\s*[=!]~?\s*"(?!\+Inf")', expr)
 
 
 SCANS: tuple[Scan, ...] = (functions, ranges, counts, dots, letters, buckets)

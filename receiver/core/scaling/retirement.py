@@ -33,7 +33,7 @@ class DrainResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class VictimView:
     """What is known of a victim at *now*; the last two fields are None until they were asked for."""
 
     now: datetime
@@ -47,7 +47,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Later:
     """Nothing for now. With *code* that is a failure to be tried again, for the reason *why*."""
 
     why: str = ""
@@ -79,13 +79,13 @@ class Call(Enum):
     DELETE = auto()
 
 
-Move = Wait | Gone | Spare | Call
+Move = Later | Gone | Spare | Call
 
 
-def next_move(victim: Victim, node: Node | None, view: View) -> Move:
+def next_move(victim: Victim, node: Node | None, view: VictimView) -> Move:
     """Return what to do next with *victim*, whose instance is *node* (None: Civo does not list it)."""
     if victim.stage in (*FINISHED, VictimStage.DELETED) or _stands_still(victim, node, view):
-        return Wait()
+        return Later()
     if node is None or node.stage is Stage.DELETING:
         return Gone(ours=_was_ours(victim, view.now))
     if view.stays or (node.busy and victim.because not in EMPTIED):
@@ -93,10 +93,10 @@ def next_move(victim: Victim, node: Node | None, view: View) -> Move:
     cordoned = victim.stage is VictimStage.CORDONED
     if cordoned and node.cordoned_by is not CordonedBy.US:
         if _is_younger(victim, CORDON_SHOWS_WITHIN, view.now):
-            return Wait()  # the list may be older than our cordon
+            return Later()  # the list may be older than our cordon
         return Spare(f"{node.name} was uncordoned by someone else", refused=True, lifts=False)
     if view.early or (cordoned and _is_younger(victim, LOOK_AGAIN_AFTER, view.now)):
-        return Wait()
+        return Later()
     if not cordoned and node.registered:
         return Call.CORDON
     return (_emptying(victim, node, view) if cordoned else None) or _ending(victim, node, view)
@@ -112,7 +112,7 @@ def spared_after(waited_for: str, reason: str) -> str:
     return f"{waited_for}; then {reason}" if waited_for else reason
 
 
-def _stands_still(victim: Victim, node: Node | None, view: View) -> bool:
+def _stands_still(victim: Victim, node: Node | None, view: VictimView) -> bool:
     """True while a cordoned victim is left as it is.
 
     A node that a window is emptying waits while a source is silent or it is not usable for now: spared, it would
@@ -140,16 +140,16 @@ def _was_ours(victim: Victim, now: datetime) -> bool:
     return deletable and _is_within(victim, DRAIN_WITHIN + MUST_GO_WITHIN, now)
 
 
-def _given_back(victim: Victim, node: Node, view: View) -> Move:
+def _given_back(victim: Victim, node: Node, view: VictimView) -> Move:
     """Spare a node that is wanted. The pods that were evicted from it return, so it backs off: otherwise they would be
     evicted again and again."""
     reason = view.stays or _started(node.pods)
     if not victim.emptied or node.busy:
         return _spared(victim, reason, view)
-    return Wait() if may_still_vanish(victim, view.now) else Spare(spared_after(victim.why, reason), refused=True)
+    return Later() if may_still_vanish(victim, view.now) else Spare(spared_after(victim.why, reason), refused=True)
 
 
-def _emptying(victim: Victim, node: Node, view: View) -> Move | None:
+def _emptying(victim: Victim, node: Node, view: VictimView) -> Move | None:
     """Return the next move until the cordoned *node* is drained, then None. One that does not answer is not: its pods
     cannot leave it."""
     if victim.because not in EMPTIED and view.drain is None:
@@ -166,16 +166,16 @@ def _emptying(victim: Victim, node: Node, view: View) -> Move | None:
     if not view.drain.awaits:
         return None
     if _is_within(victim, DRAIN_WITHIN, view.now):
-        return Wait()
+        return Later()
     late = f"node {node.name} was not drained within {lasting(DRAIN_WITHIN)}: {view.drain.awaits}"
     return Spare(late, refused=True)
 
 
-def _ending(victim: Victim, node: Node, view: View) -> Move:
+def _ending(victim: Victim, node: Node, view: VictimView) -> Move:
     """Look at the node once more, because draining takes time, and delete it."""
     if victim.because is Because.EVICTED and node.unknown_since is not None:
         if _is_within(victim, DRAIN_WITHIN, view.now):
-            return Wait(f"the GPUs of {node.name} are in use, and no GPU pod holds them", code=GPUS_IN_USE)
+            return Later(f"the GPUs of {node.name} are in use, and no GPU pod holds them", code=GPUS_IN_USE)
         still = f"the GPUs of {node.name} are still in use after {lasting(DRAIN_WITHIN)}, and no GPU pod holds them"
         return Spare(still, refused=True)
     if view.pods is None:
@@ -183,9 +183,9 @@ def _ending(victim: Victim, node: Node, view: View) -> Move:
     return _spared(victim, _started(view.pods), view) if view.pods else Call.DELETE
 
 
-def _spared(victim: Victim, reason: str, view: View) -> Move:
+def _spared(victim: Victim, reason: str, view: VictimView) -> Move:
     """Spare it, but not while an unanswered DELETE may still take effect: new work would start on the node."""
-    return Wait() if may_still_vanish(victim, view.now) else Spare(reason)
+    return Later() if may_still_vanish(victim, view.now) else Spare(reason)
 
 
 def _started(pods: Sequence[Pod]) -> str:

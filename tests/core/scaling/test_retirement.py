@@ -8,7 +8,7 @@ import pytest
 from receiver.core.model.actions import Because, Victim, VictimStage
 from receiver.core.model.model import CordonedBy, Node, Stage
 from receiver.core.model.pods import Pod, PodPhase
-from receiver.core.scaling.retirement import Call, DrainResult, Gone, Move, Spare, View, Wait, next_move
+from receiver.core.scaling.retirement import Call, DrainResult, Gone, Later, Move, Spare, VictimView, next_move
 from tests.core.builders import AN_INSTANT, MINUTE, NOW, SECOND, a_node, a_pod
 
 WORK = a_pod("late", phase=PodPhase.RUNNING, node="n1")
@@ -27,7 +27,7 @@ def ours(**changes: Any) -> Node:
 
 
 def move(victim: Victim, node: Node | None, **seen: Any) -> Move:
-    return next_move(victim, node, View(now=NOW, **seen))
+    return next_move(victim, node, VictimView(now=NOW, **seen))
 
 
 def pods(*found: Pod) -> dict[str, Any]:
@@ -85,12 +85,12 @@ def test_a_node_from_which_pods_were_evicted_backs_off_when_it_is_given_back() -
 
 @pytest.mark.parametrize("stage", [VictimStage.DELETED, VictimStage.GONE, VictimStage.SPARED])
 def test_nothing_is_done_with_a_node_whose_removal_is_over(stage: VictimStage) -> None:
-    assert move(cordoned(stage=stage), ours(), stays="the pool is paused") == Wait()
+    assert move(cordoned(stage=stage), ours(), stays="the pool is paused") == Later()
 
 
 @pytest.mark.parametrize(
     ("since", "expected"),
-    [(5 * SECOND, Call.LOOK), (5 * SECOND - AN_INSTANT, Wait()), (-5 * SECOND, Call.LOOK), (-4 * SECOND, Wait())],
+    [(5 * SECOND, Call.LOOK), (5 * SECOND - AN_INSTANT, Later()), (-5 * SECOND, Call.LOOK), (-4 * SECOND, Later())],
 )
 def test_a_cordoned_node_is_left_alone_for_five_seconds(since: timedelta, expected: Move) -> None:
     assert move(cordoned(since=NOW - since), ours()) == expected
@@ -106,7 +106,7 @@ def test_a_cordon_without_a_moment_is_an_old_one() -> None:
 
 
 def test_before_a_call_may_be_tried_again_a_node_can_only_be_spared() -> None:
-    assert move(cordoned(), ours(), early=True) == Wait()
+    assert move(cordoned(), ours(), early=True) == Later()
     assert move(cordoned(), ours(), early=True, stays="the pool is paused") == Spare("the pool is paused")
 
 
@@ -117,17 +117,17 @@ def test_a_person_who_uncordons_the_node_spares_it_once_the_list_must_be_newer_t
     open_again, refused = ours(cordoned_by=None), Spare("n1 was uncordoned by someone else", refused=True, lifts=False)
     assert move(cordoned(since=NOW - since), open_again) == refused
     assert (
-        move(cordoned(since=NOW - since + (AN_INSTANT if since > timedelta(0) else -AN_INSTANT)), open_again) == Wait()
+        move(cordoned(since=NOW - since + (AN_INSTANT if since > timedelta(0) else -AN_INSTANT)), open_again) == Later()
     )
 
 
 @pytest.mark.parametrize("stays", ["", "the pool is paused"])
 def test_a_node_is_not_given_back_while_its_delete_may_still_take_effect(stays: str) -> None:
     asked = cordoned(asked_at=NOW - MINUTE + AN_INSTANT)
-    assert move(asked, ours(), stays=stays, **pods(WORK)) == Wait()
-    assert move(cordoned(asked_at=NOW - MINUTE), ours(), stays=stays, **pods(WORK)) != Wait()
+    assert move(asked, ours(), stays=stays, **pods(WORK)) == Later()
+    assert move(cordoned(asked_at=NOW - MINUTE), ours(), stays=stays, **pods(WORK)) != Later()
     emptied = cordoned(because=Because.CONSOLIDATED, emptied=True, asked_at=NOW)
-    assert move(emptied, ours(), stays="the pool is paused") == Wait()
+    assert move(emptied, ours(), stays="the pool is paused") == Later()
 
 
 @pytest.mark.parametrize("node", [None, ours(stage=Stage.DELETING)], ids=["not listed", "being deleted"])
@@ -143,7 +143,7 @@ def test_a_dead_node_that_is_gone_was_ours_without_a_cordon(because: Because) ->
 
 
 def test_a_ready_node_that_civo_does_not_list_is_waited_for() -> None:
-    assert move(cordoned(), None, unlisted=True) == Wait()
+    assert move(cordoned(), None, unlisted=True) == Later()
     assert move(cordoned(since=NOW - 30 * MINUTE - AN_INSTANT), None, unlisted=True) == Gone(ours=False)
     assert move(cordoned(stage=VictimStage.CHOSEN), None, unlisted=True) == Gone(ours=False)
     assert move(cordoned(), ours(stage=Stage.DELETING), unlisted=True) == Gone(ours=True)
@@ -156,8 +156,8 @@ def test_a_ready_node_that_civo_does_not_list_is_waited_for() -> None:
 )
 def test_a_node_that_a_window_empties_waits_for_a_clear_view(node: Node, unsure: bool) -> None:
     silent: dict[str, Any] = {"stays": "sources are silent", "unsure": unsure}
-    assert move(cordoned(**EVICTED), node, **silent) == Wait()
-    assert move(cordoned(**EVICTED, since=NOW - 15 * MINUTE), node, **silent) == Wait()
+    assert move(cordoned(**EVICTED), node, **silent) == Later()
+    assert move(cordoned(**EVICTED, since=NOW - 15 * MINUTE), node, **silent) == Later()
     assert move(cordoned(**EVICTED, since=NOW - 15 * MINUTE - AN_INSTANT), node, **silent) == Spare(
         "sources are silent"
     )
@@ -175,7 +175,7 @@ def test_a_node_that_a_window_empties_is_spared_at_once_where_the_view_is_clear(
 
 def test_a_drain_is_waited_for_and_given_up_after_a_quarter_of_an_hour() -> None:
     slow = {**pods(), "drain": DrainResult(awaits="2 pods are leaving")}
-    assert move(cordoned(since=NOW - 15 * MINUTE), ours(), **slow) == Wait()
+    assert move(cordoned(since=NOW - 15 * MINUTE), ours(), **slow) == Later()
     late = Spare("node n1 was not drained within 15m: 2 pods are leaving", refused=True)
     assert move(cordoned(since=NOW - 15 * MINUTE - AN_INSTANT), ours(), **slow) == late
     assert move(cordoned(), ours(), drain=DrainResult(refused="web/db keeps it")) == Spare(
@@ -185,6 +185,6 @@ def test_a_drain_is_waited_for_and_given_up_after_a_quarter_of_an_hour() -> None
 
 def test_an_emptied_node_whose_gpus_are_in_use_is_not_deleted() -> None:
     used, drained = ours(unknown_since=NOW), {"drain": DrainResult()}
-    assert move(cordoned(**EVICTED), used, **drained) == Wait(IN_USE, code="gpus_in_use")
+    assert move(cordoned(**EVICTED), used, **drained) == Later(IN_USE, code="gpus_in_use")
     assert move(cordoned(**EVICTED, since=NOW - 16 * MINUTE), used, **drained) == Spare(STILL_IN_USE, refused=True)
     assert move(cordoned(because=Because.CONSOLIDATED), used, **drained) is Call.LOOK
