@@ -110,13 +110,13 @@ def _figures(decision: Said) -> dict[str, Any]:
 class Redaction:
     """Replaces the words of a JSON document; a text with spaces is one word."""
 
-    def __init__(self, document: Any, public_words: frozenset[str]) -> None:
+    def __init__(self, document: object, public_words: frozenset[str]) -> None:
         self._known = public_words
         words = sorted({word for text in _texts(document) for word in self._foreign(text)})
         width = len(str(len(words)))
         self._names = {word: f"name-{number:0{width}}" for number, word in enumerate(words, 1)}
 
-    def __call__(self, value: Any, key: str = "") -> Any:
+    def __call__(self, value: object, key: str = "") -> Any:
         """Return *value* with other words; *key* is that of a mapping which it stands under."""
         if isinstance(value, str):
             return value if _stays(value, key) else self._text(value)
@@ -146,7 +146,7 @@ def _stays(text: str, key: str) -> bool:
 _zones = cache(available_timezones)  # it searches the disk
 
 
-def _texts(document: Any, key: str = "") -> Iterator[str]:
+def _texts(document: object, key: str = "") -> Iterator[str]:
     if isinstance(document, str):
         if not _stays(document, key):
             yield document

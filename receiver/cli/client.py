@@ -101,7 +101,7 @@ def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
         click.echo(printable(line), err=err)
 
 
-def show(as_json: bool, document: Any, lines: Iterable[str]) -> None:
+def show(as_json: bool, document: object, lines: Iterable[str]) -> None:
     """Print *document* for programs, or *lines* for people."""
     if as_json:
         print_json(document)
@@ -109,7 +109,7 @@ def show(as_json: bool, document: Any, lines: Iterable[str]) -> None:
         print_lines(lines)
 
 
-def print_json(document: Any) -> None:
+def print_json(document: object) -> None:
     """Print *document* as indented JSON; what a terminal would obey is escaped."""
     written = json.dumps(document, indent=2, ensure_ascii=False)
     click.echo("\n".join(OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in written.split("\n")))
@@ -134,7 +134,7 @@ def login_name() -> str | None:
 def options(*decorators: Callable[..., Any]) -> Callable[..., Any]:
     """Return a decorator that adds the options of *decorators* to a command, in the order of its help."""
 
-    def add(command: Any) -> Any:
+    def add(command: object) -> object:
         for option in reversed(decorators):
             command = option(command)
         return command

@@ -74,7 +74,7 @@ def _sized(kind: str, says: str) -> None:
     @click.argument("pool", shell_complete=pool_names)
     @click.argument("nodes", type=int)
     @_common
-    def command(pool: str, nodes: int, **arguments: Any) -> None:
+    def command(pool: str, nodes: int, **arguments: object) -> None:
         _set(kind, pool, nodes, arguments)
 
 
@@ -83,7 +83,7 @@ def _unsized(kind: str, says: str) -> None:
     @click.argument("pool", required=False, shell_complete=pool_names)
     @click.option("--all", "every_pool", is_flag=True, help="Every pool.")
     @_common
-    def command(pool: str | None, every_pool: bool, **arguments: Any) -> None:
+    def command(pool: str | None, every_pool: bool, **arguments: object) -> None:
         if (pool is None) is not every_pool:
             raise click.UsageError("name one pool, or give --all for every pool")
         _set(kind, EVERY_POOL if pool is None else pool, None, arguments)
@@ -231,7 +231,7 @@ def show_budgets(clock: Clock, as_json: bool) -> None:
 @budget.command("set")
 @click.argument("amount", metavar="USD")
 @_whose
-def set_budget(amount: str, **arguments: Any) -> None:
+def set_budget(amount: str, **arguments: object) -> None:
     """Set this month's budget to USD; later months stay as configured."""
     body, token = {**_asked(arguments), "monthly_usd": amount}, acting_token()
 
@@ -244,7 +244,7 @@ def set_budget(amount: str, **arguments: Any) -> None:
 
 @budget.command()
 @_whose
-def reset(**arguments: Any) -> None:
+def reset(**arguments: object) -> None:
     """Restore the configured budget."""
     query, token = _asked(arguments), acting_token()
 
@@ -276,7 +276,7 @@ def at_a_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _show_change(document: Any, as_json: bool) -> None:
+def _show_change(document: object, as_json: bool) -> None:
     change = BudgetChangeDocument.model_validate(document)
     is_set = change.monthly_usd is not None
     now = f"{dollars(change.monthly_usd)} in {change.month}" if is_set else "as configured again"

@@ -27,7 +27,7 @@ class PackingType(click.Choice[str]):
     def __init__(self) -> None:
         super().__init__(["first_fit", "kube"])
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the choice with an underscore."""
         return str(super().convert(str(value).replace("-", "_"), param, ctx))
 

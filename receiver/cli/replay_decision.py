@@ -212,5 +212,5 @@ def _reason(reason: Said | None) -> str:
     return f"{fields.get('rule')} {fields.get('verdict')} {fields.get('target')}: {fields.get('detail')}"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return ", ".join(map(str, value)) or "none" if isinstance(value, list) else "none" if value is None else str(value)

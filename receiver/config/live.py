@@ -203,7 +203,7 @@ def changes(before: FileSettings, after: FileSettings) -> Iterator[tuple[str, st
             yield spell(at), how
 
 
-def _between(was: Any, now: Any, at: Path) -> Iterator[tuple[Path, str]]:
+def _between(was: object, now: object, at: Path) -> Iterator[tuple[Path, str]]:
     if was == now:
         return
     if isinstance(was, Section) and isinstance(now, Section):
@@ -221,7 +221,7 @@ def _between(was: Any, now: Any, at: Path) -> Iterator[tuple[Path, str]]:
         yield at, "in another order"
 
 
-def _items(value: Any, at: Path) -> Mapping[str, tuple[str, Any]] | None:
+def _items(value: object, at: Path) -> Mapping[str, tuple[str, Any]] | None:
     """Return the items of *value* by what identifies them, each with what people call it; None if nothing does."""
     if isinstance(value, dict):
         return {key: (key, item) for key, item in value.items()}
@@ -230,7 +230,7 @@ def _items(value: Any, at: Path) -> Mapping[str, tuple[str, Any]] | None:
     return None
 
 
-def _how(was: Any, now: Any) -> str:
+def _how(was: object, now: object) -> str:
     if was in _EMPTY:
         return "added" if _said(now) is None else f"set to {_said(now)}"
     if now in _EMPTY:
@@ -239,7 +239,7 @@ def _how(was: Any, now: Any) -> str:
     return "changed" if None in texts else f"{texts[0]} -> {texts[1]}"
 
 
-def _said(value: Any) -> str | None:
+def _said(value: object) -> str | None:
     """Return *value* as a file says it; None if it is more than one line can show."""
     if isinstance(value, tuple):
         each = [_said(item) for item in value]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -264,7 +264,7 @@ class LeaderSpec(Section):
             yield Wrong(problem, "raise lease or lower write_timeout", ("lease",))
 
 
-def monthly_query(value: Any) -> str:
+def monthly_query(value: object) -> str:
     """Return a query that counts a month; raise Wrong for a fixed range that reaches into the month before."""
     query = text(value)
     for fixed in _FIXED_RANGE.findall(_QUOTED.sub("", query)):

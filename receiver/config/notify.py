@@ -5,7 +5,7 @@ The text below a field is its row in docs/configuration.md (`make generate`).
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field
@@ -18,7 +18,7 @@ from receiver.core.notices.notice import Cause, Severity
 from receiver.core.notices.routing import Format, Route
 
 
-def notice_kind(value: Any) -> str:
+def notice_kind(value: object) -> str:
     """Return a word of `Cause`; raise Wrong."""
     cause = text(value)
     if cause not in set(Cause):

@@ -9,7 +9,7 @@ from calendar import monthrange
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -36,7 +36,7 @@ _CYCLE = 28  # years after which weekdays and dates meet again
 _CALENDARS = (2000, 2000 + _CYCLE - 1)
 
 
-def minute(value: Any) -> int:
+def minute(value: object) -> int:
     """Return the minute of the day of a wall-clock time, 24:00 being 1440; raise Wrong."""
     entry = text(value)
     if not _CLOCK.fullmatch(entry):
@@ -49,7 +49,7 @@ def clock(at: int) -> str:
     return f"{at // 60:02}:{at % 60:02}"
 
 
-def weekdays_range(value: Any) -> Range:
+def weekdays_range(value: object) -> Range:
     """Return a range of weekdays, Sunday being 0; raise Wrong."""
     first, last, entry = _ends(value)
     start, end = _index(first, WEEKDAYS, "weekday"), _index(last, WEEKDAYS, "weekday")
@@ -58,7 +58,7 @@ def weekdays_range(value: Any) -> Range:
     return start, end
 
 
-def months_range(value: Any) -> Range:
+def months_range(value: object) -> Range:
     """Return a range of months, January being 1; names and numbers may be mixed; raise Wrong."""
     first, last, entry = _ends(value)
     start, end = _month(first), _month(last)
@@ -67,7 +67,7 @@ def months_range(value: Any) -> Range:
     return start, end
 
 
-def days_of_month_range(value: Any) -> Range:
+def days_of_month_range(value: object) -> Range:
     """Return a range of days; negative ones count from the month's end (-1 is the last day); raise Wrong."""
     first, last, entry = _ends(value)
     for day in (first, last):
@@ -83,7 +83,7 @@ def days_of_month_range(value: Any) -> Range:
     return start, end
 
 
-def years_range(value: Any) -> Range:
+def years_range(value: object) -> Range:
     """Return a range of years; raise Wrong."""
     first, last, entry = _ends(value)
     for year in (first, last):
@@ -94,7 +94,7 @@ def years_range(value: Any) -> Range:
     return int(first), int(last)
 
 
-def _ends(value: Any) -> tuple[str, str, str]:
+def _ends(value: object) -> tuple[str, str, str]:
     entry = text(value).lower()
     first, colon, last = entry.partition(":")
     return first.strip(), (last if colon else first).strip(), entry
@@ -119,7 +119,7 @@ def _month(word: str) -> int:
     return _index(word, MONTHS, "month") + 1
 
 
-def filled(value: Any) -> Any:
+def filled(value: object) -> object:
     """Return *value*; raise Wrong for an empty list, which looks like never and would mean always."""
     if value == []:
         raise Wrong("is empty", "list at least one range, or remove the key to match always")

@@ -201,7 +201,7 @@ def load_text(
     )
 
 
-def to_core(section: Any, **other_fields: Any) -> Any:
+def to_core(section: Any, **other_fields: object) -> Any:
     """Return the core's value of *section*: a section, a list or mapping of them, or a plain value. *other_fields* are
     fields of the core's class that do not come from the section."""
     if isinstance(section, tuple):

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
 from urllib.parse import urlsplit
 
 from receiver.config.model import BudgetSpec, ReportsSpec
@@ -124,7 +123,7 @@ def _others(section: Section, described: frozenset[str]) -> Iterator[tuple[str, 
             yield name, _spelled(getattr(section, name)) or "none"
 
 
-def _spelled(value: Any) -> str:
+def _spelled(value: object) -> str:
     match value:
         case bool():
             return str(value).lower()
@@ -144,7 +143,7 @@ def _spelled(value: Any) -> str:
     return str(value)
 
 
-def _within(value: Any) -> str:
+def _within(value: object) -> str:
     """Return an entry of a list or mapping: a section in brackets."""
     text = _spelled(value)
     return f" ({text})" if isinstance(value, Section) and not isinstance(value, TaintSpec) else f"={text}"

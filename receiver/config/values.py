@@ -126,7 +126,7 @@ class Section(BaseModel):
         return self
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """Return *value* without surrounding white space; raise Wrong if it is empty or not a scalar."""
     if not isinstance(value, str):
         raise not_one_value(value)
@@ -135,11 +135,11 @@ def text(value: Any) -> str:
     return value.strip()
 
 
-def not_one_value(value: Any) -> Wrong:
+def not_one_value(value: object) -> Wrong:
     return Wrong(f"must be one value, not a {'mapping' if isinstance(value, dict) else 'list'}", "write one value")
 
 
-def duration(value: Any) -> timedelta:
+def duration(value: object) -> timedelta:
     """Return a duration in Prometheus syntax, which may be negative; raise Wrong."""
     literal = text(value)
     if re.fullmatch(r"[1-9]\d*", literal):
@@ -166,7 +166,7 @@ def spell_duration(length: timedelta) -> str:
 
 
 def _lasting(least: timedelta, most: timedelta = _LONGEST) -> BeforeValidator:
-    def check(value: Any) -> timedelta:
+    def check(value: object) -> timedelta:
         length = duration(value)
         if length < least:
             remedy = f"write at least {spell_duration(max(least, timedelta(seconds=bool(least))))}"
@@ -178,14 +178,14 @@ def _lasting(least: timedelta, most: timedelta = _LONGEST) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _decimal(value: Any) -> Decimal:
+def _decimal(value: object) -> Decimal:
     literal = text(value)
     if not _NUMBER.fullmatch(literal):
         raise Wrong(f'"{literal}" is not a number', "write digits and a point, such as 0.70 or 1250.50")
     return Decimal(f"{Decimal(literal):f}")  # 1000000, not 1E+6: amounts are shown as they are here
 
 
-def _ratio(value: Any) -> Decimal:
+def _ratio(value: object) -> Decimal:
     literal = text(value)
     percent, number = literal.endswith("%"), _decimal(literal.removesuffix("%").strip() or "%")
     if 1 < number <= 100 or (percent and 0 < number <= 100):
@@ -195,7 +195,7 @@ def _ratio(value: Any) -> Decimal:
     return number
 
 
-def _day(value: Any) -> date:
+def _day(value: object) -> date:
     literal = text(value)
     try:
         return date.fromisoformat(literal)
@@ -206,7 +206,7 @@ def _day(value: Any) -> date:
 _zones = cache(available_timezones)  # it searches the disk
 
 
-def _zone(value: Any) -> str:
+def _zone(value: object) -> str:
     zone, zones = text(value), _zones()
     if zone not in zones:
         raise Wrong(f'"{zone}" is not a time zone', lambda: _other_zone(zone))
@@ -218,7 +218,7 @@ def _other_zone(zone: str) -> str:
     return best if best.startswith("did") else "write a name of the IANA database such as UTC or Europe/London"
 
 
-def address(value: Any, example: str = "http://prometheus.monitoring:9090") -> str:
+def address(value: object, example: str = "http://prometheus.monitoring:9090") -> str:
     """Return an http or https URL without a final slash; raise Wrong without it: it may hold a password."""
     url = text(value)
     try:
@@ -231,7 +231,7 @@ def address(value: Any, example: str = "http://prometheus.monitoring:9090") -> s
     return url.rstrip("/")
 
 
-def public_address(value: Any) -> str:
+def public_address(value: object) -> str:
     """Return a URL that messages show and to which a path can be added; raise Wrong."""
     url, remedy = address(value, "https://gpu.example.com"), "write it whole, such as https://gpu.example.com"
     parts = urlsplit(url)
@@ -242,7 +242,7 @@ def public_address(value: Any) -> str:
     return url
 
 
-def _pool_name(value: Any) -> str:
+def _pool_name(value: object) -> str:
     name = text(value)
     if name == UNASSIGNED:
         raise Wrong(f'"{name}" is reserved: alerts use it for demand without a pool', "choose another name")
@@ -254,7 +254,7 @@ def _pool_name(value: Any) -> str:
 def matching(pattern: str, kind: str, remedy: str, empty: bool = False) -> BeforeValidator:
     whole = re.compile(pattern)
 
-    def check(value: Any) -> str:
+    def check(value: object) -> str:
         literal = "" if empty and value == "" else text(value)
         if not whole.fullmatch(literal):
             raise Wrong(f'"{literal}" is not {kind}', remedy)
@@ -266,7 +266,7 @@ def matching(pattern: str, kind: str, remedy: str, empty: bool = False) -> Befor
 def at_most(most: int) -> BeforeValidator:
     """Refuse a list of more than *most* entries before these are looked at."""
 
-    def check(value: Any) -> Any:
+    def check(value: object) -> object:
         if isinstance(value, list) and len(value) > most:
             raise Wrong(f"has {len(value):,} entries", f"write at most {most}")
         return value
@@ -358,7 +358,7 @@ def validated(kind: type[Model], document: Document, mistakes: list[Mistake]) ->
         return None, mistakes
 
 
-def parse(kind: Any, value: str) -> Any:
+def parse(kind: object, value: str) -> Any:
     """Return *value* as one of the kinds of `receiver.config.values`; raise Wrong."""
     try:
         return _adapter(kind).validate_python(value)
@@ -448,7 +448,7 @@ class _Reader:
         self._above.pop()
         return merged | own
 
-    def _value(self, node: yaml.Node, path: Path) -> Any:
+    def _value(self, node: yaml.Node, path: Path) -> object:
         self._count(node)
         if node in self._above:
             self._note(path, "contains itself", "remove the alias")
@@ -533,7 +533,7 @@ def _model_at(kind: type[BaseModel] | None, path: Iterable[str | int]) -> type[B
     return kind
 
 
-def model_in(annotation: Any) -> type[BaseModel] | None:
+def model_in(annotation: object) -> type[BaseModel] | None:
     """Return the model that *annotation* holds, possibly inside a tuple, a mapping or an optional; else None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_interface, ip_network
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator
 
@@ -17,7 +17,7 @@ from receiver.config.values import Section, Wrong, text
 Network = IPv4Network | IPv6Network
 
 
-def network(value: Any) -> Network:
+def network(value: object) -> Network:
     """Return an address or a range of addresses in CIDR notation; raise Wrong."""
     cidr = text(value)
     try:
@@ -41,7 +41,7 @@ class ReadAccess(StrEnum):
     TOKEN = "token"  # noqa: S105 (the word of the file, no secret)
 
 
-def header_name(value: Any) -> str:
+def header_name(value: object) -> str:
     """Return the name of a request header that may hold a person's name; raise Wrong."""
     header = text(value)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,63}", header) or header.lower() in NOT_NAMES:

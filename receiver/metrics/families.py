@@ -13,7 +13,7 @@ Value = float | Decimal | timedelta | datetime | None
 Row = tuple[Sequence[str], Value]
 
 
-def filled(counts: Any, combinations: Iterable[tuple[str, ...]]) -> list[Row]:
+def filled(counts: Mapping[Any, float] | None, combinations: Iterable[tuple[str, ...]]) -> list[Row]:
     """Return every one of *combinations*, 0 where *counts* (labels to number) has none, then what else it has."""
     rows: dict[tuple[str, ...], float] = dict.fromkeys(combinations, 0.0)
     for labels, total in (counts or {}).items():

@@ -43,7 +43,7 @@ def _tidy(schema: dict[str, Any], model: "type[Published]") -> None:
     schema["required"] = required
 
 
-def _follow(value: Any, path: Sequence[str]) -> Any:
+def _follow(value: object, path: Sequence[str]) -> object:
     """The attribute of an attribute ... at *path*, None behind None, MISSING where there is none."""
     for name in path:
         value = None if value is None else getattr(value, name, MISSING)
@@ -79,7 +79,7 @@ class Published(BaseModel):
         return cls(**cls.read(value, more), **more)
 
     @classmethod
-    def read(cls, value: Any, without: Collection[str] = ()) -> dict[str, Any]:
+    def read(cls, value: object, without: Collection[str] = ()) -> dict[str, Any]:
         """Return the fields that *value* has attributes for, except those in *without*."""
         wholes = [value, *(_follow(value, path.split(".")) for path in cls.within)]
         values_by_field = {}
@@ -96,12 +96,12 @@ class Published(BaseModel):
         return {**always, **self.model_dump(mode="json", exclude_unset=True)}
 
 
-def extra(**schema: Any) -> Any:
+def extra(**schema: Any) -> object:
     """Return field information that adds *schema* to the published description and checks nothing."""
     return Field(json_schema_extra=schema)
 
 
-def says(text: str, **more: Any) -> Any:
+def says(text: str, **more: Any) -> object:
     """Return field information with a description."""
     return Field(description=text, **more)
 
@@ -151,7 +151,7 @@ class ReportPart(Published):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_value(cls, value: Any) -> Any:
+    def _of_value(cls, value: object) -> object:
         return value if isinstance(value, Mapping | Published) else cls.read(value)
 
 

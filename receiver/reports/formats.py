@@ -139,7 +139,7 @@ def _budgets(report: Row) -> Iterator[str]:
         yield f"  and {report['standstills_total'] - len(report['standstills'])} more"
 
 
-def foreseen(line: Row) -> Any:
+def foreseen(line: Row) -> object:
     """Return a budget's forecast, None without one."""
     return line.get("forecast_usd")  # missing in reports closed by an older version
 
@@ -311,7 +311,7 @@ def without_formulas(row: Row, amounts: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _facts(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+def _facts(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """Yield the leaves of *value* with their paths; unknown values are empty."""
     if not isinstance(value, Mapping | list):
         yield path, value

@@ -32,18 +32,18 @@ def listed(title: str, lines: Sequence[str]) -> Iterator[str]:
         yield (" " * len(title) if place else title) + line
 
 
-def known(count: Any) -> str:
+def known(count: object) -> str:
     """*count*, or a question mark."""
     return "?" if count is None else str(count)
 
 
-def percent(value: Any, otherwise: str = UNKNOWN) -> str:
+def percent(value: object, otherwise: str = UNKNOWN) -> str:
     """A ratio 0-1 as whole percent."""
     ratio = number(value)
     return otherwise if ratio is None else whole_percent(ratio).replace("%", " %")
 
 
-def moment(value: Any) -> datetime | None:
+def moment(value: object) -> datetime | None:
     """*value*, RFC 3339 text or an aware datetime, in UTC, or None when it is no time."""
     try:
         at = datetime.fromisoformat(value) if isinstance(value, str) else value
@@ -82,7 +82,7 @@ def as_of(at: datetime | None, now: datetime) -> str:
     return f"as of {clock_time(at, now)}{old}"
 
 
-def printable(document: Any) -> Any:
+def printable(document: object) -> Any:
     """*document*, a text or JSON of texts, without control characters: names and comments are others' words."""
     if isinstance(document, str):
         return document if document.isprintable() else "".join(c if c.isprintable() else "?" for c in document)

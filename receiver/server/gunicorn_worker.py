@@ -14,10 +14,12 @@ import ssl
 import struct
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from enum import Enum
 from functools import partial
 from time import monotonic
+from types import FrameType
 from typing import Any
 
 from gunicorn import http
@@ -138,7 +140,7 @@ class RequestBuffer:
 class CarefulLogger(Logger):  # type: ignore[misc]  # gunicorn leaves it untyped
     """gunicorn's log without quotes from requests, which may have a token in the wrong place."""
 
-    def warning(self, msg: str, *args: Any, **kwargs: Any) -> None:
+    def warning(self, msg: str, *args: object, **kwargs: object) -> None:
         """Log *msg*; of a refused request only the client and the kind of mistake."""
         if isinstance(msg, str) and msg.startswith(REFUSED):
             who, _, wrong = msg.partition(": ")  # such as "Invalid HTTP Header: 'Bearer ...'"
@@ -146,7 +148,7 @@ class CarefulLogger(Logger):  # type: ignore[misc]  # gunicorn leaves it untyped
             msg, args = "%s: %s", (who, kind or "not understood")
         super().warning(msg, *args, **kwargs)
 
-    def exception(self, msg: str, *args: Any, **kwargs: Any) -> None:
+    def exception(self, msg: str, *args: object, **kwargs: object) -> None:
         """Log *msg* with its trace; of a failed request without its URL, which may contain a secret link."""
         if isinstance(msg, str) and msg.startswith(BROKEN):
             msg, args = BROKEN, ()
@@ -169,7 +171,7 @@ class TimedTlsSocket(ssl.SSLSocket):
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         self.told_to_stop: Callable[[], None] = lambda: None  # called on SIGTERM, while answers are still under way
         self._arriving: dict[Any, RequestBuffer] = {}  # by connection, the oldest first; all are in the poller
@@ -179,7 +181,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
         self._slow: set[Any] = set()  # connections whose page or API answer is being made
         self._queue: deque[Any] = deque()  # connections that wait for one
 
-    def enqueue_req(self, conn: Any) -> None:
+    def enqueue_req(self, conn: TConn) -> None:
         """Give *conn* to a thread once its request is complete; gunicorn calls this when there may be one."""
         arriving = RequestBuffer(monotonic() + READ_SECONDS)
         if self.cfg.is_ssl and not conn.initialized and not self._start_tls(conn):
@@ -196,13 +198,13 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
         self._held += len(arriving.bytes)
         self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_more, conn))
 
-    def handle_exit(self, sig: int, frame: Any) -> None:
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Tell the loop about SIGTERM at once: it must not wait until the requests under way have been answered."""
         if self.alive:
             self.method_queue.defer(self.told_to_stop)
         super().handle_exit(sig, frame)
 
-    def finish_request(self, conn: Any, fs: Any) -> None:
+    def finish_request(self, conn: TConn, fs: Future[Any]) -> None:
         """Keep or close *conn*; gunicorn calls this after an answer."""
         self._held -= self._answering.pop(conn, 0)
         if conn in self._slow:
@@ -229,12 +231,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
                 self._forget(conn)
                 self._dispatch(conn, arriving, Next.END)
 
-    def _keepalive_after(self, conn: Any, keepalive: bool) -> bool:
+    def _keepalive_after(self, conn: TConn, keepalive: bool) -> bool:
         """Return whether another request may follow on *conn*; gunicorn calls this in a thread and would wait 5 s there
         for a body that was refused unread."""
         return keepalive and bool(conn.parser.finish_body(deadline=monotonic() + REST_SECONDS))
 
-    def _start_tls(self, conn: Any) -> bool:
+    def _start_tls(self, conn: TConn) -> bool:
         """Start TLS on a new connection and mark it as gunicorn's `TConn.init` would; return whether that worked."""
         try:
             context = ssl_context(self.cfg)  # reads the files again: they may have been renewed
@@ -246,7 +248,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
         conn.initialized = True
         return True
 
-    def _half_close(self, conn: Any) -> None:
+    def _half_close(self, conn: TConn) -> None:
         """Let the client close its side first, as RFC 9112 section 9.6 asks, without blocking."""
         try:
             conn.sock.shutdown(socket.SHUT_WR)
@@ -258,7 +260,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
         else:
             self._leaving[conn] = monotonic() + LEAVING_SECONDS
 
-    def _on_last(self, conn: Any, _sock: Any) -> None:
+    def _on_last(self, conn: TConn, _sock: socket.socket) -> None:
         try:
             if conn.sock.recv(AT_ONCE):
                 return  # the rest of a request that was refused unread
@@ -268,13 +270,13 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
             pass
         self._close(conn)
 
-    def _close(self, conn: Any) -> None:
+    def _close(self, conn: TConn) -> None:
         del self._leaving[conn]
         self.poller.unregister(conn.sock)
         self.nr_conns -= 1
         conn.close()
 
-    def _on_more(self, conn: Any, _sock: Any) -> None:
+    def _on_more(self, conn: TConn, _sock: socket.socket) -> None:
         arriving = self._arriving[conn]
         before = len(arriving.bytes)
         needs = self._read(conn, arriving)
@@ -283,11 +285,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
             self._forget(conn)
             self._dispatch(conn, arriving, needs)
 
-    def _forget(self, conn: Any) -> None:
+    def _forget(self, conn: TConn) -> None:
         self._held -= len(self._arriving.pop(conn).bytes)
         self.poller.unregister(conn.sock)
 
-    def _read(self, conn: Any, arriving: RequestBuffer) -> Next:
+    def _read(self, conn: TConn, arriving: RequestBuffer) -> Next:
         try:
             if self.cfg.is_ssl and not conn.sock.version():
                 conn.sock.do_handshake()
@@ -313,7 +315,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
             _send(conn, CONTINUE)
         return Next.BYTES
 
-    def _dispatch(self, conn: Any, arriving: RequestBuffer, needs: Next) -> None:
+    def _dispatch(self, conn: TConn, arriving: RequestBuffer, needs: Next) -> None:
         if needs is Next.END:
             self.nr_conns -= 1
             conn.close()
@@ -335,11 +337,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
         else:
             self._queue.append(conn)
 
-    def _answer_slowly(self, conn: Any) -> None:
+    def _answer_slowly(self, conn: TConn) -> None:
         self._slow.add(conn)
         super().enqueue_req(conn)
 
 
-def _send(conn: Any, data: bytes) -> None:
+def _send(conn: TConn, data: bytes) -> None:
     with suppress(OSError):
         conn.sock.send(data)

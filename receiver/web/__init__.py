@@ -1,7 +1,6 @@
 """The web side: webhook, health, JSON API and pages. It remembers deliveries, reads the store and acts on nothing."""
 
 import time
-from typing import Any
 from urllib.parse import urlsplit
 
 from flask import Blueprint, Flask, Response, g, request
@@ -32,7 +31,7 @@ class DocumentProvider(DefaultJSONProvider):
     sort_keys = False
 
     @staticmethod
-    def default(o: Any) -> Any:
+    def default(o: object) -> object:
         """Return *o* as what JSON knows."""
         return o.document() if isinstance(o, Published) else DefaultJSONProvider.default(o)
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import structlog
 from flask import Flask, jsonify, render_template, request
@@ -26,7 +25,7 @@ log = structlog.get_logger(__name__)
 class Problem(Exception):
     """An answer other than success. *more* goes into its JSON, except ``retry_after``: the seconds of that header."""
 
-    def __init__(self, status: int, error: str, remedy: str, *, field: str | None = None, **more: Any) -> None:
+    def __init__(self, status: int, error: str, remedy: str, *, field: str | None = None, **more: object) -> None:
         super().__init__(error)
         self.status, self.remedy, self.field, self.more = status, remedy, field, more
 
@@ -47,7 +46,7 @@ def retry_after(error: TryLater) -> int:
 
 
 def _answer(
-    status: int, error: str, remedy: str, headers: Mapping[str, str] | None = None, **more: Any
+    status: int, error: str, remedy: str, headers: Mapping[str, str] | None = None, **more: object
 ) -> ResponseReturnValue:
     """The answer in the form that fits the path. Under a host that is none no page could link anywhere."""
     if for_machines(request.path) or isinstance(request.routing_exception, BadHost):

@@ -178,7 +178,7 @@ def schemas() -> dict[str, Schema]:
     return {name.removesuffix(SUFFIX): _renamed(schema) for name, schema in json_schema["$defs"].items()}
 
 
-def _renamed(node: Any) -> Any:
+def _renamed(node: object) -> Any:
     """*node* with references to the names without the suffix of classes."""
     if isinstance(node, dict):
         return {key: value.removesuffix(SUFFIX) if key == "$ref" else _renamed(value) for key, value in node.items()}

@@ -108,7 +108,7 @@ class ServerApi:
         """Delete with the operator's *token*. Raises what `get` raises, and RefusedError."""
         return _answer(self._send("DELETE", path, params=dict(query), auth=Bearer(token)))
 
-    def _send(self, method: str, path: Sequence[str], **more: Any) -> requests.Response:
+    def _send(self, method: str, path: Sequence[str], **more: object) -> requests.Response:
         return self._request(method, "/".join(["/api/v1", *(quote(part, safe="") for part in path)]), "", **more)
 
     def _request(self, method: str, path: str, who: str, **more: Any) -> requests.Response:

@@ -120,7 +120,7 @@ def shown(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def without(secret: str, value: Any) -> Any:
+def without(secret: str, value: object) -> object:
     """Return *value*, decoded from JSON, without *secret* in any text: gateways quote headers in errors."""
     if not secret:
         return value
@@ -204,11 +204,11 @@ def last_word(pools: PoolManager, check: Callable[[], None]) -> None:
         class Guarding(connection):  # type: ignore[misc]  # either of urllib3's classes
             writes = False
 
-            def putrequest(self, method: str, *arguments: Any, **options: Any) -> None:
+            def putrequest(self, method: str, *arguments: object, **options: object) -> None:
                 self.writes = method != "GET"
                 super().putrequest(method, *arguments, **options)
 
-            def send(self, data: Any) -> None:
+            def send(self, data: object) -> None:
                 if self.writes:
                     check()
                 super().send(data)

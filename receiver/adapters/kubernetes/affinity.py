@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from receiver.adapters.kubernetes.api import Json, entries, section, text, words
 from receiver.core.model.pods import HostRule, Preference, Requirement, Together
@@ -113,5 +112,5 @@ def _namespaces(term: Json, own: str) -> tuple[str, ...] | None:
     return tuple(sorted(named.union(set.intersection(*by_name)))) if by_name else None
 
 
-def _count(value: Any, default: int) -> int:
+def _count(value: object, default: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else default

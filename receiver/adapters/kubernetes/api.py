@@ -142,13 +142,13 @@ class ClusterWire:
         opened: Callable[[Any], None],
         seconds: int,
         silence: float,
-        **options: Any,
+        **options: object,
     ) -> Iterator[Json]:
         """Yield the events of a watch as they come, with their objects as JSON, until the server ends it. *opened*
         is given the response as soon as its head is there. The server ends it after *seconds*. Raises as `ask` does,
         with ``http_410`` for a version that is forgotten, and ``timeout`` when nothing comes for *silence* seconds."""
 
-        def asked(_preload_content: bool, **query: Any) -> Any:  # undocumented: a docstring would name a model
+        def asked(_preload_content: bool, **query: object) -> object:  # undocumented: a docstring would name a model
             response = self._send("watch", path, parts, query, (self._calls.timeouts[0], silence))
             opened(response)
             return response

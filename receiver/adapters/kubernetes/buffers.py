@@ -247,7 +247,7 @@ def selected(spec: Json, pods: Iterable[SeenPod]) -> list[SeenPod]:
     return [p for p in alike if all(meets(p.labels, e) for e in expressions)]
 
 
-def condition(kind: str, reason: str, message: str, *, status: str = "True", **extra: Any) -> dict[str, Any]:
+def condition(kind: str, reason: str, message: str, *, status: str = "True", **extra: object) -> dict[str, Any]:
     return {"type": kind, "status": status, "reason": reason, "message": message, **extra}
 
 

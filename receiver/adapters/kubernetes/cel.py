@@ -81,7 +81,7 @@ class Selectors:
             return None
         return verdict if isinstance(verdict, bool) else None
 
-    def _compiled(self, expression: str) -> Any:
+    def _compiled(self, expression: str) -> object:
         if self._environment is None:
             self._environment = environment()
         try:
@@ -212,7 +212,7 @@ FUNCTIONS: tuple[tuple[str, int, bool, str, Callable[..., Any]], ...] = (
 )
 
 
-def environment() -> Any:
+def environment() -> object:
     """Return the library's environment of selectors."""
     from cel_expr_python import cel  # 50 MB that most clusters never need
     from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import ROUND_CEILING, Decimal
-from typing import Any
 
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import Json, entries, key_of, section, text
@@ -95,12 +94,12 @@ def _full(name: str, driver: str) -> str:
     return name if "/" in name else f"{driver}/{name}"
 
 
-def _attribute(raw: Any) -> Attribute:
+def _attribute(raw: object) -> Attribute:
     fields = raw if isinstance(raw, dict) else {}
     return next(((kind, fields[kind]) for kind in KINDS if fields.get(kind) is not None), ("list", ""))
 
 
-def _quantity(raw: Any) -> str:
+def _quantity(raw: object) -> str:
     return str(raw.get("value", "0")) if isinstance(raw, dict) else str(raw)
 
 

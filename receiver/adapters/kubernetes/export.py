@@ -73,7 +73,7 @@ class _Export:
         """Note that field *name* at *where* cannot be taken."""
         self._troubles.append(Trouble(where=where, field=name, problem=problem, remedy=remedy))
 
-    def take(self, number: int, raw: Any) -> None:
+    def take(self, number: int, raw: object) -> None:
         kind = raw.get("kind") if isinstance(raw, dict) else None
         if not isinstance(raw, dict) or not isinstance(kind, str):
             self.wrong(f"item {number}", "kind", "it is no object of Kubernetes with a kind", f"export with {EXPORT}")

@@ -244,7 +244,7 @@ class Reflector(threading.Thread, Generic[T]):
         return None if lost else pause
 
     def _watch(self, version: str, epoch: int, window: int, probes: bool) -> None:
-        def opened(response: Any) -> None:
+        def opened(response: object) -> None:
             with self._changed:
                 self._response = response
                 if self._ending or epoch != self._epoch:

@@ -74,7 +74,7 @@ def _schemas(document: Json, group: str, version: str, kind: str) -> Iterator[Js
             yield _resolved({"properties": {"status": section(schema, "properties").get("status")}}, every, DEPTH)
 
 
-def _resolved(schema: Any, every: Mapping[str, Any], depth: int) -> Json:
+def _resolved(schema: object, every: Mapping[str, Any], depth: int) -> Json:
     """Return the parts of *schema* that say which fields there are; empty where any field may be."""
     if not isinstance(schema, Mapping) or not depth or schema.get("x-kubernetes-preserve-unknown-fields"):
         return {}
@@ -91,7 +91,7 @@ def _resolved(schema: Any, every: Mapping[str, Any], depth: int) -> Json:
     return {"properties": {name: _resolved(field, every, depth - 1) for name, field in fields.items()}}
 
 
-def _known(value: Any, schema: Json, refused: Collection[str], path: str, unknown: list[str]) -> Any:
+def _known(value: object, schema: Json, refused: Collection[str], path: str, unknown: list[str]) -> Any:
     if isinstance(value, Mapping):
         fields = schema.get("properties")
         served = {n: v for n, v in value.items() if n not in refused and (fields is None or n in fields)}

@@ -181,7 +181,7 @@ def _format(route: Route, service: Any) -> Format:
     return Format.SLACK if is_slack else Format.TEXT
 
 
-def _service(url: str) -> Any:
+def _service(url: str) -> object:
     asset = apprise.AppriseAsset(
         app_id="gpu-autoscaler",
         app_desc="GPU node-pool autoscaler",

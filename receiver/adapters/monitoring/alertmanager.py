@@ -143,7 +143,7 @@ class AlertmanagerAlarms:
             raise _malformed(url, path)
         return records
 
-    def _ask(self, url: str, path: str, params: Mapping[str, str]) -> Any:
+    def _ask(self, url: str, path: str, params: Mapping[str, str]) -> object:
         self._pause.check(url + path)
         try:
             response = self._session.get(url + path, params=params, timeout=self._timeout, allow_redirects=False)

@@ -59,7 +59,7 @@ class MonitoringApi:
     def text(self, path: str) -> str:
         return self._send("GET", path).text
 
-    def post(self, path: str, body: Any) -> None:
+    def post(self, path: str, body: object) -> None:
         """POST *body* as JSON, once. Raises TryLater."""
         self._send("POST", path, json=body)
 

@@ -110,7 +110,7 @@ class PrometheusReader:
             raise self._malformed(query)
         return result
 
-    def _note_wait(self, response: requests.Response, *_: Any, **__: Any) -> None:
+    def _note_wait(self, response: requests.Response, *_: object, **__: object) -> None:
         """Keep what the client's errors leave out."""
         self._wait = retry_after(response.headers, self._clock.now()) if response.status_code >= 400 else None
 

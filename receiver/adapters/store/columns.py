@@ -167,7 +167,7 @@ class Items(Json):
             return None
         return to_json([self._stored(item) if self._fields else item for item in value])
 
-    def _stored(self, item: Any) -> dict[str, Any]:
+    def _stored(self, item: object) -> dict[str, Any]:
         fields = {name: getattr(item, name) for name in self._fields}
         return {name: value for name, value in fields.items() if value or name not in self.unless_empty}
 
@@ -184,12 +184,12 @@ class Items(Json):
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode  # json.dumps would create an encoder per call
 
 
-def to_json(value: Any) -> str:
+def to_json(value: object) -> str:
     """Return *value* as JSON text in ASCII (NUL and lone surrogates stay escapes). TypeError for unknown types."""
     return _encode(_tag(value))
 
 
-def _tag(value: Any) -> Any:
+def _tag(value: Any) -> object:
     """Replace values of other types by tagged objects. A picture is mostly plain, so that comes first."""
     kind = type(value)
     if kind in PLAIN:
@@ -201,7 +201,7 @@ def _tag(value: Any) -> Any:
     return _tag_rarer(value)
 
 
-def _tag_rarer(value: Any) -> Any:
+def _tag_rarer(value: object) -> object:
     match value:
         case int() | str():  # of a subclass, such as an enum
             return value
@@ -224,7 +224,7 @@ def _tag_rarer(value: Any) -> Any:
             raise TypeError(f"the store cannot keep a {type(value).__name__}: {value!r}")
 
 
-def _key(key: Any) -> str:
+def _key(key: object) -> str:
     if not isinstance(key, str):
         raise TypeError(f"keys of stored objects must be strings, not {key!r}")
     return key
@@ -240,7 +240,7 @@ UNTAG: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _untag(json_object: dict[str, Any]) -> Any:
+def _untag(json_object: dict[str, Any]) -> object:
     """Undo `_tag` for one object; json.loads calls it for inner objects first."""
     if json_object.keys() != {TAG}:
         return json_object

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Insert, QueuePool, RowMapping, Table, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, Executable, QueuePool, RowMapping, Table, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError, StatementError
 
@@ -176,7 +176,7 @@ def limit_answers(engine: Engine, seconds: float) -> None:
     """Make statements on *engine* (PostgreSQL) fail, and close their connection, after *seconds* without an answer."""
 
     @event.listens_for(engine, "do_connect")
-    def _connect(_dialect: object, _record: object, arguments: Any, named: Any) -> Any:
+    def _connect(_dialect: object, _record: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
         return _patient(seconds).connect(*arguments, **named)
 
 
@@ -360,7 +360,7 @@ class StorePart:
         with self._database.write() as connection:
             yield connection
 
-    def _rows(self, query: Any, values: Values | None = None) -> Sequence[RowMapping]:
+    def _rows(self, query: Executable, values: Values | None = None) -> Sequence[RowMapping]:
         with self._database.read() as connection:
             return connection.execute(query, values).mappings().all()
 
@@ -378,18 +378,21 @@ def value_of(kind: type[T], row: RowMapping) -> T:
     return kind(**{name: value_of(Owner, row) if name == "owner" else row[name] for name in names})
 
 
-def insert_in(dialect: str, table: Table) -> Any:
-    """An INSERT that supports ON CONFLICT, in the dialect of that name; both engines spell it the same."""
-    build: type[Insert] = postgresql.Insert if dialect == "postgresql" else sqlite.Insert
+Upsert = sqlite.Insert | postgresql.Insert  # that supports ON CONFLICT; both engines spell it the same
+
+
+def insert_in(dialect: str, table: Table) -> Upsert:
+    """An INSERT in the dialect of that name."""
+    build: type[Upsert] = postgresql.Insert if dialect == "postgresql" else sqlite.Insert
     return build(table)
 
 
-def insert(connection: Connection, table: Table) -> Any:
+def insert(connection: Connection, table: Table) -> Upsert:
     """The same in the dialect of *connection*."""
     return insert_in(connection.dialect.name, table)
 
 
-def put(connection: Connection, table: Table, *rows: Mapping[str, Any], **only_new: Any) -> None:
+def put(connection: Connection, table: Table, *rows: Mapping[str, Any], **only_new: object) -> None:
     """Insert each of *rows*, which all have the same columns, or update the row with its primary key; a new row also
     gets *only_new*."""
     statement = _upsert(connection.dialect.name, table, tuple(rows[0]))
@@ -397,7 +400,7 @@ def put(connection: Connection, table: Table, *rows: Mapping[str, Any], **only_n
 
 
 @cache  # building a statement takes longer than running it
-def _upsert(dialect: str, table: Table, columns: tuple[str, ...]) -> Any:
+def _upsert(dialect: str, table: Table, columns: tuple[str, ...]) -> Upsert:
     keys = [column.name for column in table.primary_key]
     statement = insert_in(dialect, table)
     changes = {name: statement.excluded[name] for name in columns if name not in keys}

@@ -228,7 +228,7 @@ def read_grounds(record: GroundsKept) -> Grounds:
         ) from error
 
 
-def _renamed(stored: Any, at: object) -> Any:
+def _renamed(stored: object, at: object) -> object:
     """Return facts *stored* in format 1, looked at *at*, in today's names: a pod was ``terminating`` where it has a
     moment to leave now, and a node ``leaving`` where it has Civo's word."""
     if isinstance(stored, list):

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, select
 
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import StorePart, fields_of, insert, insert_in, put, value_of
+from receiver.adapters.store.database import StorePart, Upsert, fields_of, insert, insert_in, put, value_of
 from receiver.adapters.store.schema import actions, control, marks, outbox, samples, totals, turns
 from receiver.core.explain.samples import Doing, HeldHours, NodeTurn, PoolMinutes, PoolSample, minute_of
 
@@ -52,7 +52,7 @@ def hour_of(at: datetime) -> str:
 
 
 @cache
-def _addition(dialect: str) -> Any:
+def _addition(dialect: str) -> Upsert:
     """An INSERT that adds its total to the existing one."""
     statement = insert_in(dialect, totals)
     added = {"total": totals.c.total + statement.excluded.total}

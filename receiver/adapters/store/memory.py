@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Update, bindparam, case, or_, select, update
+from sqlalchemy import Connection, Executable, RowMapping, Update, bindparam, case, or_, select, update
 
 from receiver.adapters.store import outbox
 from receiver.adapters.store.columns import Moment
@@ -305,7 +305,7 @@ class SqlMemory(SqlDecisions):
                     count(connection, "drifts", pool)
 
 
-def _lives(connection: Connection, query: Any, values: Values) -> tuple[NodeLife, ...]:
+def _lives(connection: Connection, query: Executable, values: Values) -> tuple[NodeLife, ...]:
     """The lives of *query*, by position: a step reads hundreds."""
     return tuple(NodeLife(**dict(zip(LIFE, row, strict=True))) for row in connection.execute(query, values))
 

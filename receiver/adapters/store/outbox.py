@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import Connection, RowMapping, bindparam, delete, func, or_, select, update
 from sqlalchemy import insert as plain_insert
@@ -164,7 +163,7 @@ def _bring_up_to_date(connection: Connection, standing: Mapping[str, Notice], at
             _update(connection, [stored.id], title=now.title, body=now.body, **told_at)
 
 
-def _update(connection: Connection, numbers: Collection[int], **values: Any) -> bool:
+def _update(connection: Connection, numbers: Collection[int], **values: object) -> bool:
     """Change notices that are still to be delivered; True if there were any."""
     cursor = connection.execute(update(outbox).where(outbox.c.id.in_(numbers), UNDELIVERED).values(values))
     return bool(cursor.rowcount)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Update, and_, bindparam, or_, select, update
+from sqlalchemy import Connection, Executable, RowMapping, Update, and_, bindparam, or_, select, update
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import outbox
@@ -147,7 +147,7 @@ class SqlOverrides(StorePart):
     def question(self, question: str) -> Question | None:
         return next(iter(self._questions(select(questions).where(questions.c.id == question))), None)
 
-    def _questions(self, query: Any, values: dict[str, Any] | None = None) -> Sequence[Question]:
+    def _questions(self, query: Executable, values: dict[str, Any] | None = None) -> Sequence[Question]:
         return tuple(value_of(Question, row) for row in self._rows(query, values))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, Select, Table, bindparam, case, delete, or_, select
 
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import StorePart, fields_of, insert, insert_in, put, value_of
+from receiver.adapters.store.database import StorePart, Upsert, fields_of, insert, insert_in, put, value_of
 from receiver.adapters.store.figures import HELD_MILLISECONDS, count, hour_of, mark_all, marked
 from receiver.adapters.store.schema import (
     charges,
@@ -192,7 +192,7 @@ def _add(connection: Connection, table: Table, rows: Sequence[Any]) -> None:
 
 
 @cache
-def _addition(dialect: str, table: Table) -> Any:
+def _addition(dialect: str, table: Table) -> Upsert:
     """An INSERT that adds seconds, keeps the higher peak, and replaces everything else."""
     keys = [column.name for column in table.primary_key]
     statement = insert_in(dialect, table)
@@ -200,7 +200,7 @@ def _addition(dialect: str, table: Table) -> Any:
     return statement.on_conflict_do_update(index_elements=keys, set_=changes)
 
 
-def _merged(old: Any, new: Any) -> Any:
+def _merged(old: Any, new: Any) -> object:
     if old.name in ADDED:
         return old + new
     if str(old) in HIGHEST:

@@ -97,12 +97,12 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
     }
 
 
-def _fields(value: Any, names: str, **extras: Any) -> dict[str, Any]:
+def _fields(value: object, names: str, **extras: object) -> dict[str, Any]:
     """The attributes *names* of *value* as JSON-able values, and *extras*."""
     return {**{name: _plain(getattr(value, name)) for name in names.split()}, **extras}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, Decimal):
         return amount(value)
     if isinstance(value, datetime):

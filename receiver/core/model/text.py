@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
-from typing import Any
 
 # Control characters but tab and line breaks; what turns the direction of reading around; separators that some readers
 # take for the end of a line. Terminals, logs and people's eyes obey them.
@@ -37,7 +36,7 @@ def some(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def number(value: Any) -> Decimal | None:
+def number(value: object) -> Decimal | None:
     """*value* as a finite Decimal, or None if it is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
@@ -48,7 +47,7 @@ def number(value: Any) -> Decimal | None:
     return decimal if decimal.is_finite() else None
 
 
-def dollars(value: Any, otherwise: str = "unknown") -> str:
+def dollars(value: object, otherwise: str = "unknown") -> str:
     """*value* USD for people: ``$1,234.50``, ``-$5.00``; below $0.10 with as many digits as matter (``$0.0004``)."""
     usd = number(value)
     if usd is None:
@@ -62,7 +61,7 @@ def dollars(value: Any, otherwise: str = "unknown") -> str:
 DIME = Decimal("0.1")  # from here on cents are enough
 
 
-def percent(ratio: Any, otherwise: str = "unknown") -> str:
+def percent(ratio: object, otherwise: str = "unknown") -> str:
     """*ratio* (0-1) for people: ``121%``, half a percent up."""
     exact = number(ratio)
     return otherwise if exact is None else f"{(exact * 100).quantize(Decimal(1), ROUND_HALF_UP):f}%"

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 from receiver.core.model.model import BIND, UNKNOWN_HOLDS_FOR, Facts, Source
 from receiver.core.model.policy import Fallback, Policy, Scope
@@ -174,7 +173,7 @@ def source_guide(source: Source, policy: Policy, silent: Collection[Source] = ()
     return replace(guide, stops=NO_CHANGE, goes_on="") if source in COUNT_DEMAND <= set(silent) else guide
 
 
-def titled(source: Any) -> str:
+def titled(source: str | None) -> str:
     """Return the name for people of a source that the picture calls *source*."""
     return SOURCES[Source(source)].title if source in set(Source) else str(source or "a source")
 

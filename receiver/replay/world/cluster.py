@@ -85,7 +85,7 @@ class Journal:
         self.note(kind, verb, key, obj, before)
         return obj
 
-    def note(self, kind: str, verb: str, key: str, obj: Any, before: Any = None) -> None:
+    def note(self, kind: str, verb: str, key: str, obj: object, before: object = None) -> None:
         """Record a change at the current version."""
         self.changes.append(WorldChange(version=self.version, kind=kind, verb=verb, key=key, obj=obj, before=before))
         if len(self.changes) > self._limit:
@@ -143,7 +143,7 @@ class ClusterObjects:
     def add_node(self, node: WorldNode) -> None:
         self.nodes[node.name] = self.journal.record("Node", "ADDED", node.name, node)
 
-    def change_node(self, node: WorldNode, **changes: Any) -> WorldNode:
+    def change_node(self, node: WorldNode, **changes: object) -> WorldNode:
         changed = self.journal.record("Node", "MODIFIED", node.name, node, node, **changes)
         self.nodes[node.name] = changed
         return changed
@@ -170,7 +170,7 @@ class ClusterObjects:
         self.pods[pod.key] = self.active[pod.key] = pod
         return pod
 
-    def change_pod(self, pod: WorldPod, **changes: Any) -> WorldPod:
+    def change_pod(self, pod: WorldPod, **changes: object) -> WorldPod:
         changed = self.journal.record("Pod", "MODIFIED", f"{pod.namespace}/{pod.name}", pod, pod, **changes)
         self.pods[changed.key] = changed
         if changed.over:

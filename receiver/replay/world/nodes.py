@@ -192,7 +192,7 @@ class Nodes:
         changes = {k: v for k, v in patched.items() if v != getattr(node, k)}
         return self._change(node, **changes) if changes else node
 
-    def _change(self, node: WorldNode, **changes: Any) -> WorldNode:
+    def _change(self, node: WorldNode, **changes: object) -> WorldNode:
         changed = self._cluster.change_node(node, **changes)
         self._pods.scheduler.node_changed(node.name)
         return changed

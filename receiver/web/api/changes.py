@@ -164,7 +164,7 @@ def override_of(
     return override, []
 
 
-def _pool(name: Any, policy: Policy) -> Pool | None:
+def _pool(name: object, policy: Policy) -> Pool | None:
     if name in (None, EVERY_POOL):
         return None
     pool = policy.pool(name) if isinstance(name, str) else None
@@ -213,7 +213,7 @@ def _until(fields: Mapping[str, Any], policy: Policy, now: datetime) -> datetime
     return until
 
 
-def _moment(text: Any) -> datetime:
+def _moment(text: object) -> datetime:
     try:
         moment = datetime.fromisoformat(text) if isinstance(text, str) else None
         if moment is not None and moment.tzinfo is not None:
@@ -223,7 +223,7 @@ def _moment(text: Any) -> datetime:
     raise invalid("until", "until is not a time with a time zone", f"write it as RFC 3339 does, {MOMENT}")
 
 
-def _end(length: Any, policy: Policy, now: datetime) -> datetime:
+def _end(length: object, policy: Policy, now: datetime) -> datetime:
     if not isinstance(length, str) or not length.strip():
         raise invalid("for", "for is missing" if isinstance(length, str) else "for is not text", LENGTH)
     try:
@@ -384,7 +384,7 @@ def _stopped(change: BudgetChange, display_name: str, monthly: Decimal, parts: W
     return stops(change.scope, monthly, budgets[0].spent_usd, before, parts.policy.budget, closes=closes)
 
 
-def _amount(amount: Any) -> Decimal:
+def _amount(amount: object) -> Decimal:
     if amount is None:
         raise invalid("monthly_usd", "monthly_usd is missing", "give an amount of USD such as 1250.50")
     if isinstance(amount, bool) or not isinstance(amount, str | int | Decimal):
@@ -410,7 +410,7 @@ def _budget_change(fields: Mapping[str, Any], usd: Decimal | None, policy: Polic
     )
 
 
-def _budget_name(name: Any, scope: Scope, policy: Policy) -> str:
+def _budget_name(name: object, scope: Scope, policy: Policy) -> str:
     """The pool's id or the team; empty where the scope says it all."""
     if scope in (Scope.ACCOUNT, Scope.CLUSTER):
         if name not in (None, ""):

@@ -53,7 +53,7 @@ Reason = Annotated[str, says("the reason", json_schema_extra=WORDS)]
 Person = Annotated[str, says("the person", json_schema_extra=WORDS)]
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """Return stored *value* with nothing in it that JSON does not know, and no amount of USD with an exponent."""
     match value:
         case datetime():
@@ -67,7 +67,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _usd(value: Any) -> Any:
+def _usd(value: object) -> object:
     """An amount as older versions stored it, without its exponent (``0E-29``)."""
     return amount(Decimal(value)) if isinstance(value, str) and "E" in value else plain(value)
 
@@ -146,7 +146,7 @@ class DecisionDocument(DecisionLine):
         return scaling_state(self.verdict, self.reasons, self.mode, present=self.from_count, unseen=seen)
 
     @classmethod
-    def of_stored(cls, stored: StoredDecision, parts: WebParts, **extra_fields: Any) -> Self:
+    def of_stored(cls, stored: StoredDecision, parts: WebParts, **extra_fields: object) -> Self:
         """Return a decision with the words and names that were stored with it, else with today's."""
         decision, evidence = stored.decision, dict(stored.decision.evidence)
         name = pool.get("name") if isinstance(pool := evidence.get("pool"), Mapping) else None

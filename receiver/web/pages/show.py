@@ -19,30 +19,30 @@ from receiver.reports.screen import UNKNOWN, moment
 from receiver.reports.screen import percent as spaced_percent
 
 
-def count(value: Any) -> str:
+def count(value: object) -> str:
     """Return a count, or a question mark."""
     quantity = number(value)
     return "?" if quantity is None else f"{quantity.normalize():f}"
 
 
-def percent(value: Any) -> str:
+def percent(value: object) -> str:
     """Return a ratio 0-1 as whole percent."""
     return spaced_percent(value).replace(" ", "\N{NO-BREAK SPACE}")
 
 
-def hours(value: Any) -> str:
+def hours(value: object) -> str:
     """Return GPU-hours, or another large count, to a tenth."""
     gpu_hours = number(value)
     return UNKNOWN if gpu_hours is None else f"{gpu_hours:,.1f}".removesuffix(".0")
 
 
-def lasting(value: Any) -> str:
+def lasting(value: object) -> str:
     """Return a length of time, given in seconds, in the units people think in."""
     seconds = number(value)
     return UNKNOWN if seconds is None else span(float(seconds))
 
 
-def ago(value: Any, now: datetime) -> str:
+def ago(value: object, now: datetime) -> str:
     """Return how far *value* lies from *now*: ``3 min ago`` or ``in 5 min``."""
     at = moment(value)
     if at is None:
@@ -51,7 +51,7 @@ def ago(value: Any, now: datetime) -> str:
     return f"in {span(seconds)}" if seconds <= -1 else f"{span(max(seconds, 0))} ago"
 
 
-def stamp(value: Any, now: datetime) -> Markup:
+def stamp(value: object, now: datetime) -> Markup:
     """Return a time element: relative text for the eye, the exact UTC moment for machines and on hover."""
     at = moment(value)
     if at is None:
@@ -61,13 +61,13 @@ def stamp(value: Any, now: datetime) -> Markup:
     )
 
 
-def clock(value: Any) -> str:
+def clock(value: object) -> str:
     """Return a stored time as it was, to the second."""
     at = moment(value)
     return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else "an unknown time"
 
 
-def before(value: Any, then: Any) -> str:
+def before(value: object, then: object) -> str:
     """Return how long before *then*, a time that was stored, *value* was: ``4 min before``; nothing if unknown."""
     at, stored = moment(value), moment(then)
     if at is None or stored is None:
@@ -76,7 +76,7 @@ def before(value: Any, then: Any) -> str:
     return f"{span(seconds)} {'before' if seconds >= 0 else 'after'}"
 
 
-POD_WORDS = {
+POD_WORDS: Mapping[str, str] = {
     State.FITS_FREE_NODE: "fits a free node",
     State.ROOM_ENDS: "waits for a pod to end",
     State.ON_ITS_WAY: "node on its way",
@@ -89,22 +89,22 @@ POD_WORDS = {
 }
 
 
-def pod_word(state: Any) -> str:
+def pod_word(state: str | None) -> str:
     """Return the words for the *state* of a waiting pod; one of another version as it is."""
-    return POD_WORDS.get(state) or str(state or UNKNOWN).replace("_", " ")
+    return POD_WORDS.get(state or "") or (state or UNKNOWN).replace("_", " ")
 
 
-def node_name(name: Any, instance: Any = None) -> str:
+def node_name(name: object, instance: object = None) -> str:
     """Return the *name* of a node, or of one that has none yet the beginning of its *instance*'s id."""
     return str(name or f"unnamed ({str(instance or '?')[:8]})")
 
 
-def with_names(text: Any, names: Mapping[str, str]) -> str:
+def with_names(text: object, names: Mapping[str, str]) -> str:
     """Return *text* with names for the ids in *names*; nothing for what is not known."""
     return names_for_ids(str(text or ""), names)
 
 
-def with_code(text: Any) -> Markup:
+def with_code(text: object) -> Markup:
     """Return *text* with each part between backticks as code."""
     parts = [escape(part) for part in str(text or "").split("`")]
     if len(parts) % 2 == 0:  # a backtick without another
@@ -136,7 +136,9 @@ FILTERS: dict[str, Callable[..., Any]] = {function.__name__: function for functi
 FILTERS |= {"moment": minute, "usd": dollars}
 
 
-def alone(template: str, sheets: Sequence[str], undefined: type[Undefined] = ChainableUndefined, **values: Any) -> str:
+def alone(
+    template: str, sheets: Sequence[str], undefined: type[Undefined] = ChainableUndefined, **values: object
+) -> str:
     """Return the page of *template* as a file that needs no server: the style *sheets* are in it as ``style``."""
     loader = PackageLoader("receiver.web", "templates")
     environment = Environment(loader=loader, autoescape=True, undefined=undefined, trim_blocks=True, lstrip_blocks=True)

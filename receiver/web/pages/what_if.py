@@ -18,7 +18,7 @@ def add_what_if_page(routes: Blueprint, parts: WebParts) -> None:
     """Add the page to *routes*."""
     evaluator = WhatIf(parts)
 
-    def page(form: Mapping[str, str], status: int = 200, **extra_context: Any) -> Response:
+    def page(form: Mapping[str, str], status: int = 200, **extra_context: object) -> Response:
         pool = next(iter(parts.policy.pools), None)
         example = EXAMPLE.format(name=pool.name, most=pool.max_nodes + 2) if pool else ""
         context: dict[str, Any] = {"found": None, "mistakes": (), **extra_context}
