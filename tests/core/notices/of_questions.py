@@ -12,7 +12,7 @@ from receiver.core.model.policy import Approval, Unanswered
 from receiver.core.notices.notice import Notice
 from receiver.core.notices.people_notices import answered, asked
 from receiver.core.scaling.assign import assign
-from tests.core.builders import MINUTE, NOW
+from tests.core.builders import MINUTE, NOW, a_pod
 from tests.core.notices.of_people import word
 from tests.core.notices.scene import H100, L40S, NUMBER, POLICY, busy, idle, known, pool_of
 from tests.core.notices.scene import training as jobs
@@ -44,6 +44,17 @@ def _asked(question: Question, found: Facts) -> Notice:
     return asked(question, ASKING, assign(found, ASKING).pools[L40S.id], NUMBER)
 
 
+def _removal_of(*nodes: str) -> Question:
+    """Whether *nodes* may go, which they do at 12:08 without an answer."""
+    return _question(
+        nodes=nodes,
+        instances=tuple(f"i-{node}" for node in nodes),
+        usd_per_hour=len(nodes) * Decimal("1.29"),
+        unanswered=Unanswered.PROCEED,
+        wait_ends=NOW + 8 * MINUTE,
+    )
+
+
 def asks_to_grow(unanswered: Unanswered = Unanswered.PROCEED, **found: Any) -> Notice:
     question = _question(
         Asks.GROWTH,
@@ -61,8 +72,11 @@ def asks_to_grow(unanswered: Unanswered = Unanswered.PROCEED, **found: Any) -> N
 IDLE = known(pool_of(busy(), idle(), idle("l40s-3")))
 CASES: Mapping[str, Callable[[], Notice]] = {
     "asks_to_remove": lambda: _asked(_question(), IDLE),
+    "asks_to_remove_one": lambda: _asked(_removal_of("l40s-2"), IDLE),
+    "asks_to_remove_many": lambda: _asked(_removal_of(*(f"l40s-{n}" for n in range(2, 7))), IDLE),
     "asks_to_empty": lambda: _asked(_question(Asks.EMPTYING), IDLE),
     "asks_to_grow": asks_to_grow,
+    "asks_to_grow_for_many": lambda: asks_to_grow(Unanswered.HOLD, waiting=[a_pod(f"p{n}") for n in range(5)]),
     "approved": lambda: answered(_question(), Answer.APPROVE, "ada", None, ASKING),
     "rejected": lambda: answered(_question(), Answer.REJECT, "ada", None, ASKING),
     "answered_with_a_snooze": lambda: answered(_question(), Answer.SNOOZE_1H, "ada", word(), ASKING),

@@ -10,7 +10,7 @@ import pytest
 from receiver.core.model.policy import Budget, BudgetChange, Scope
 from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, Forecast, stage_of
 from receiver.core.notices.money_notices import budget_lines
-from receiver.core.notices.notice import Notice, Severity
+from receiver.core.notices.notice import Cause, Notice, Severity
 from tests.core.builders import NOW
 
 
@@ -43,17 +43,14 @@ class Told:
         return said
 
 
-def titles(said: list[Notice]) -> list[str]:
-    return [notice.title for notice in said]
+def causes(said: list[Notice]) -> list[str]:
+    return [notice.cause for notice in said]
 
 
 def test_each_line_is_told_once_on_the_way_up() -> None:
     told = Told()
-    assert titles([n for usd in (10, 50, 60, 80, 85, 100, 120) for n in told.step(a_view(usd))]) == [
-        "GPU cluster budget 2026-11 has reached its warn line (50%)",
-        "GPU cluster budget 2026-11 has reached its hold line (80%)",
-        "GPU cluster budget 2026-11 has reached its stop line (100%)",
-    ]
+    lines = [Cause.BUDGET_WARN, Cause.BUDGET_HOLD, Cause.BUDGET_STOP]
+    assert causes([n for usd in (10, 50, 60, 80, 85, 100, 120) for n in told.step(a_view(usd))]) == lines
 
 
 def test_a_ledger_that_is_corrected_across_a_line_and_back_is_no_news() -> None:
@@ -66,11 +63,10 @@ def test_a_new_month_begins_with_an_all_clear_and_its_lines_are_told_anew() -> N
     told = Told()
     told.step(a_view(100))
     said = told.step(a_view(0, month="2026-12"))
-    assert titles(said) == ["GPU cluster budget 2026-12: below its lines again"]
+    assert causes(said) == [Cause.BUDGET_CLEAR]
     assert said[0].all_clear
-    assert titles(told.step(a_view(50, month="2026-12"))) == [
-        "GPU cluster budget 2026-12 has reached its warn line (50%)"
-    ]
+    assert "2026-12" in said[0].title
+    assert causes(told.step(a_view(50, month="2026-12"))) == [Cause.BUDGET_WARN]
 
 
 def test_a_raised_budget_gives_the_all_clear_and_says_who_raised_it() -> None:
@@ -86,14 +82,14 @@ def test_a_raised_budget_gives_the_all_clear_and_says_who_raised_it() -> None:
         at=NOW,
     )
     [said] = told.step(a_view(80, 500, change=change))
-    assert said.title == "GPU cluster budget 2026-11: below its lines again"
+    assert said.cause == Cause.BUDGET_CLEAR
     assert "Why: ada set this amount: a deadline." in said.body
 
 
 def test_a_budget_raised_too_little_is_told_at_the_line_it_still_has_reached() -> None:
     told = Told()
     told.step(a_view(100))
-    assert titles(told.step(a_view(100, 120))) == ["GPU cluster budget 2026-11 has reached its hold line (80%)"]
+    assert causes(told.step(a_view(100, 120))) == [Cause.BUDGET_HOLD]
 
 
 def test_a_calm_month_after_a_calm_one_is_not_told() -> None:
@@ -118,10 +114,10 @@ def test_every_scope_is_told_for_itself() -> None:
         a_view(80, scope=Scope.POOL, name="l40s-id", shown="l40s"),
         a_view(100, scope=Scope.TEAM, name="research"),
     )
-    assert titles(told.step(*views)) == [
-        "GPU cluster budget 2026-11 has reached its hold line (80%)",
-        "GPU budget of pool l40s 2026-11 has reached its hold line (80%)",
-        "GPU budget of team research 2026-11 has reached its stop line (100%)",
+    assert [(notice.topic, notice.cause) for notice in told.step(*views)] == [
+        ("budget:cluster:", Cause.BUDGET_HOLD),
+        ("budget:pool:l40s-id", Cause.BUDGET_HOLD),
+        ("budget:team:research", Cause.BUDGET_STOP),
     ]
     assert told.step(*views) == []
 
