@@ -25,7 +25,7 @@ from receiver.core.scaling.assign import Assignment, assign
 from receiver.core.scaling.decide import decide_all, plan
 from receiver.core.scaling.guardrails import GUARDRAILS
 from tests.core.builders import NOW
-from tests.core.notices.book import every_message
+from tests.core.notices.book import every_message, generated
 from tests.core.notices.cases import CASES, PAGES
 from tests.core.notices.scene import standing
 from tests.core.worlds import LAWS, World, worlds
@@ -161,3 +161,9 @@ def test_every_guardrail_can_be_said_in_plain_words() -> None:
 
 def test_every_kind_of_news_has_a_page() -> None:
     assert set(GUIDES) == set(Cause)
+
+
+def test_every_message_of_the_book_is_as_it_is_sent() -> None:
+    """Also one of `make generate`; here it is near what writes the sentences, where mutants look for their tests."""
+    [(book, text)] = generated().items()
+    assert book.read_text(encoding="utf-8") == text
