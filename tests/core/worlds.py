@@ -347,7 +347,7 @@ def graces(draw: Choices, chosen: tuple[Pool, ...]) -> tuple[tuple[Pool, datetim
 
 def worlds(asking: Sequence[Approval | None] = ASKING) -> SearchStrategy[World]:
     """Such worlds, each pool of which asks as one of *asking* says."""
-    return built(partial(a_world, asking=asking), size=512)
+    return built(partial(a_world, asking=asking), size=300)  # no world has read more than 275 of them
 
 
 def decided(world: World, explained_by: Explainer | None = None) -> list[tuple[Pool, PoolState, Decision]]:
