@@ -58,7 +58,7 @@ faults: venv ## ten thousand random worlds with faults against the invariants (N
 	@$(VENV)/python -m campaigns.faults --seed $(SEED) $(if $(FIXED),--fixed,$(if $(PLANTED),--planted,$(if $(ENUMERATED),--enumerated,$(if $(PROCESSES),--processes $(PROCESSES),--worlds $(N)))))
 
 nightly-tests: venv ## the tests that `make test` leaves out because others show the same (minutes)
-	@$(VENV)/python -m pytest -q -n 2 -m nightly tests/campaigns
+	@$(VENV)/python -m pytest -q -n 2 -m nightly tests/campaigns tests/replay tests/step
 
 step-failures: venv ## an exception in every function of a step, and what the other pools got (minutes)
 	@$(VENV)/python -m campaigns.step_failures

@@ -272,7 +272,7 @@ def failing(store: Store, dice: random.Random) -> Any:
     return Wrapped(store, account=account)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_random_hours_with_failures_count_no_time_twice_and_add_up(store: Store, seed: int) -> None:
     dice = random.Random(seed)
     life = lives.at_zero(store, OF_FOUR, rest=WATCHED)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.core.model.model import Stage
@@ -14,6 +14,7 @@ from receiver.replay.ports import WorldCloud
 from receiver.replay.world.objects import Behaviour, PodSpec
 from simulator.world import Pdb
 from tests.core.builders import EVERY_SECOND, HOUR, MINUTE, SECOND, a_pool
+from tests.core.worlds import LAWS
 from tests.expect import bought, living, phases, removed, told
 from tests.given import lives
 from tests.given.life import POOL, START, Life, a_job
@@ -62,7 +63,7 @@ def test_growth_of_one_after_a_removal_buys_one_once_the_count_has_fallen(store:
     late=st.integers(0, 14),
     turns=st.lists(st.tuples(st.integers(1, 3), st.integers(1, 50), st.integers(1, 40)), min_size=1, max_size=5),
 )
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(LAWS, max_examples=settings().max_examples // 8)  # each is a life of some three hours
 def test_no_count_is_put_while_one_is_still_to_fall(late: int, turns: list[tuple[int, int, int]]) -> None:
     """Jobs come and go, idle nodes go at their hour, and Civo lowers its count so many minutes late: each PUT comes
     after the fall, is above the count, and in the end as many nodes live as are counted."""
