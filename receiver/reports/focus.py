@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 from receiver.core.model.civo_sizes import gpus_of_size, vcpus_of_size
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.policy import Billing
 from receiver.core.model.usage import Owner
-from receiver.core.money.budget import Month
-from receiver.core.money.cost import HOUR, amount, counts_from, units_between
+from receiver.core.money.attribution import MonthToDate
+from receiver.core.money.cost import HOUR, amount, counts_from
 from receiver.core.report.lines import CostPiece
 from receiver.reports.document import utc
 from receiver.reports.formats import PAID_FOR, without_formulas
@@ -81,16 +80,14 @@ def as_focus(
     report: Mapping[str, Any],
     pieces: Iterable[CostPiece],
     lives: Iterable[NodeLife],
-    month: Month,
-    now: datetime,
-    billing: Billing,
+    to_date: MonthToDate,
     *,
     account: str,
     region: str,
 ) -> str:
-    """Return the charges of *report*, a document of *month*, as CSV (RFC 4180); null is an empty field.
+    """Return the charges of *report*, the document of a month *to_date*, as CSV (RFC 4180); null is an empty field.
 
-    *pieces* and *lives* are the ledger's at *now*: each row has its exact share of a node's paid hours, and its cost
+    *pieces* and *lives* are the ledger's: each row has its exact share of a node's paid hours, and its cost
     with all decimals. An amount that the ledger does not have any more, such as that of a month closed long ago, is one
     row without a node, in the report's cents. *account* is the BillingAccountId.
     """
@@ -98,10 +95,8 @@ def as_focus(
     table = csv.DictWriter(written, COLUMNS, lineterminator="\r\n", restval="")
     table.writeheader()
     nodes = {life.instance: life for life in lives}
-    paid = {
-        life.instance: units_between(life, month.start, month.end, now, billing) * billing.granularity / HOUR
-        for life in nodes.values()
-    }
+    month, hours = to_date.month, to_date.billing.granularity / HOUR
+    paid = {life.instance: to_date.units(life) * hours for life in nodes.values()}
     whole = {
         **ALWAYS,
         "BillingAccountId": account,
@@ -113,7 +108,7 @@ def as_focus(
     }
     for key, charge, instance in _charges(report, pieces, nodes, paid):
         node = nodes.get(instance)
-        start, end = _period(node, month, now, billing)
+        start, end = _period(node, to_date)
         period = {"ChargePeriodStart": utc(start), "ChargePeriodEnd": utc(end)}
         table.writerow(without_formulas({**whole, **period, **_charged(key, charge, node), **_of_node(node)}, NUMBERS))
     return written.getvalue()
@@ -181,9 +176,10 @@ def _share_out(charges: Mapping[_Key, _Charge], price: Decimal | None, paid: Dec
         charges[key].usd = part * (price or Decimal(0))  # all decimals
 
 
-def _period(node: NodeLife | None, month: Month, now: datetime, billing: Billing) -> tuple[datetime, datetime]:
-    """The paid units of *node* that began in *month*, in whole seconds and cut at its end; without any the month."""
-    units = units_between(node, month.start, month.end, now, billing) if node else 0
+def _period(node: NodeLife | None, to_date: MonthToDate) -> tuple[datetime, datetime]:
+    """The paid units of *node* that began in the month, in whole seconds and cut at its end; without any the month."""
+    month, billing = to_date.month, to_date.billing
+    units = to_date.units(node) if node else 0
     if node is None or not units:
         return month.start, month.end
     began = counts_from(node.created_at, month.start, billing)

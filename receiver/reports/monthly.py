@@ -13,7 +13,7 @@ import structlog
 from receiver.core.model.charges import Seed, beside, seeded_by_pool, seeded_usd
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Policy, Scope, UnitOfWork
-from receiver.core.money.attribution import Attributed, Part, attribute, is_settled
+from receiver.core.money.attribution import Attributed, MonthToDate, Part, attribute, is_settled
 from receiver.core.money.budget import Forecast, Month, month_of
 from receiver.core.money.reconciliation import account, compare
 from receiver.core.notices.money_notices import REPORT_TOPIC, report_notice, report_topic
@@ -28,7 +28,7 @@ def costs_of(store: ReadStore, policy: Policy, month: Month, now: datetime) -> A
     """Return the attributed cost of *month* until *now*. Raises TryLater when the store fails."""
     lives, usage, unwatched = store.node_lives(month.start), store.usage(month.name), store.unwatched(month.name)
     seeded, unpriced = seeded_usd(_seed(store, lives, month), policy, month.name)
-    attributed = attribute(lives, usage, unwatched, month, now, policy.billing, seeded, store.watch())
+    attributed = attribute(lives, usage, unwatched, MonthToDate(month, now, policy.billing), seeded, store.watch())
     return replace(attributed, unpriced=tuple(sorted({*attributed.unpriced, *unpriced})))
 
 

@@ -34,7 +34,7 @@ from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Policy, Pool, Scope
 from receiver.core.model.signals import PAYLOAD_LIFE, Alert, forgotten, numbered, signals_from, silenced_pools
 from receiver.core.model.text import some
-from receiver.core.money.attribution import attribute, by_team
+from receiver.core.money.attribution import MonthToDate, attribute, by_team
 from receiver.core.money.budget import Month, highest, month_of
 from receiver.core.money.cost import A_WEEK, dearer_per_hour, elsewhere_per_hour, spend_by_pool
 from receiver.core.money.reconciliation import account, compare
@@ -443,7 +443,7 @@ def _spend(lives: Sequence[NodeLife], look: _Look, *, forecasts: bool) -> Spend:
         set_now = any(c.scope is Scope.TEAM and c.month == look.month.name for c in memory.budget_changes)
         if look.sources.cluster is not None and policy.budget is not None and (policy.budget.teams or set_now):
             used = look.sources.store.usage(look.month.name)
-            teams = by_team(attribute(lives, used, (), look.month, now, policy.billing))
+            teams = by_team(attribute(lives, used, (), MonthToDate(look.month, now, policy.billing)))
     return Spend(
         month=look.month.name,
         usd=sum(pools.values(), Decimal(0)),

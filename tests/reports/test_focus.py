@@ -15,6 +15,7 @@ from receiver.adapters.store import SqlStore
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Anchor, Billing
 from receiver.core.model.usage import Accounting, Owner
+from receiver.core.money.attribution import MonthToDate
 from receiver.core.money.cost import in_cents, units_between
 from receiver.core.report.lines import pieces
 from receiver.core.report.report import report
@@ -65,7 +66,7 @@ def table_of(
     lives: Iterable[NodeLife] = month.lives if kept else ()
     told = pieces(found.attributed, month.policy) if kept else ()
     return document, as_focus(
-        document, told, lives, MONTH, now, month.policy.billing, account="a-cluster", region="LON1"
+        document, told, lives, MonthToDate(MONTH, now, month.policy.billing), account="a-cluster", region="LON1"
     )
 
 

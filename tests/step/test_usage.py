@@ -11,7 +11,7 @@ import pytest
 
 from receiver.core.model.policy import Budget
 from receiver.core.model.usage import WorkloadLife
-from receiver.core.money.attribution import Attributed, By, Part, attribute, key_of, lines
+from receiver.core.money.attribution import Attributed, By, MonthToDate, Part, attribute, key_of, lines
 from receiver.core.money.budget import month_of
 from receiver.core.money.cost import in_cents, spend_by_pool
 from receiver.ports import Store, TryLater
@@ -30,7 +30,7 @@ def attributed(life: Life, now: datetime | None = None) -> Attributed:
     month = month_of(START, "UTC")
     store, at = life.store, now or life.now
     usage, blind = store.usage(month.name), store.unwatched(month.name)
-    return attribute(store.node_lives(month.start), usage, blind, month, at, life.policy.billing)
+    return attribute(store.node_lives(month.start), usage, blind, MonthToDate(month, at, life.policy.billing))
 
 
 def told(life: Life, by: By = By.TEAM) -> dict[tuple[str, str], Decimal]:

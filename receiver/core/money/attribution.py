@@ -16,6 +16,19 @@ from receiver.core.money.cost import counts_from, first_unit_from, in_cents, to_
 SETTLED_AFTER = timedelta(hours=1)  # after the last paid unit: by then its use is known
 
 
+@dataclass(frozen=True, slots=True)
+class MonthToDate:
+    """A month until *now*, and how its nodes are billed."""
+
+    month: Month
+    now: datetime
+    billing: Billing
+
+    def units(self, life: NodeLife) -> int:
+        """Return the paid units of *life* that began in it."""
+        return units_between(life, self.month.start, self.month.end, self.now, self.billing)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     """The period for which usage is accounted for: *since* (None: never) to *until*. Pauses within it are in the ledger
@@ -42,14 +55,15 @@ def is_settled(month: Month, watch: Watch | None, now: datetime, billing: Billin
 
 
 def _unseen(
-    life: NodeLife, attributed_seconds: float, month: Month, now: datetime, billing: Billing, watch: Watch | None
+    life: NodeLife, attributed_seconds: float, to_date: MonthToDate, watch: Watch | None
 ) -> tuple[float, float]:
-    """Seconds of *life* in *month* that were never accounted for, and those that the next accounting will cover.
+    """Seconds of *life* in the month that were never accounted for, and those that the next accounting will cover.
 
     The first is all of it where the ledger began later, the node was not seen before the month was over, or the month
     was forgotten, less the *attributed_seconds* (pods that stay say since when). Else it is what has passed
     since the last accounting. Without *watch* there is none.
     """
+    month, now, billing = to_date.month, to_date.now, to_date.billing
     begin = first_unit_from(life.created_at, month.start, billing)
     end = min(now, life.gone_at or now, first_unit_from(life.created_at, month.end, billing))
     if watch is None or end <= begin:
@@ -150,14 +164,13 @@ def attribute(
     lives: Iterable[NodeLife],
     usage: Iterable[Usage],
     unwatched: Iterable[Unwatched],
-    month: Month,
-    now: datetime,
-    billing: Billing,
+    to_date: MonthToDate,
     seeded: Decimal = Decimal(0),
     watch: Watch | None = None,
 ) -> Attributed:
-    """Share out the cost of *lives* in *month* until *now*; *seeded* is USD spent before the ledger began. *watch* is
-    the observed period, None: all of it."""
+    """Share out the cost of *lives* in a month *to_date*; *seeded* is USD spent before the ledger began. *watch* is the
+    observed period, None: all of it."""
+    month = to_date.month
     held: dict[str, list[Usage]] = {}
     for row in usage:
         if row.month == month.name:
@@ -167,11 +180,11 @@ def attribute(
     unpriced: set[str] = set()
     for life in lives:
         rows = held.get(life.instance, ())
-        units = units_between(life, month.start, month.end, now, billing)
+        units = to_date.units(life)
         if life.price_usd_per_hour is None and units:
             unpriced.add(life.size)
         if units or rows:
-            shares += _shared_out(life, rows, blind.get(life.instance), units, month, now, billing, watch)
+            shares += _shared_out(life, rows, blind.get(life.instance), to_date, watch)
     if seeded:
         shares.append(Share(part=Part.SEEDED, usd=seeded, seconds=0.0))
     observed_from = month.start if watch is None else watch.observed_from(month)
@@ -180,23 +193,17 @@ def attribute(
         shares=tuple(shares),
         unpriced=tuple(sorted(unpriced)),
         observed_from=observed_from,
-        complete=observed_from == month.start and is_settled(month, watch, now, billing),
+        complete=observed_from == month.start and is_settled(month, watch, to_date.now, to_date.billing),
     )
 
 
 def _shared_out(
-    life: NodeLife,
-    rows: Iterable[Usage],
-    blind: Unwatched | None,
-    units: int,
-    month: Month,
-    now: datetime,
-    billing: Billing,
-    watch: Watch | None,
+    life: NodeLife, rows: Iterable[Usage], blind: Unwatched | None, to_date: MonthToDate, watch: Watch | None
 ) -> Iterator[Share]:
+    units, billing = to_date.units(life), to_date.billing
     usd = units * unit_price(life.price_usd_per_hour or Decimal(0), billing)
     gpus = life.gpus or 1.0
-    ahead = _left(life, units, month, now, billing) if life.gone_at is None else 0.0
+    ahead = _left(life, units, to_date) if life.gone_at is None else 0.0
     # Each with its seconds of the node, which determine its cost, and the GPU-seconds that are reported.
     parts: list[tuple[Part, float, float, Usage | None]] = [
         (Part.HELD, row.held / gpus if row.node_seconds is None else row.node_seconds, row.held, row) for row in rows
@@ -204,7 +211,7 @@ def _shared_out(
     if blind is not None:
         node_seconds = blind.seconds / gpus if blind.node_seconds is None else blind.node_seconds
         parts.append((Part.UNWATCHED, node_seconds, blind.seconds, None))
-    unseen, soon = _unseen(life, sum(took for _, took, _, _ in parts), month, now, billing, watch)
+    unseen, soon = _unseen(life, sum(took for _, took, _, _ in parts), to_date, watch)
     parts.append((Part.UNWATCHED, unseen, unseen * life.gpus, None))
     parts.append((Part.AHEAD, ahead + soon, (ahead + soon) * life.gpus, None))
     offered = units * billing.granularity.total_seconds()
@@ -223,10 +230,10 @@ def _shared_out(
         )
 
 
-def _left(life: NodeLife, units: int, month: Month, now: datetime, billing: Billing) -> float:
-    """Seconds of the paid *units* of *life* in *month* that are yet to come."""
-    begin = counts_from(life.created_at, month.start, billing)
-    return max(0.0, (begin + units * billing.granularity - now).total_seconds())
+def _left(life: NodeLife, units: int, to_date: MonthToDate) -> float:
+    """Seconds of the paid *units* of *life* that are yet to come."""
+    begin = counts_from(life.created_at, to_date.month.start, to_date.billing)
+    return max(0.0, (begin + units * to_date.billing.granularity - to_date.now).total_seconds())
 
 
 def key_of(share: Share, by: By, policy: Policy) -> str:

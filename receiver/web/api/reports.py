@@ -10,7 +10,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, render_template, request
 
-from receiver.core.money.attribution import By, Line, Part
+from receiver.core.money.attribution import By, Line, MonthToDate, Part
 from receiver.core.money.budget import Month, burn, month_of
 from receiver.core.report.lines import pieces, told_by
 from receiver.reports.document import EVERYBODY, ReportDocument, scope_of
@@ -107,7 +107,9 @@ def _charges(parts: WebParts) -> str:
     document = _document_of(parts, month, now)
     cost_pieces = pieces(costs_of(parts.store, policy, month, now), policy)
     lives, account = parts.store.node_lives(month.start), parts.cluster_id
-    return as_focus(document, cost_pieces, lives, month, now, policy.billing, account=account, region=parts.region)
+    return as_focus(
+        document, cost_pieces, lives, MonthToDate(month, now, policy.billing), account=account, region=parts.region
+    )
 
 
 def _document_of(parts: WebParts, month: Month, now: datetime) -> dict[str, Any]:

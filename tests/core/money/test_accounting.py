@@ -30,7 +30,7 @@ from receiver.core.model.usage import (
     WorkloadLife,
 )
 from receiver.core.money.accounting import StepSight, account, ended_in, is_due
-from receiver.core.money.attribution import Part, attribute
+from receiver.core.money.attribution import MonthToDate, Part, attribute
 from tests.core.builders import HOUR, MINUTE, NOW, SECOND, a_node, a_pod, a_policy, a_pool
 from tests.core.money.builders import (
     EIGHT_GPU_POLICY,
@@ -468,7 +468,9 @@ class Ledger:
     def shared(self, life: NodeLife, now: Any) -> dict[tuple[Part, str], Decimal]:
         """USD of *life* by part and team."""
         found: dict[tuple[Part, str], Decimal] = {}
-        for share in attribute([life], merged(self.usage), (), NOVEMBER, now, Billing(granularity=SECOND)).shares:
+        for share in attribute(
+            [life], merged(self.usage), (), MonthToDate(NOVEMBER, now, Billing(granularity=SECOND))
+        ).shares:
             key = (share.part, share.usage.owner.team if share.usage else "")
             found[key] = round(found.get(key, Decimal(0)) + share.usd, 4)
         return found

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Anchor, Billing, Rounding
 from receiver.core.model.usage import Owner, Unwatched, Usage
-from receiver.core.money.attribution import Attributed, By, Line, Part, Watch, attribute, by_team, key_of, lines
+from receiver.core.money.attribution import (
+    Attributed,
+    By,
+    Line,
+    MonthToDate,
+    Part,
+    Watch,
+    attribute,
+    by_team,
+    key_of,
+    lines,
+)
 from receiver.core.money.budget import month_of
 from receiver.core.money.cost import in_cents, spend_by_pool, to_cents
 from tests.core.builders import EVERY_SECOND, HOUR, MINUTE, NOW, a_life, a_policy
@@ -22,8 +33,8 @@ POLICY = a_policy(gpu_kinds={"an.g1.l40s.kube.x1": "L40S"})
 
 
 def told(*lives: NodeLife, by: By = By.TEAM, usage: Any = (), unwatched: Any = (), **given: Any) -> list[Line]:
-    said: dict[str, Any] = {"month": NOVEMBER, "now": NOW, "billing": BILLING, **given}
-    found = attribute(lives, usage, unwatched, **said)
+    to_date = MonthToDate(given.pop("month", NOVEMBER), given.pop("now", NOW), given.pop("billing", BILLING))
+    found = attribute(lives, usage, unwatched, to_date, **given)
     return list(lines(found, lambda share: key_of(share, by, POLICY)))
 
 
@@ -141,7 +152,7 @@ def test_a_unit_costs_in_the_month_in_which_it_began() -> None:
 
 
 def test_a_size_without_a_price_is_named_and_costs_nothing_that_is_known() -> None:
-    found = attribute([a_life(price_usd_per_hour=None)], [a_usage()], [], NOVEMBER, NOW, BILLING)
+    found = attribute([a_life(price_usd_per_hour=None)], [a_usage()], [], MonthToDate(NOVEMBER, NOW, BILLING))
     assert (found.usd, found.unpriced) == (Decimal("0.00"), ("an.g1.l40s.kube.x1",))
     assert lines(found, lambda s: key_of(s, By.TEAM, POLICY))[0].seconds == 3600.0
 
@@ -163,7 +174,7 @@ def test_what_was_spent_before_the_ledger_began_is_a_part_of_its_own() -> None:
 
 def test_what_teams_held_is_told_for_budgets() -> None:
     usage = [a_usage(hours=1), a_usage("b", hours=0.5, owner=Owner())]
-    found = attribute([a_life(hours=2, gone_at=NOW)], usage, [], NOVEMBER, NOW, BILLING)
+    found = attribute([a_life(hours=2, gone_at=NOW)], usage, [], MonthToDate(NOVEMBER, NOW, BILLING))
     assert {team: in_cents(usd) for team, usd in by_team(found).items()} == {
         "vision": Decimal("1.29"),
         "": Decimal("0.65"),
@@ -239,7 +250,7 @@ ALWAYS = NOVEMBER.start - 100 * 24 * HOUR
 
 def shared(*lives: Any, watch: Watch, now: datetime = NOW, month: Any = NOVEMBER, **given: Any) -> Attributed:
     usage, unwatched = given.get("usage", ()), given.get("unwatched", ())
-    return attribute(lives, usage, unwatched, month, now, Billing(), watch=watch)
+    return attribute(lives, usage, unwatched, MonthToDate(month, now, Billing()), watch=watch)
 
 
 def parts(found: Attributed) -> dict[Part, Decimal]:

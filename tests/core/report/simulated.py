@@ -10,7 +10,7 @@ from typing import Any
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Budget, Commitment, Policy, ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Owner, Unwatched, Usage, WorkloadLife
-from receiver.core.money.attribution import attribute
+from receiver.core.money.attribution import MonthToDate, attribute
 from receiver.core.money.budget import Month
 from receiver.core.report.lines import Counted
 from receiver.core.report.report import Found, Report, report
@@ -57,7 +57,7 @@ class SimulatedMonth:
 
     def found(self, now: datetime = AFTER, month: Month = MONTH, seeded: Decimal = Decimal(0)) -> Found:
         """What a report is made from."""
-        shared = attribute(self.lives, self.usage, self.unwatched, month, now, self.policy.billing, seeded)
+        shared = attribute(self.lives, self.usage, self.unwatched, MonthToDate(month, now, self.policy.billing), seeded)
         return Found(lives=self.lives, usage=self.usage, workloads=self.workloads, attributed=shared, counts=COUNTS)
 
     def report(self, team: str | None = None, now: datetime = AFTER, **more: Any) -> Report:

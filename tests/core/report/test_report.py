@@ -24,7 +24,7 @@ from receiver.core.model.policy import (
     UnitOfWork,
 )
 from receiver.core.model.usage import Owner, Unwatched, Usage, WorkloadLife
-from receiver.core.money.attribution import UNLABELLED, By, Part, Watch, attribute, key_of, lines
+from receiver.core.money.attribution import UNLABELLED, By, MonthToDate, Part, Watch, attribute, key_of, lines
 from receiver.core.money.budget import BudgetStage, Forecast, month_of
 from receiver.core.money.cost import spend_by_pool
 from receiver.core.report.lines import PaidFor, Subtotal, told_by
@@ -68,7 +68,7 @@ CENT = Decimal("0.01")
 def found_of(lives: list[NodeLife], usage: list[Usage], policy: Policy, now: Any = AFTER, **more: Any) -> Found:
     """What the ledger would have of *lives* and *usage*."""
     unwatched, seeded = more.pop("unwatched", ()), more.pop("seeded", Decimal(0))
-    shared = attribute(lives, usage, unwatched, MONTH, now, policy.billing, seeded)
+    shared = attribute(lives, usage, unwatched, MonthToDate(MONTH, now, policy.billing), seeded)
     return Found(lives=lives, usage=usage, workloads=more.pop("workloads", ()), attributed=shared, **more)
 
 
@@ -377,7 +377,7 @@ def test_days_are_those_of_the_budgets_zone_through_a_change_of_its_clock() -> N
     assert month.name == "2026-11"
     october = month_of(at(12), "Europe/London")
     life = a_life(begins=-1, lasts=None)  # 2026-09-30 23:00 UTC is the first of October in London
-    shared = attribute([life], (), (), october, october.end, policy.billing)
+    shared = attribute([life], (), (), MonthToDate(october, october.end, policy.billing))
     found = report(Found(lives=[life], usage=(), workloads=(), attributed=shared), policy, october, october.end)
     by_day = [day.usd / Decimal("1.29") for day in found.days]
     assert [round(n) for n in by_day[:2]] == [24, 24]
@@ -450,14 +450,14 @@ def attributed_cents(usd: Decimal) -> Decimal:
 
 def test_a_month_whose_use_was_seen_in_part_says_so_and_is_not_complete() -> None:
     watch = Watch(since=at(100), until=AFTER)
-    found = attribute([a_life()], (), (), MONTH, AFTER, Billing(), watch=watch)
+    found = attribute([a_life()], (), (), MonthToDate(MONTH, AFTER, Billing()), watch=watch)
     said = report(Found(lives=(), usage=(), workloads=(), attributed=found), a_policy(), MONTH, AFTER)
     assert (said.over, said.complete, said.observed_from) == (True, False, at(100))
 
 
 def test_a_month_is_not_complete_while_its_last_hour_is_under_way() -> None:
     for now, complete in ((MONTH.end, False), (MONTH.end + 2 * HOUR, True)):
-        found = attribute([a_life()], (), (), MONTH, now, Billing())
+        found = attribute([a_life()], (), (), MonthToDate(MONTH, now, Billing()))
         said = report(Found(lives=(), usage=(), workloads=(), attributed=found), a_policy(), MONTH, now)
         assert (said.over, said.complete) == (True, complete)
 
@@ -469,7 +469,7 @@ def a_budget_report(team: str | None = None, now: Any = AFTER, policy: Policy | 
     """A node of eight hours, six of them held by team vision."""
     policy = policy or a_policy(budget=BUDGET)
     lives, usage = [a_life(lasts=None if now < AFTER else 8)], [a_usage(hours=6)]
-    shared = attribute(lives, usage, (), MONTH, now, policy.billing)
+    shared = attribute(lives, usage, (), MonthToDate(MONTH, now, policy.billing))
     return report(Found(lives=lives, usage=usage, workloads=(), attributed=shared, **more), policy, MONTH, now, team)
 
 
@@ -516,7 +516,7 @@ def test_a_budget_has_the_forecast_of_the_last_step_and_none_without_one() -> No
 
 def test_what_was_spent_before_the_ledger_counts_in_full_in_each_budget_as_it_does_in_a_step() -> None:
     policy, lives = a_policy(budget=BUDGET), [a_life(lasts=8)]
-    shared = attribute(lives, [a_usage(hours=6)], (), MONTH, AFTER, policy.billing, Decimal(5))
+    shared = attribute(lives, [a_usage(hours=6)], (), MonthToDate(MONTH, AFTER, policy.billing), Decimal(5))
     found = report(Found(lives=lives, usage=[], workloads=(), attributed=shared), policy, MONTH, AFTER)
     lines = of(found)
     cluster, team = lines["cluster budget"], lines["budget of team vision"]
