@@ -14,6 +14,7 @@ import structlog
 
 from receiver.core.scaling.failures import Failure
 from receiver.ports import Clock, Leader, LoopHealth, TryLater, WriterLostError
+from receiver.runtime.background import Background
 from receiver.step.reconcile import Stepped
 
 log = structlog.get_logger("receiver")
@@ -132,7 +133,7 @@ class Beat:
         return timedelta(seconds=monotonic() - self._at)
 
 
-class Loop(threading.Thread):
+class Loop(Background):
     """Run *step* for as long as we are the one writer."""
 
     def __init__(
@@ -150,12 +151,11 @@ class Loop(threading.Thread):
     ) -> None:
         """Until *may_begin* is true the loop beats, but neither leads nor steps. Steps call *beat* to show progress.
         *newest* changes when another replica has stored something for the next step."""
-        super().__init__(name="loop", daemon=True)
+        super().__init__("loop")
         self._step, self._writer, self._clock, self._tick, self._timer = step, writer, clock, tick, timer
         self._woken = threading.Event()
         self._pace = pace or WakeupLimiter()
         self._may_begin = may_begin
-        self._stopping = threading.Event()
         self._beat = beat or Beat()
         self._longest_call, self._newest = longest_call, newest
         self._state = "starting"
@@ -170,10 +170,9 @@ class Loop(threading.Thread):
 
     def stop(self, timeout: float = 15.0) -> None:
         """End after the step under way, which gives up the right to write; wait for that *timeout* seconds at most."""
-        self._stopping.set()
+        self._stopping.set()  # before it wakes
         self._woken.set()
-        if self.is_alive():
-            self.join(timeout)
+        super().stop(timeout)
 
     def health(self) -> LoopHealth:
         """Return the loop's heartbeat for /healthz, and how its steps go for /readyz."""
@@ -277,19 +276,12 @@ class Loop(threading.Thread):
         return min(tick, max(SHORTEST_WAIT_SECONDS, (moment - self._clock.now()).total_seconds()))
 
 
-class Courier(threading.Thread):
+class Courier(Background):
     """Deliver notices beside the loop, so that a bad destination never delays scaling."""
 
     def __init__(self, deliver: Callable[[datetime], int], loop: Loop, clock: Clock, every: float = 1.0) -> None:
-        super().__init__(name="courier", daemon=True)
+        super().__init__("courier")
         self._deliver, self._loop, self._clock, self._every = deliver, loop, clock, every
-        self._stopping = threading.Event()
-
-    def stop(self, timeout: float = 5.0) -> None:
-        """End after the delivery under way, at most *timeout* seconds later."""
-        self._stopping.set()
-        if self.is_alive():
-            self.join(timeout)
 
     def run(self) -> None:
         """The thread's body: only the leader delivers, so that nothing is told twice."""

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,6 +24,7 @@ from receiver.core.report.would_have import WouldHave
 from receiver.ports import Clock, ReadStore, TryLater
 from receiver.reports.observed import ObservedDocument
 from receiver.reports.picture import kept_picture
+from receiver.runtime.background import Background
 
 LOOK_SECONDS = 15.0
 OFTENEST, SELDOMEST = timedelta(minutes=10), timedelta(hours=6)
@@ -106,7 +106,7 @@ class ReplayProcess:
             process.kill()
 
 
-class Observer(threading.Thread):
+class Observer(Background):
     """Has what was observed replayed: after ten minutes, then whenever a twelfth of the time has passed again, at least
     every six hours, and when the configuration has changed. *found* is the last result."""
 
@@ -119,19 +119,17 @@ class Observer(threading.Thread):
         clock: Clock,
         every: float = LOOK_SECONDS,
     ) -> None:
-        super().__init__(name="observer", daemon=True)
+        super().__init__("observer")
         self.found: ObservedDocument | None = None
         self._replay, self._store, self._settings = replay, store, settings
         self._leads, self._clock, self._every = leads, clock, every
         self._under: FileSettings | None = None  # the settings of the last replay
-        self._stopping = threading.Event()
 
     def stop(self, timeout: float = 5.0) -> None:
         """End, with a replay under way, at most *timeout* seconds later."""
         self._stopping.set()
         self._replay.end()
-        if self.is_alive():
-            self.join(timeout)
+        super().stop(timeout)
 
     def run(self) -> None:
         """The thread's body."""

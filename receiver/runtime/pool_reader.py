@@ -12,6 +12,7 @@ import structlog
 from receiver.config import FileSettings
 from receiver.core.model.pool_facts import PoolFacts
 from receiver.ports import TryLater, WontWork
+from receiver.runtime.background import Background
 
 EVERY_SECONDS = 600.0
 WAITS = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds after each look that left something open; the last for all that follow
@@ -37,7 +38,7 @@ class ConfiguredPools(Protocol):
     def settings(self) -> FileSettings: ...
 
 
-class PoolReader(threading.Thread):
+class PoolReader(Background):
     """*facts* are what is known, None before the first answer; *failure* says why Civo's last one is missing."""
 
     def __init__(
@@ -49,11 +50,11 @@ class PoolReader(threading.Thread):
         waits: tuple[float, ...] = WAITS,
     ) -> None:
         """*ask* raises TryLater and WontWork. The store may remember another *cluster*, which is forgotten."""
-        super().__init__(name="pool-reader", daemon=True)
+        super().__init__("pool-reader")
         self.facts: PoolFacts | None = None
         self.failure = ""
         self._ask, self._store, self._live, self._cluster, self._waits = ask, store, live, cluster, waits
-        self._woken, self._stopping = threading.Event(), threading.Event()
+        self._woken = threading.Event()
         self._kept: PoolFacts | None = None  # in the store
         self._recalled = False
         self._resized: Mapping[str, tuple[str, str]] = {}
@@ -64,10 +65,9 @@ class PoolReader(threading.Thread):
 
     def stop(self, timeout: float = 5.0) -> None:
         """End after the look under way, at most *timeout* seconds later."""
-        self._stopping.set()
+        self._stopping.set()  # before it wakes
         self._woken.set()
-        if self.is_alive():
-            self.join(timeout)
+        super().stop(timeout)
 
     def run(self) -> None:
         """The thread's body."""

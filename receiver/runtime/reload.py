@@ -6,6 +6,8 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from receiver.runtime.background import Background
+
 LOOK_EVERY_SECONDS = 0.5
 S = TypeVar("S")
 T = TypeVar("T")
@@ -36,19 +38,12 @@ class Latest(Generic[S, T]):
         return self._made
 
 
-class Reloader(threading.Thread):
+class Reloader(Background):
     """Call *look* twice a second, on every replica; the leader takes its next step with what it found."""
 
     def __init__(self, look: Callable[[], None], every: float = LOOK_EVERY_SECONDS) -> None:
-        super().__init__(name="reloader", daemon=True)
+        super().__init__("reloader")
         self.look, self._every = look, every
-        self._stopping = threading.Event()
-
-    def stop(self, timeout: float = 5.0) -> None:
-        """End after the look under way, at most *timeout* seconds later."""
-        self._stopping.set()
-        if self.is_alive():
-            self.join(timeout)
 
     def run(self) -> None:
         """The thread's body."""

@@ -13,6 +13,7 @@ from time import monotonic
 import structlog
 
 from receiver.ports import ReadStore, TryLater
+from receiver.runtime.background import Background
 
 log = structlog.get_logger("receiver")
 
@@ -20,14 +21,14 @@ FIRST_TRY_SECONDS = 15.0  # before /healthz is answered; the startup probe allow
 WAITS = (1.0, 2.0, 4.0, 8.0)  # seconds after each failure; the last for all that follow
 
 
-class Opening(threading.Thread):
+class Opening(Background):
     """A thread that ends when the store is open."""
 
     def __init__(self, open_store: Callable[[], None], waits: tuple[float, ...] = WAITS) -> None:
         """*open_store* raises TryLater when it may succeed later, WontWork when a person must act."""
-        super().__init__(name="opening", daemon=True)
+        super().__init__("opening")
         self._open_store, self._waits = open_store, waits
-        self._tried, self._stopping, self._opened = threading.Event(), threading.Event(), threading.Event()
+        self._tried, self._opened = threading.Event(), threading.Event()
         self._failure: Exception | None = None  # of the first attempt, when it was not TryLater
 
     def begin(self, patience: float = FIRST_TRY_SECONDS) -> None:
@@ -45,12 +46,6 @@ class Opening(threading.Thread):
     def is_open(self) -> bool:
         """True once the store can be used."""
         return self._opened.is_set()
-
-    def stop(self, timeout: float = 5.0) -> None:
-        """End after the attempt under way, at most *timeout* seconds later."""
-        self._stopping.set()
-        if self.is_alive():
-            self.join(timeout)
 
     def run(self) -> None:
         """The thread's body."""
