@@ -6,6 +6,7 @@ answered, and a step costs about as much whether one alert came or a hundred.
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Protocol
@@ -133,6 +134,18 @@ class Beat:
         return timedelta(seconds=monotonic() - self._at)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopTerms:
+    """When a loop may step. Until *may_begin* is true it beats, but neither leads nor steps. Steps call *beat* to show
+    progress. *newest* changes when another replica has stored something for the next step."""
+
+    pace: WakeupLimiter = field(default_factory=WakeupLimiter)
+    may_begin: Callable[[], bool] = lambda: True
+    beat: Beat = field(default_factory=Beat)
+    longest_call: timedelta = LONGEST_CALL
+    newest: Callable[[], object] = lambda: None
+
+
 class Loop(Background):
     """Run *step* for as long as we are the one writer."""
 
@@ -143,21 +156,12 @@ class Loop(Background):
         clock: Clock,
         tick: timedelta,
         timer: StepTimer,
-        pace: WakeupLimiter | None = None,
-        may_begin: Callable[[], bool] = lambda: True,
-        beat: Beat | None = None,
-        longest_call: timedelta = LONGEST_CALL,
-        newest: Callable[[], object] = lambda: None,
+        terms: LoopTerms | None = None,
     ) -> None:
-        """Until *may_begin* is true the loop beats, but neither leads nor steps. Steps call *beat* to show progress.
-        *newest* changes when another replica has stored something for the next step."""
         super().__init__("loop")
         self._step, self._writer, self._clock, self._tick, self._timer = step, writer, clock, tick, timer
         self._woken = threading.Event()
-        self._pace = pace or WakeupLimiter()
-        self._may_begin = may_begin
-        self._beat = beat or Beat()
-        self._longest_call, self._newest = longest_call, newest
+        self._terms = terms or LoopTerms()
         self._state = "starting"
         self._waits_for: str | None = None  # who led when that was logged last
         self._steps = 0
@@ -176,10 +180,10 @@ class Loop(Background):
 
     def health(self) -> LoopHealth:
         """Return the loop's heartbeat for /healthz, and how its steps go for /readyz."""
-        fresh = 3 * self._tick + self._longest_call
+        fresh = 3 * self._tick + self._terms.longest_call
         return LoopHealth(
             state="stopped" if self._stopping.is_set() else self._state,
-            beat_age=self._beat.age,
+            beat_age=self._terms.beat.age,
             fresh=fresh,
             steps=self._steps,
             errors=self._errors,
@@ -201,16 +205,16 @@ class Loop(Background):
         """The thread's body."""
         try:
             while not self._stopping.is_set():
-                self._beat()
-                if not self._may_begin() or not self._take_the_lead():
+                self._terms.beat()
+                if not self._terms.may_begin() or not self._take_the_lead():
                     self._stopping.wait(LOCK_RETRY_SECONDS)
                     continue
                 self._woken.clear()  # before the step, so that nothing that arrives during it is lost
-                newest = self._newest()
+                newest = self._terms.newest()
                 wait = self._step_once()
-                self._beat()
+                self._terms.beat()
                 if self._is_woken(wait, newest):  # what else comes until the step is part of it
-                    self._stopping.wait(self._pace.wait(monotonic()))
+                    self._stopping.wait(self._terms.pace.wait(monotonic()))
         finally:
             self._writer.release()  # no call of ours is under way any more
 
@@ -218,7 +222,7 @@ class Loop(Background):
         """Wait *seconds* for a wake-up, or for something newer than *newest_known*; False when neither comes."""
         ends = monotonic() + seconds
         while (seconds_left := ends - monotonic()) > 0:
-            if self._woken.wait(min(seconds_left, LOOK_SECONDS)) or self._newest() != newest_known:
+            if self._woken.wait(min(seconds_left, LOOK_SECONDS)) or self._terms.newest() != newest_known:
                 return True
         return False
 

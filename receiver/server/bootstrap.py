@@ -45,7 +45,7 @@ from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import Clock, TryLater, WontWork, WriterLostError
 from receiver.reports.monthly import MonthEnd
 from receiver.reports.weekly import Digest, ObservedDay, WeekEnd
-from receiver.runtime.loop import LONGEST_CALL, Beat, Courier, Loop, WakeupBurst
+from receiver.runtime.loop import LONGEST_CALL, Beat, Courier, Loop, LoopTerms, WakeupBurst
 from receiver.runtime.observing import Observer, ReplayProcess
 from receiver.runtime.pool_reader import PoolReader
 from receiver.runtime.reload import Latest, Reloader
@@ -252,10 +252,12 @@ def loop_of(connections: Connections, opening: Opening, clock: Clock) -> Loop:
         clock,
         configuration.tick,
         instruments,
-        may_begin=lambda: opening.is_open() and not connections.live.settings.pending,
-        beat=connections.beat,
-        longest_call=max(LONGEST_CALL, configuration.leader.longest_call + SPARE),
-        newest=connections.newest,
+        LoopTerms(
+            may_begin=lambda: opening.is_open() and not connections.live.settings.pending,
+            beat=connections.beat,
+            longest_call=max(LONGEST_CALL, configuration.leader.longest_call + SPARE),
+            newest=connections.newest,
+        ),
     )
     instruments.leads, instruments.good_age = loop.leads, loop.good_age
     return loop

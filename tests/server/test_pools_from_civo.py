@@ -46,7 +46,7 @@ class Started:
 
     @property
     def may_step(self) -> bool:
-        return self.running.loop._may_begin()
+        return self.running.loop._terms.may_begin()
 
 
 @pytest.fixture

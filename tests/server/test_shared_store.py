@@ -18,7 +18,7 @@ def test_a_loop_looks_for_news_where_replicas_share_the_store(
 ) -> None:
     outside = outside_of(tmp_path, database=database)
     monkeypatch.setattr(outside.store, "newest", lambda: "delivery 7")
-    assert loop_of(outside, Opening(lambda: None), SystemClock())._newest() == known
+    assert loop_of(outside, Opening(lambda: None), SystemClock())._terms.newest() == known
 
 
 def test_a_store_that_does_not_answer_has_no_news(tmp_path: Path) -> None:

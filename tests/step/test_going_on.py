@@ -12,7 +12,7 @@ import pytest
 from receiver.adapters.clock import SystemClock
 from receiver.config.model import Mode
 from receiver.ports import Store, TryLater
-from receiver.runtime.loop import Beat, Loop
+from receiver.runtime.loop import Beat, Loop, LoopTerms
 from receiver.runtime.store_opener import Opening
 from receiver.server.bootstrap import loop_of
 from receiver.step.gather import gather
@@ -37,7 +37,7 @@ def test_a_step_is_stuck_when_it_shows_nothing_and_not_when_it_lasts(seconds: Se
         found.put(loop.health().alive)
         raise TryLater("nobody answered")
 
-    loop = Loop(step, right, SystemClock(), timedelta(seconds=10), right, beat=beat)
+    loop = Loop(step, right, SystemClock(), timedelta(seconds=10), right, LoopTerms(beat=beat))
     loop.start()
     assert found.get(timeout=60) is shows
     loop.stop()

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from receiver.adapters.clock import SystemClock
 from receiver.ports import WriterLostError
 from receiver.runtime import loop as loops
-from receiver.runtime.loop import Courier, Loop
+from receiver.runtime.loop import Courier, Loop, LoopTerms
 from receiver.step.reconcile import Stepped
 from tests.core.builders import HOUR
 from tests.e2e.waiting import until
@@ -100,7 +100,7 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Stored]:
     """A loop that leads, waits for an hour, and looks for news a hundred times a second."""
     monkeypatch.setattr(loops, "LOOK_SECONDS", 0.01)
     found, right = _Stored(), Right()
-    loop = Loop(found.step, right, SystemClock(), HOUR, right, newest=lambda: found.newest)
+    loop = Loop(found.step, right, SystemClock(), HOUR, right, LoopTerms(newest=lambda: found.newest))
     loop.start()
     assert found.steps.acquire(timeout=60)
     yield found
@@ -123,7 +123,7 @@ def test_what_is_stored_during_a_step_is_looked_at_by_the_next(monkeypatch: pyte
         steps.release()
         return stepped_once()
 
-    loop = Loop(step, right, SystemClock(), HOUR, right, newest=lambda: newest[0])
+    loop = Loop(step, right, SystemClock(), HOUR, right, LoopTerms(newest=lambda: newest[0]))
     loop.start()
     assert all(steps.acquire(timeout=60) for _ in range(2))
     assert not steps.acquire(timeout=0.1)

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from receiver.adapters.clock import SystemClock
 from receiver.metrics.collector import Instruments
 from receiver.ports import Leader, TryLater, WontWork
-from receiver.runtime.loop import Loop
+from receiver.runtime.loop import Loop, LoopTerms
 from receiver.runtime.store_opener import Opening
 from receiver.step.reconcile import Stepped
 from tests.e2e.waiting import until
@@ -118,7 +118,7 @@ def test_a_loop_without_its_store_beats_and_asks_nobody_to_lead(monkeypatch: pyt
     def step(_now: datetime) -> Stepped:
         raise TryLater("nothing to see", code="civo")
 
-    loop = Loop(step, asked, SystemClock(), timedelta(seconds=60), Instruments(), may_begin=may_begin)
+    loop = Loop(step, asked, SystemClock(), timedelta(seconds=60), Instruments(), LoopTerms(may_begin=may_begin))
     loop.start()
     try:
         until(lambda: turns > 3, "some beats")

@@ -4,7 +4,7 @@ import threading
 from datetime import datetime, timedelta
 
 from receiver.adapters.clock import SystemClock
-from receiver.runtime.loop import Loop, WakeupLimiter
+from receiver.runtime.loop import Loop, LoopTerms, WakeupLimiter
 from receiver.step.reconcile import Stepped
 from tests.core.builders import a_policy, a_state, facts, run
 
@@ -57,7 +57,7 @@ def _loop(stepped: threading.Semaphore, pace: WakeupLimiter) -> Loop:
         return Stepped(facts=found, assignment=assignment, decisions=decisions, reconsider_at=None)
 
     alone = _Alone()
-    return Loop(step, alone, SystemClock(), timedelta(hours=1), alone, pace)
+    return Loop(step, alone, SystemClock(), timedelta(hours=1), alone, LoopTerms(pace=pace))
 
 
 def test_what_arrives_during_a_wait_is_part_of_the_step_that_follows_it() -> None:

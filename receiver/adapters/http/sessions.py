@@ -31,9 +31,8 @@ WRITE_SECONDS = 10.0  # from connecting to the end of the answer: a takeover wai
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
     """How calls are made. *before_write* is called right before each that changes something, after the reads that
-    precede it, which may have taken long; what it raises stops the call. *last_word* is called again as the bytes
-    leave, and must return at once. *ended* receives the method, outcome (``ok``, ``try_later`` or ``wont_work``) and
-    seconds of each call to Civo."""
+    precede it; what it raises stops the call. *last_word* is called again as the bytes leave, and must return at once.
+    *ended* receives method, outcome (``ok``, ``try_later``, ``wont_work``) and seconds of each call to Civo."""
 
     timeouts: tuple[float, float] = (5, 30)  # to connect and to read, in seconds
     write_seconds: float = WRITE_SECONDS  # at most, for a whole call that changes something: all pools wait as long

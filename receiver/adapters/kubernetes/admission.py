@@ -44,9 +44,6 @@ class AdmissionChecks:
 
     def add_to(self, facts: ClusterFacts, living_pods: Sequence[SeenPod]) -> ClusterFacts:
         """Return *facts* with the Workloads that wait for our answer, and those that have it and no pods yet."""
-        return replace(facts, candidates=self._candidates(living_pods))
-
-    def _candidates(self, living_pods: Sequence[SeenPod]) -> tuple[Candidate, ...]:
         read = self._lists.if_readable
         checks = read(CHECKS, WITHOUT_CHECKS) if self._reads else ()
         if checks is not None:
@@ -63,7 +60,7 @@ class AdmissionChecks:
             self._of_multikueue = checks_of(checks)
         self._workloads = {}
         if not self._checks:
-            return ()
+            return facts
         for workload in read(KUEUE_WORKLOADS, WITHOUT_WORKLOADS) or ():
             if self._entries(workload) and _has_quota(workload):
                 self._workloads[key_of(workload)] = workload
@@ -72,7 +69,7 @@ class AdmissionChecks:
         running = at_work(living_pods) if self._workloads else set()
         booked = self._booked()
         candidates = (self._candidate(workload, by_name, running, booked) for workload in self._workloads.values())
-        return tuple(candidate for candidate in candidates if candidate is not None)
+        return replace(facts, candidates=tuple(candidate for candidate in candidates if candidate is not None))
 
     def keep_active(self) -> Receipt:
         """Set the condition Active where it is missing: without it, Kueue stops each ClusterQueue with the check."""

@@ -51,10 +51,6 @@ class ProvisioningRequests:
 
     def add_to(self, facts: ClusterFacts, living_pods: Sequence[SeenPod]) -> ClusterFacts:
         """Return *facts* with what is booked, the oldest first, and with its pods."""
-        bookings = self._bookings(living_pods)
-        return replace(facts, bookings=bookings, pods=(*facts.pods, *(pod for each in bookings for pod in each.pods)))
-
-    def _bookings(self, living_pods: Sequence[SeenPod]) -> tuple[Booking, ...]:
         try:
             raws = (self._lists.if_allowed(KIND, WITHOUT) or ()) if self._classes else ()
             requests = {key_of(raw): raw for raw in raws if self._serves(raw)}
@@ -70,7 +66,8 @@ class ProvisioningRequests:
             if name and not (pod.terminated or pod.leaving or pod.spec.get("schedulingGates")):
                 consumers.setdefault(f"{pod.namespace}/{name}", []).append(pod)
         ordered = sorted(self._requests.items(), key=lambda item: (_created(item[1]), item[0]))
-        return tuple(b for key, raw in ordered if (b := self._booking(raw, consumers.get(key, ()))) is not None)
+        bookings = tuple(b for key, raw in ordered if (b := self._booking(raw, consumers.get(key, ()))) is not None)
+        return replace(facts, bookings=bookings, pods=(*facts.pods, *(pod for each in bookings for pod in each.pods)))
 
     @property
     def owners(self) -> frozenset[str]:

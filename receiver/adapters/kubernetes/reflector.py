@@ -10,8 +10,8 @@ import os
 import random
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from time import monotonic
 from types import MappingProxyType
@@ -42,7 +42,7 @@ FAILURES_LOGGED = 3  # in a row; a single one is normal
 CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 T = TypeVar("T")
-Wanted = Callable[[Any, Any], bool]
+Wanted = Callable[[Any, Any], bool]  # of an object before (None: there was none) and after: whether to wake the loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,28 +74,34 @@ class _Kept(Generic[T]):
     seen: T
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing(Generic[T]):
+    """The list that `Lists.every` is asked for."""
+
+    resource: str
+    path: str
+    parts: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    view: Callable[[Json], T]
+    wanted: Wanted | None = None
+
+
 class Reflector(threading.Thread, Generic[T]):
-    """The objects of one list, each as *view* reads it. *wanted* is given an object before (None: there was none) and
-    after a change, and says whether the change wakes the loop."""
+    """The objects of one list."""
 
     def __init__(
         self,
-        resource: str,
+        listing: Listing[T],
         wire: ClusterWire,
-        path: str,
-        parts: Sequence[str],
-        options: Mapping[str, str],
-        view: Callable[[Json], T],
         watching: Watching,
-        wanted: Wanted | None = None,
         window: int = WINDOW_SECONDS,
         quiet: float = QUIET_SECONDS,
         seconds: Callable[[], float] = monotonic,
     ) -> None:
-        super().__init__(name=f"watch of {resource}", daemon=True)
-        self.resource = resource
-        self._wire, self._path, self._parts, self._options, self._view = wire, path, parts, options, view
-        self._watching, self._wanted, self._window, self._seconds = watching, wanted, window, seconds
+        super().__init__(name=f"watch of {listing.resource}", daemon=True)
+        self.resource = listing.resource
+        self._listing, self._wire = listing, wire
+        self._watching, self._window, self._seconds = watching, window, seconds
         self._quiet, self._probe = quiet, min(PROBE_SECONDS, window)
         self._reading = threading.Lock()  # one list at a time
         self._changed = threading.Condition()  # guards all that follows
@@ -172,7 +178,8 @@ class Reflector(threading.Thread, Generic[T]):
             return key, self._keep(raw, before.get(key))
 
         try:
-            listing, version = self._wire.listed(self.resource, self._path, *self._parts, view=keep, **self._options)
+            asked = self._listing
+            listing, version = self._wire.listed(asked.resource, asked.path, *asked.parts, view=keep, **asked.options)
         except (TryLater, WontWork):
             self._hurries = True
             raise
@@ -195,7 +202,7 @@ class Reflector(threading.Thread, Generic[T]):
         version = _version_of(raw)
         if before is not None and version and before.version == version:
             return before
-        return _Kept(version, self._view(raw))
+        return _Kept(version, self._listing.view(raw))
 
     def _is_fresh(self) -> bool:
         now = self._seconds()
@@ -256,9 +263,10 @@ class Reflector(threading.Thread, Generic[T]):
                 self._logged = False
                 log.info("watched again", resource=self.resource)
 
-        options = {**self._options, "resource_version": version, "allow_watch_bookmarks": True}
+        asked = self._listing
+        options = {**asked.options, "resource_version": version, "allow_watch_bookmarks": True}
         silence = window + HANGS_AFTER_SECONDS if probes else self._quiet
-        events = self._wire.watch(self.resource, self._path, self._parts, opened, window, silence, **options)
+        events = self._wire.watch(asked.resource, asked.path, asked.parts, opened, window, silence, **options)
         try:
             for event in events:
                 if not self._apply(event, epoch):
@@ -284,7 +292,8 @@ class Reflector(threading.Thread, Generic[T]):
                 before = self._kept.pop(key, None)
                 if kind != "DELETED":
                     entry = self._kept[key] = self._keep(raw, before)
-                    wakes = self._wanted is not None and self._wanted(before.seen if before else None, entry.seen)
+                    wanted = self._listing.wanted
+                    wakes = wanted is not None and wanted(before.seen if before else None, entry.seen)
                 if kind == "DELETED" or not _is_before(version, self._awaited.get(key, "")):
                     self._awaited.pop(key, None)
             self._version, self._heard_at = version, self._seconds()
@@ -386,9 +395,8 @@ class Lists:
         if reflector is None:
             watching = self._watching if wanted else Watching(leads=self._watching.leads, wake=lambda: None)
             quiet = min(QUIET_SECONDS_OF_PODS if path in (api.PODS, api.NODES) else QUIET_SECONDS, self._window)
-            reflector = Reflector(
-                resource, self._wire, path, parts, options, view, watching, wanted, self._window, quiet
-            )
+            listing = Listing(resource=resource, path=path, parts=parts, options=options, view=view, wanted=wanted)
+            reflector = Reflector(listing, self._wire, watching, self._window, quiet)
             self._reflectors[key] = reflector
         try:
             return reflector.objects()

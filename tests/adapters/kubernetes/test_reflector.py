@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.adapters.kubernetes import reflector as module
-from receiver.adapters.kubernetes.reflector import LONGEST_BACKOFF_SECONDS, Reflector, Watching, backoff
+from receiver.adapters.kubernetes.reflector import LONGEST_BACKOFF_SECONDS, Listing, Reflector, Watching, backoff
 from receiver.ports import TryLater, WontWork
 from tests.e2e.waiting import until
 
@@ -160,8 +160,8 @@ class Scene:
             idle=lambda: self.calls.append("idle"),
         )
         wire: Any = self.server
-        wanted, seconds = (lambda before, after: after[1] == 99), (lambda: time.monotonic() + self.later)
-        self.reflector = Reflector("things", wire, "", (), {}, value_of, watching, wanted, 5, QUIET, seconds)
+        listing = Listing(resource="things", path="", view=value_of, wanted=lambda _, after: after[1] == 99)
+        self.reflector = Reflector(listing, wire, watching, 5, QUIET, lambda: time.monotonic() + self.later)
 
     def read(self) -> dict[str, int]:
         return dict(self.reflector.objects())

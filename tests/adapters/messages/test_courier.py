@@ -15,7 +15,7 @@ from receiver.adapters.messages import Outbox
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.notices.notice import Cause, Notice
 from receiver.ports import Leader
-from receiver.runtime.loop import Courier, Loop, WakeupLimiter
+from receiver.runtime.loop import Courier, Loop, LoopTerms, WakeupLimiter
 from receiver.runtime.reload import Reloader
 from receiver.runtime.store_opener import Opening
 from receiver.server.bootstrap import Running
@@ -86,7 +86,7 @@ def a_step(store: SqlStore, steps: list[datetime]) -> Any:
 
 def test_steps_go_on_and_write_while_a_destination_hangs(store: SqlStore) -> None:
     clock, steps = SystemClock(), list[datetime]()
-    loop = Loop(a_step(store, steps), TheWriter(), clock, HOUR, NoTimer(), WakeupLimiter(at_once=100))
+    loop = Loop(a_step(store, steps), TheWriter(), clock, HOUR, NoTimer(), LoopTerms(pace=WakeupLimiter(at_once=100)))
     with hanging_server("/", "POST") as (server, arrivals):
         hangs = f"{server.url_for('/').replace('http', 'json')}?rto=60"
         courier = Courier(Outbox(store, [hangs], clock, links=LINKS).deliver_due, loop, clock, every=0.01)
