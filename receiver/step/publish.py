@@ -6,11 +6,12 @@ Each part is guarded separately. A failure here changes neither this step nor th
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import structlog
 
-from receiver.core.explain.explain import Explanation, explain
+from receiver.core.explain.explain import MOST, Explanation, explain
 from receiver.core.explain.prospects import first_act
 from receiver.core.explain.rules import SPEAKS_UP, sentence, why
 from receiver.core.explain.samples import PoolSample, minute_of, turns
@@ -105,7 +106,8 @@ def picture(work: StepContext, before: Callable[[], Snapshot | None]) -> Picture
             snapshot = before()
             pools += [x for x in Picture.model_validate(snapshot[0] if snapshot else {}).pools if x.pool == p.id]
     observing = work.mode == "observe"
-    explained = explain(facts, assignment, work.decisions, work.policy, observing=observing, learnt=work.learnt)
+    every = explain(facts, assignment, work.decisions, work.policy, observing=observing, learnt=work.learnt)
+    explained = list(islice(every, MOST))
     shapes = {id(each.fits): each.fits for each in explained}  # pods of one shape share them
     fits = {key: [FitDocument(pool=f.pool, name=f.name, why_not=f.why) for f in shape] for key, shape in shapes.items()}
     waiting_total = len(facts.waiting) + sum(len(gated.pods) for gated in deferred(facts))

@@ -274,23 +274,19 @@ def explain(
     *,
     observing: bool = False,
     learnt: Learnt = NOTHING_LEARNT,
-    most: int = MOST,
-) -> tuple[Explanation, ...]:
-    """Explain the first *most* waiting pods in the order of service (priority, then age), those that are no
-    demand after all others. *decisions* are by pool id; *observing* is True where nothing is written, *learnt* is
-    what the ledger says of past nodes."""
-    fits = _fitting(facts, policy)
-    explanations: list[Explanation] = []
+) -> Iterator[Explanation]:
+    """Explain waiting pods in the order of service (priority, then age), those that are no demand after all others.
+    *decisions* are by pool id; *observing* is True where nothing is written, *learnt* is what the ledger says of past
+    nodes."""
+    fits, demand = _fitting(facts, policy), set[str]()
     for workload, fate in fates(facts, assignment, decisions, policy, observing=observing, learnt=learnt):
-        explanations += [Explanation(pod=p, workload=workload, fate=fate, fits=fits(p)) for p in workload.pods]
-        if len(explanations) >= most:
-            return tuple(explanations[:most])
-    demand = {each.pod.key for each in explanations}
-    others = [p for p in facts.waiting if p.key not in demand][: most - len(explanations)]
-    explanations += [
-        Explanation(pod=p, workload=None, fate=_no_demand(p), fits=() if p.not_bought else fits(p)) for p in others
-    ]
-    return tuple(explanations)
+        for pod in workload.pods:
+            demand.add(pod.key)
+            yield Explanation(pod=pod, workload=workload, fate=fate, fits=fits(pod))
+    for pod in facts.waiting:
+        if pod.key not in demand:
+            where = () if pod.not_bought else fits(pod)
+            yield Explanation(pod=pod, workload=None, fate=_no_demand(pod), fits=where)
 
 
 def fates(

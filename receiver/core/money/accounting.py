@@ -192,7 +192,7 @@ def account(before: Accounted, sight: StepSight, policy: Policy) -> Accounting:
     ahead = before.at is not None and before.at > sight.at
     sums: Sums = {}
     for span in _taken_back(before, sight) if ahead else _held(before, sight, bound, policy):
-        _add(sums, *span, policy)
+        _add(sums, span, policy)
     return Accounting(
         usage=tuple(sums.values()),
         unwatched=tuple(_unwatched(before, sight, sums, policy)),
@@ -272,10 +272,9 @@ def _months(life: NodeLife, start: datetime, end: datetime, policy: Policy) -> I
         at = border
 
 
-def _add(
-    sums: Sums, holding: GpuHolding, life: NodeLife, start: datetime, end: datetime, did: Measure, policy: Policy
-) -> None:
-    """Add what *holding* held of *life* to the months in which it was paid for."""
+def _add(sums: Sums, span: Span, policy: Policy) -> None:
+    """Add what was held of a node to the months in which it was paid for."""
+    holding, life, start, end, did = span
     end = end if life.gone_at is None else min(end, life.gone_at)
     whole = (end - start).total_seconds()
     offered = life.gpus or 1.0

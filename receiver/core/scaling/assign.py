@@ -149,8 +149,8 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     later = {work.workload.key for work in patient}
     waiting = tuple(w for w in everything if w.key not in later)
     if any(view.scope is Scope.TEAM for view in budgets.views):
-        _reserve_for_teams(facts, policy, waiting, allowance, aside, out)
-    tallies, misfits = _served(facts, policy, waiting, allowance, aside, left_out, out)
+        _reserve_for_teams(facts, waiting, allowance, aside, out)
+    tallies, misfits = _served(facts, waiting, allowance, aside, left_out, out)
     with blame(part=Extra.CANDIDATES):
         answers = judge(facts, policy, tallies.values(), allowance, left_out.pairs) if facts.candidates else ()
     served = {pool: tally for pool, tally in tallies.items() if pool not in aside}
@@ -210,18 +210,18 @@ def _without_room(
                 yield work
 
 
-def _open_tallies(facts: Facts, policy: Policy, budgets: Budgets, aside: Collection[str]) -> dict[str, Tally]:
+def _open_tallies(facts: Facts, allowance: Allowance, aside: Collection[str]) -> dict[str, Tally]:
     """The tallies of the pools. One that is set *aside* does not grow. Its room counts as far as it is known, or the
     same pods would cause another purchase."""
     tallies: dict[str, Tally] = {}
     labels: dict[str, Mapping[str, str]] = {}
-    for pool in policy.pools:
+    for pool in allowance.policy.pools:
         with suppress(Exception) if pool.id in aside else blame(pool=pool.id):
             labels[pool.id] = pool.offered_labels
     neighbours = Neighbours.of(facts, labels, aside)
-    for pool in policy.pools:
+    for pool in allowance.policy.pools:
         with suppress(Exception) if pool.id in aside else blame(pool=pool.id):
-            tally = tallies[pool.id] = open_tally(pool, facts, budgets, neighbours)
+            tally = tallies[pool.id] = open_tally(pool, facts, allowance.budgets, neighbours)
             tally.room = 0 if pool.id in aside else tally.room
     return tallies
 
@@ -235,7 +235,6 @@ class Served:
 
 def _served(
     facts: Facts,
-    policy: Policy,
     waiting: Sequence[Workload],
     allowance: Allowance,
     aside: Collection[str],
@@ -244,7 +243,7 @@ def _served(
 ) -> tuple[dict[str, Tally], tuple[Misfit, ...]]:
     """Serve *waiting* in order; then once more with the rooms rearranged, where that needs fewer new nodes."""
     before, pairs = allowance.mark(), left_out.pairs
-    tallies = _open_tallies(facts, policy, allowance.budgets, aside)
+    tallies = _open_tallies(facts, allowance, aside)
     first = _serve_all(waiting, tuple(tallies.values()), allowance, pairs, out)
     if Extra.REARRANGING in left_out.parts:
         return tallies, first.misfits
@@ -253,7 +252,7 @@ def _served(
         for seats in rearranged(tuple(tallies.values()), first.without_room, first.matching.fitting, out.on_trial):
             allowance.return_to(before)
             before = allowance.mark()
-            again = _open_tallies(facts, policy, allowance.budgets, aside)
+            again = _open_tallies(facts, allowance, aside)
             if serve_again(seats, order, again, allowance):
                 seated = {workload.key for workload, _ in seats}
                 unseated = [w for w in waiting if w.key not in seated]
@@ -297,7 +296,6 @@ def _serve_all(
 
 def _reserve_for_teams(
     facts: Facts,
-    policy: Policy,
     waiting: Sequence[Workload],
     allowance: Allowance,
     aside: Collection[str],
@@ -305,22 +303,22 @@ def _reserve_for_teams(
 ) -> None:
     """Reserve what waiting work of teams will hold of nodes that exist or are on their way: no pod holds them yet, and
     the same money would be spent again."""
-    tallies = tuple(_open_tallies(facts, policy, allowance.budgets, aside).values())
-    _serve_all(waiting, tallies, Allowance(facts, policy, allowance.budgets, closed=True), out=out)
+    tallies = tuple(_open_tallies(facts, allowance, aside).values())
+    _serve_all(waiting, tallies, Allowance(facts, allowance.policy, allowance.budgets, closed=True), out=out)
     for tally in tallies:
         with blame(pool=tally.pool.id):
-            _reserve_settled(tally, policy, allowance)
+            _reserve_settled(tally, allowance)
 
 
-def _reserve_settled(tally: Tally, policy: Policy, allowance: Allowance) -> None:
+def _reserve_settled(tally: Tally, allowance: Allowance) -> None:
     price, labels = tally.pool.price_usd_per_hour, labels_of_gpu(tally.pool, tally.state.offer)
     if price is None:
         return
-    of_a_node = unit_price(price, policy.billing) / Decimal(gpus_of(tally.pool.resources, labels))
+    of_a_node = unit_price(price, allowance.policy.billing) / Decimal(gpus_of(tally.pool.resources, labels))
     for workload in tally.settled:
         with blame(owner=owner_of(workload.pods[0])):
             share = Decimal(sum(gpus_of(pod.requests, labels) for pod in workload.pods)) * of_a_node
-            for team in teams_of(workload, policy, allowance.budgets):
+            for team in teams_of(workload, allowance.policy, allowance.budgets):
                 if (Scope.TEAM, team) in allowance.left:
                     allowance.left[Scope.TEAM, team] -= share
 

@@ -70,7 +70,7 @@ def keep_buffers(
     levels: list[KeptBuffer] = []
     for buffer in buffers:
         level = KeptBuffer(key=buffer.key, chunks=buffer.replicas, held=dropped)
-        levels.append(level if dropped else _keep(buffer, level, matching, rooms, facts, allowance, out))
+        levels.append(level if dropped else _keep(buffer, level, matching, rooms, allowance, out))
     return tuple(levels)
 
 
@@ -91,7 +91,7 @@ class _Rooms:
     longest, so that the node whose paid unit ends first goes."""
 
     def __init__(self, facts: Facts, allowance: Allowance) -> None:
-        self._facts, self._billing = facts, allowance.policy.billing
+        self.facts, self._billing = facts, allowance.policy.billing
         self._usable: dict[str, Sequence[Bin]] = {}  # by pool
         self._busy: set[str | None] = set()  # the instances among them that run work
         self._reached: dict[tuple[str, int, Kind], int] = {}  # room only shrinks: a full one is passed over once
@@ -114,7 +114,7 @@ class _Rooms:
 
             def paid(room: Bin) -> tuple[bool, timedelta]:
                 node = nodes[room.instance or ""]
-                return not node.busy, self._facts.at - next_unit_at(node.created_at, self._facts.at, self._billing)
+                return not node.busy, self.facts.at - next_unit_at(node.created_at, self.facts.at, self._billing)
 
             self._usable[tally.pool.id] = sorted(tally.shelves[USABLE], key=paid)
             self._busy |= {n.instance for n in tally.state.nodes if n.busy}
@@ -129,13 +129,7 @@ def _add_spare_nodes(tally: Tally) -> None:
 
 
 def _keep(
-    buffer: Buffer,
-    level: KeptBuffer,
-    matching: Matching,
-    rooms: _Rooms,
-    facts: Facts,
-    allowance: Allowance,
-    out: RefusedWork,
+    buffer: Buffer, level: KeptBuffer, matching: Matching, rooms: _Rooms, allowance: Allowance, out: RefusedWork
 ) -> KeptBuffer:
     pod = buffer.pod
     assert pod is not None
@@ -150,7 +144,7 @@ def _keep(
     held = ""
     while _left(level) and not held:
         market.leave(pod)
-        held, opened = _where(pod, work, matching, facts, allowance, out)
+        held, opened = _where(pod, work, matching, rooms.facts, allowance, out)
         market.enter(pod)
         if opened is not None:
             allowance.open(opened, "buffer", workload=work, passed=len(RULES))

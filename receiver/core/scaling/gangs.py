@@ -14,15 +14,10 @@ from receiver.core.scaling.market import Matching, ranked
 from receiver.core.scaling.rooms import Bin, Kind
 
 
-def leave_waiting(
-    workload: Workload, tally: Tally, rule: str, detail: str, *, uncovered: bool = False, met: str = "", needs: str = ""
-) -> None:
-    """Record in *tally* that *workload* got no room, and why: *uncovered* by a budget, or for another reason."""
+def leave_waiting(workload: Workload, tally: Tally, rule: str, detail: str) -> None:
+    """Record in *tally* that *workload* got no room, and why."""
     tally.waiting_gpus += workload.gpus
-    mine = workload if uncovered else None
-    tally.held.append(
-        HeldWorkload(workload=workload.key, rule=rule, detail=detail, uncovered=mine, met=met, needs=needs)
-    )
+    tally.held.append(HeldWorkload(workload=workload.key, rule=rule, detail=detail))
 
 
 def hold_refused(workload: Workload, tally: Tally, refusal: SchedulerRefusal) -> None:
@@ -56,7 +51,9 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
 
 def _leave_without_nodes(workload: Workload, tally: Tally, allowance: Allowance) -> None:
     """Record which rule leaves *workload* fewer new nodes in the pool of *tally* than it needs."""
-    opened, uncovered, met, needs = new_nodes(workload, tally, begun=True), False, "", ""
+    opened = new_nodes(workload, tally, begun=True)
+    uncovered: Workload | None = None
+    met = needs = ""
     if opened is None:
         detail = f"the pods of gang {workload.key} must share a node, and none has room for all of them"
     elif (reason := tally.why_spoilt(workload.pods)) is not None:
@@ -70,10 +67,14 @@ def _leave_without_nodes(workload: Workload, tally: Tally, allowance: Allowance)
         priced = tally.pool.price_usd_per_hour is not None
         short = allowance.refusing(tally, opened, workload) if priced and passed == 0 else None
         if short is not None:
-            met, allows, uncovered = short.rule, f"guardrail {short.rule} allows fewer ({short.why})", True
+            met, allows, uncovered = short.rule, f"guardrail {short.rule} allows fewer ({short.why})", workload
         needs = f"gang {workload.key} needs {some(opened, 'new node')} at once"
         detail = f"{needs}, but {allows}"
-    leave_waiting(workload, tally, "gangs_whole", detail, uncovered=uncovered, met=met, needs=needs)
+    held = HeldWorkload(
+        workload=workload.key, rule="gangs_whole", detail=detail, uncovered=uncovered, met=met, needs=needs
+    )
+    tally.waiting_gpus += workload.gpus
+    tally.held.append(held)
 
 
 def _by_new_nodes(workload: Workload, tallies: Sequence[Tally]) -> Sequence[Tally]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -48,12 +49,12 @@ from tests.core.pictures import picture_of
 BIG = a_pool("big", resources={GPU: 8}, price_usd_per_hour=Decimal(9))
 
 
-def explained(found: Facts, policy: Policy | None = None, **how: Any) -> Mapping[str, Explanation]:
+def explained(found: Facts, policy: Policy | None = None, most: int = MOST, **how: Any) -> Mapping[str, Explanation]:
     """Assign, decide and explain as a step does; by the pod's name."""
     policy = policy or a_policy()
     assignment = assign(found, policy)
     decisions = decide_all(found, assignment, policy, explained_by=with_grounds)
-    return {e.pod.name: e for e in explain(found, assignment, decisions, policy, **how)}
+    return {e.pod.name: e for e in islice(explain(found, assignment, decisions, policy, **how), most)}
 
 
 def the_one(found: Facts, policy: Policy | None = None, **how: Any) -> Explanation:
