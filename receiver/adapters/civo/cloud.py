@@ -28,7 +28,6 @@ from receiver.adapters.civo.answers import (
 )
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import (
-    USUAL_CALLS,
     Bearer,
     Calls,
     ReadPause,
@@ -80,8 +79,9 @@ class KnownSizes:
 class CivoCloud:
     """The node pools of one Civo cluster, and the account's sizes and charges.
 
-    *api_key* is the key, or a function that returns the currently valid one. The reads while a pool is changed have
-    the time limit of a write, too. A write that timed out may still take effect.
+    *api_key* is the key, or a function that returns the currently valid one; *timeouts* are those of *calls* where that
+    is left out. The reads while a pool is changed have the time limit of a write, too. A write that timed out may still
+    take effect.
 
     Raises ValueError for a key or id that cannot be sent.
     """
@@ -93,8 +93,10 @@ class CivoCloud:
         region: str,
         cluster_id: str,
         session: requests.Session | None = None,
-        calls: Calls = USUAL_CALLS,
+        timeouts: tuple[float, float] = (5, 30),
+        calls: Calls | None = None,
     ) -> None:
+        calls = calls or Calls(timeouts=timeouts)
         self.region = region
         self.cluster_id = cluster_id.strip()
         if not IDENTIFIER.fullmatch(self.cluster_id):

@@ -41,9 +41,6 @@ class Calls:
     ended: Callable[[str, str, float], None] = lambda _method, _outcome, _seconds: None
 
 
-USUAL_CALLS = Calls()
-
-
 class QuickRetry(Retry):
     """Two quick retries of a GET without a connection, with a broken one, or with status 500, 502, 503 or 504 and no
     ``Retry-After``.

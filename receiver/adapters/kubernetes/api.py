@@ -83,10 +83,11 @@ class MissingRightError(WontWork):
 
 
 class ClusterWire:
-    """Sends one call at a time, as *calls* says; what `Calls.before_write` raises is passed on."""
+    """Sends one call at a time, as *calls* says, of which the timeouts are enough; what `Calls.before_write` raises is
+    passed on."""
 
-    def __init__(self, api_client: client.ApiClient, calls: Calls, clock: Clock) -> None:
-        self._calls = calls
+    def __init__(self, api_client: client.ApiClient, calls: Calls | tuple[float, float], clock: Clock) -> None:
+        self._calls = calls = calls if isinstance(calls, Calls) else Calls(timeouts=calls)
         self.url = shown(str(api_client.configuration.host))
         self._client = api_client
         self._write_seconds = min(calls.write_seconds, sum(calls.timeouts))

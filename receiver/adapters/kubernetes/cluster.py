@@ -17,7 +17,7 @@ from kubernetes.config.config_exception import ConfigException
 from urllib3.connection import HTTPConnection
 
 from receiver.adapters.clock import SystemClock
-from receiver.adapters.http.sessions import USUAL_CALLS, Calls, Remarks, last_word, quick_retry, user_agent
+from receiver.adapters.http.sessions import Calls, Remarks, last_word, quick_retry, user_agent
 from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.admission import AdmissionChecks
 from receiver.adapters.kubernetes.api import ClusterWire, section, versioned
@@ -66,14 +66,11 @@ class ClusterOptions:
     pools: Callable[[], Sequence[str]] = lambda: ()  # the names and ids of ours
 
 
-USUAL_OPTIONS = ClusterOptions()
-
-
 def connect(
     kubeconfig: str | None = None,
     *,
-    calls: Calls = USUAL_CALLS,
-    options: ClusterOptions = USUAL_OPTIONS,
+    calls: Calls | None = None,
+    options: ClusterOptions | None = None,
     clock: Clock | None = None,
 ) -> "KubernetesCluster":
     """Return the cluster of *kubeconfig* (a path, or several as in KUBECONFIG), or else the one we run in. Raises
@@ -135,10 +132,14 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self,
         configuration: client.Configuration,
         *,
-        calls: Calls = USUAL_CALLS,
-        options: ClusterOptions = USUAL_OPTIONS,
+        calls: Calls | None = None,
+        options: ClusterOptions | None = None,
         clock: Clock | None = None,
+        timeouts: tuple[float, float] = (5, 30),
+        **chosen: Any,
     ) -> None:
+        """Instead of *calls* only their *timeouts* may be given, and instead of *options* those *chosen* by name."""
+        calls, options = calls or Calls(timeouts=timeouts), options or ClusterOptions(**chosen)
         configuration.retries = quick_retry()
         configuration.connection_pool_maxsize = CONNECTIONS
         self._client = client.ApiClient(configuration)
