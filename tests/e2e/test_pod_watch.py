@@ -15,6 +15,7 @@ def watching(cloud: Simulator, install: Install) -> Receiver:
     """A receiver whose watch stands."""
     receiver = install(cloud, kubernetes={"watch": True}).serve()
     until(lambda: receiver.health()["watch"] == "up", "a watch that stands")
+    receiver.until_at_rest()  # a step of its own would find the pod before the watch does
     return receiver
 
 
