@@ -83,8 +83,7 @@ class MissingRightError(WontWork):
 
 
 class ClusterWire:
-    """Sends one call at a time, as *calls* says, of which the timeouts are enough; what `Calls.before_write` raises is
-    passed on."""
+    """Sends one call at a time, by *calls* or their timeouts; what `Calls.before_write` raises is passed on."""
 
     def __init__(self, api_client: client.ApiClient, calls: Calls | tuple[float, float], clock: Clock) -> None:
         self._calls = calls = calls if isinstance(calls, Calls) else Calls(timeouts=calls)
