@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from campaigns.faults.scenario import AGAIN
 from campaigns.faults.sick import recover, sicken
 from campaigns.faults.spoken import Word, Words
 from campaigns.faults.truth import is_theirs
-from receiver.core.model.overrides import Answer, Override, OverrideKind, override_of
+from receiver.core.model.overrides import Answer, Override, OverrideKind, override_by_answer
 from receiver.core.model.policy import Policy, Taint
 from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.core.notices.notice import Notice, Severity
@@ -277,9 +278,10 @@ class Happenings(ClaimsHappen, EverydayHappens):
             present = size_of(question.pool, self.store)
             if present is None or not question.is_open(now):
                 continue
-            if take_answer(question, answer, "ada", "", self.store, self._policy, now, present=present):
+            given = replace(question, answer=answer, who="ada", answered_at=now)
+            if take_answer(given, self.store, self._policy, present=present):
                 self.answered += 1
-                set_by = override_of(answer, question, self._policy, now, present=present, who="ada")
+                set_by = override_by_answer(given, self._policy, present=present)
                 if set_by is not None:
                     word = Word(set_by.id, set_by.kind.value, set_by.pool, set_by.nodes, now, set_by.until)
                     self._words.said.append(word)

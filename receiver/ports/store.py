@@ -12,7 +12,7 @@ from receiver.core.model.actions import Action, Decision, Outcome
 from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.memory import Control, Memory, NodeLife
 from receiver.core.model.model import Backoff, Drift, Facts, LateCount, Offer
-from receiver.core.model.overrides import Answer, Override, Question
+from receiver.core.model.overrides import Override, Question
 from receiver.core.model.policy import BudgetChange, Policy
 from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
@@ -337,18 +337,9 @@ class WebStore(ReadStore, Protocol):
     def remember(self, delivery: Delivery, at: datetime) -> int: ...  # on disk when it returns
     def set_override(self, override: Override, notice: Notice) -> None: ...
 
-    def answer_question(
-        self,
-        question: str,
-        answer: Answer,
-        who: str,
-        why: str,
-        at: datetime,
-        notice: Notice,
-        override: Override | None = None,
-    ) -> bool:
-        """Store *answer* to the question of that id with the *override* that it sets, and put *notice* into the outbox.
-        False, and nothing is written, unless the question is open at *at* and unanswered."""
+    def answer_question(self, question: Question, notice: Notice, override: Override | None = None) -> bool:
+        """Store the answer in *question* with the *override* that it sets, and put *notice* into the outbox. False, and
+        nothing is written, unless the question is open at the time of the answer and unanswered."""
 
     def change_budget(self, change: BudgetChange, notice: Notice) -> None: ...  # supersedes the one before it
 

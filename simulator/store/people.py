@@ -10,7 +10,7 @@ from datetime import datetime
 from receiver.adapters.store.columns import storable
 from receiver.adapters.store.figures import HEARTBEAT, LAST_DELIVERY
 from receiver.adapters.store.inbox import ACTIONS
-from receiver.core.model.overrides import Answer, Override, Question
+from receiver.core.model.overrides import Override, Question
 from receiver.core.model.policy import BudgetChange
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.core.notices.notice import Notice
@@ -145,24 +145,17 @@ class People(Outbox):
         self._writes()
         return super().ask(kept(question), kept(notice))
 
-    def answer_question(
-        self,
-        question: str,
-        answer: Answer,
-        who: str,
-        why: str,
-        at: datetime,
-        notice: Notice,
-        override: Override | None = None,
-    ) -> bool:
+    def answer_question(self, question: Question, notice: Notice, override: Override | None = None) -> bool:
         self._writes()
-        known, notice = self._questions.get(question), kept(notice)
+        at = question.answered_at
+        assert at is not None
+        known, notice = self._questions.get(question.id), kept(notice)
         if known is None or known.answer is not None or known.done_at is not None or known.expires_at <= at:
             return False
-        answered = kept(replace(known, answer=answer, who=who, why=why, answered_at=at))
+        answered = kept(replace(known, answer=question.answer, who=question.who, why=question.why, answered_at=at))
         if override is not None:
             self._add_override(kept(override))
-        self._questions[question] = answered
+        self._questions[question.id] = answered
         self._say(notice, at)
         return True
 

@@ -51,7 +51,8 @@ def answer(life: Life, word: str, question: Question | None = None) -> bool:
     chosen = question or asked(life)[-1]
     present = size_of(chosen.pool, life.store)
     assert present is not None
-    return take_answer(chosen, Answer(word), "alice", "", life.store, life.policy, life.now, present=present)
+    given = replace(chosen, answer=Answer(word), who="alice", answered_at=life.now)
+    return take_answer(given, life.store, life.policy, present=present)
 
 
 def titles(life: Life) -> list[str]:

@@ -151,9 +151,8 @@ def add_questions(store: Store, *questions: Question) -> None:
         asked = replace(question, answer=None, who="", why="", answered_at=None, done_at=None)
         assert store.ask(asked, _notice(question.id, "asked"))
         if question.answer is not None:
-            at = question.answered_at or question.asked_at
-            notice = _notice(question.id, "answered")
-            assert store.answer_question(question.id, question.answer, question.who, question.why, at, notice)
+            given = replace(question, answered_at=question.answered_at or question.asked_at)
+            assert store.answer_question(given, _notice(question.id, "answered"))
         if question.done_at is not None:
             store.question_done(question.id, question.done_at)
         _deliver(store, question.asked_at)

@@ -15,7 +15,7 @@ from receiver.adapters.store import outbox
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import StorePart, fields_of, insert, value_of
 from receiver.adapters.store.schema import budget_changes, overrides, questions, seals
-from receiver.core.model.overrides import Answer, Override, Question
+from receiver.core.model.overrides import Override, Question
 from receiver.core.model.policy import BudgetChange
 from receiver.core.notices.notice import Notice
 from receiver.ports import StoredOverride
@@ -118,19 +118,13 @@ class SqlOverrides(StorePart):
             outbox.say(connection, notice, question.asked_at)
         return True
 
-    def answer_question(
-        self,
-        question: str,
-        answer: Answer,
-        who: str,
-        why: str,
-        at: datetime,
-        notice: Notice,
-        override: Override | None = None,
-    ) -> bool:
+    def answer_question(self, question: Question, notice: Notice, override: Override | None = None) -> bool:
+        at = question.answered_at
+        assert at is not None
         unanswered = questions.c.answer.is_(None), questions.c.done_at.is_(None), questions.c.expires_at > at
-        statement = update(questions).where(questions.c.id == question, *unanswered)
-        return self._change(statement.values(answer=answer, who=who, why=why, answered_at=at), notice, at, override)
+        statement = update(questions).where(questions.c.id == question.id, *unanswered)
+        values = {name: getattr(question, name) for name in ("answer", "who", "why", "answered_at")}
+        return self._change(statement.values(values), notice, at, override)
 
     def question_done(self, question: str, at: datetime) -> None:
         with self._database.write() as connection:

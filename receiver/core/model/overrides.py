@@ -377,15 +377,16 @@ LABELS = {
 }
 
 
-def override_of(
-    answer: Answer, question: Question, policy: Policy, now: datetime, *, present: int, who: str, why: str = ""
-) -> Override | None:
-    """Return the override that *answer*, given at *now* by *who*, sets; None for approval and rejection.
+def override_by_answer(question: Question, policy: Policy, *, present: int) -> Override | None:
+    """Return the override that the answer to *question* sets; None for approval and rejection.
 
     A snooze keeps every node of the pool; for growth it keeps the pool at the *present* size, as a ceiling. A pin keeps
     that size both ways.
     """
-    until = until_of(answer, policy, now)
+    answer, at = question.answer, question.answered_at
+    assert answer is not None
+    assert at is not None
+    until = until_of(answer, policy, at)
     if until is None:
         return None
     kind = _kind(answer, question)
@@ -394,9 +395,9 @@ def override_of(
         kind=kind,
         pool=question.pool,
         nodes=None if kind is OverrideKind.SNOOZE else present,
-        who=who,
-        why=why or f"{answer} in answer to {question.id}",
-        at=now,
+        who=question.who,
+        why=question.why or f"{answer} in answer to {question.id}",
+        at=at,
         until=until,
     )
 

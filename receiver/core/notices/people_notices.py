@@ -106,8 +106,10 @@ def unanswered(question: Question, *, yields: bool = False) -> str:
     return f"Without an answer by {by} {does(question)}{each}."
 
 
-def answered(question: Question, answer: Answer, who: str, override: Override | None, policy: Policy) -> Notice:
-    """The notice that *who* gave *answer*, and the override that this set."""
+def answered(question: Question, override: Override | None, policy: Policy) -> Notice:
+    """The notice of the answer to *question*, and of the override that this set."""
+    answer = question.answer
+    assert answer is not None
     pool = policy.pool(question.pool)
     name = pool.name if pool else question.pool
     verdict = {Answer.APPROVE: "approved", Answer.REJECT: "rejected"}.get(answer, f"answered: {LABELS[answer]}")
@@ -120,7 +122,7 @@ def answered(question: Question, answer: Answer, who: str, override: Override | 
         cause=Cause.ANSWERED,
         topic=f"{QUESTION_TOPIC}{question.id}",
         key=f"answered:{answer}",
-        title=f"GPU pool {name}: {who} {verdict}",
+        title=f"GPU pool {name}: {question.who} {verdict}",
         body="\n".join(lines),
         pool=question.pool,
     )

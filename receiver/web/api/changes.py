@@ -5,6 +5,7 @@ Each is stored with its message in one transaction, and wakes the step that acts
 
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -24,9 +25,9 @@ from receiver.core.model.overrides import (
     OverrideKind,
     Question,
     needs_size,
+    override_by_answer,
     sentence,
 )
-from receiver.core.model.overrides import override_of as override_of_answer
 from receiver.core.model.policy import BudgetChange, Policy, Pool, Scope
 from receiver.core.model.text import dollars, lasting
 from receiver.core.money.budget import BudgetStage, month_of, title_of
@@ -244,23 +245,12 @@ def size_of(pool: str, store: WebStore) -> int | None:
     return max(pool_document.required, action.to_count if action is not None and action.kind == ActionKind.GROW else 0)
 
 
-def take_answer(
-    question: Question,
-    answer: Answer,
-    who: str,
-    why: str,
-    store: WebStore,
-    policy: Policy,
-    now: datetime,
-    *,
-    present: int,
-) -> bool:
-    """Store the *answer* of *who* while the pool has *present* nodes; False unless *question* stands unanswered."""
+def take_answer(question: Question, store: WebStore, policy: Policy, *, present: int) -> bool:
+    """Store the answer in *question* while the pool has *present* nodes; False unless it stands unanswered."""
     pool = policy.pool(question.pool)
     most = present if pool is None else min(present, pool.max_nodes)
-    override = override_of_answer(answer, question, policy, now, present=most, who=who, why=why)
-    notice = answered(question, answer, who, override, policy)
-    return store.answer_question(question.id, answer, who, why, now, notice, override)
+    override = override_by_answer(question, policy, present=most)
+    return store.answer_question(question, answered(question, override, policy), override)
 
 
 def answer_once(question: Question, answer: Answer, who: str, why: str, parts: WebParts) -> bool | None:
@@ -269,7 +259,8 @@ def answer_once(question: Question, answer: Answer, who: str, why: str, parts: W
     if present is None and needs_size(answer, question):
         return None
     size = question.from_count if present is None else present
-    if not take_answer(question, answer, who, why, parts.store, parts.policy, parts.clock.now(), present=size):
+    given = replace(question, answer=answer, who=who, why=why, answered_at=parts.clock.now())
+    if not take_answer(given, parts.store, parts.policy, present=size):
         return False
     parts.wake()
     log.info("question answered", question=question.id, answer=answer.value, who=who)

@@ -1,6 +1,6 @@
 """Questions in the store: kept exactly, asked once, answered once with what the answer sets, forgotten after a year."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -35,6 +35,11 @@ def question(name: str = "q", **changes: Any) -> Question:
     return Question(id=name, **{**values, **changes})
 
 
+def answered(answer: Answer, who: str, why: str, at: datetime, name: str = "q") -> Question:
+    """The question with its answer."""
+    return question(name, answer=answer, who=who, why=why, answered_at=at)
+
+
 @pytest.mark.parametrize(
     "kept", [question(), question(asks=Asks.GROWTH, instances=(), nodes=(), usd_per_hour=None, done_at=NOW)]
 )
@@ -52,7 +57,7 @@ def test_one_is_asked_and_told_once(store: SqlStore) -> None:
 
 def test_a_step_that_began_before_an_answer_asks_nothing_about_the_pool(store: SqlStore) -> None:
     store.ask(question(), ASKED)
-    store.answer_question("q", Answer.SNOOZE_1H, "alice", "demo", after(seconds=2), TOLD, SNOOZE)
+    store.answer_question(answered(Answer.SNOOZE_1H, "alice", "demo", after(seconds=2)), TOLD, SNOOZE)
     assert not store.ask(question("again", asked_at=after(seconds=1)), notice("question:again", "again"))
     assert store.ask(question("elsewhere", pool="other", asked_at=after(seconds=1)), notice("question:e", "e"))
     assert store.ask(question("later", asked_at=after(seconds=3)), notice("question:later", "later"))
@@ -61,7 +66,7 @@ def test_a_step_that_began_before_an_answer_asks_nothing_about_the_pool(store: S
 
 def test_an_answer_is_kept_with_what_it_sets_and_told_in_one_go(store: SqlStore) -> None:
     store.ask(question(), ASKED)
-    assert store.answer_question("q", Answer.SNOOZE_1H, "alice", "demo", after(minutes=1), TOLD, SNOOZE)
+    assert store.answer_question(answered(Answer.SNOOZE_1H, "alice", "demo", after(minutes=1)), TOLD, SNOOZE)
     found = store.question("q")
     assert found is not None
     assert (found.answer, found.who, found.why) == (Answer.SNOOZE_1H, "alice", "demo")
@@ -72,8 +77,8 @@ def test_an_answer_is_kept_with_what_it_sets_and_told_in_one_go(store: SqlStore)
 
 def test_the_first_answer_counts(store: SqlStore) -> None:
     store.ask(question(), ASKED)
-    assert store.answer_question("q", Answer.APPROVE, "alice", "", NOW, TOLD)
-    assert not store.answer_question("q", Answer.SNOOZE_1H, "bob", "", NOW, notice("question:q", "2"), SNOOZE)
+    assert store.answer_question(answered(Answer.APPROVE, "alice", "", NOW), TOLD)
+    assert not store.answer_question(answered(Answer.SNOOZE_1H, "bob", "", NOW), notice("question:q", "2"), SNOOZE)
     found = store.question("q")
     assert found is not None
     assert (found.answer, store.overrides(), len(store.notices_due(NOW))) == (Answer.APPROVE, (), 2)
@@ -82,8 +87,8 @@ def test_the_first_answer_counts(store: SqlStore) -> None:
 @pytest.mark.parametrize("changes", [{"expires_at": NOW}, {"done_at": NOW}])
 def test_what_is_over_takes_no_answer(store: SqlStore, changes: dict[str, Any]) -> None:
     store.ask(question(**changes), ASKED)
-    assert not store.answer_question("q", Answer.APPROVE, "alice", "", NOW, TOLD)
-    assert not store.answer_question("none", Answer.APPROVE, "alice", "", NOW, TOLD)
+    assert not store.answer_question(answered(Answer.APPROVE, "alice", "", NOW), TOLD)
+    assert not store.answer_question(answered(Answer.APPROVE, "alice", "", NOW, "none"), TOLD)
 
 
 def test_what_is_over_is_no_longer_needed_by_a_step_and_still_shown(store: SqlStore) -> None:
@@ -118,7 +123,7 @@ def test_one_is_kept_for_400_days_after_its_end(store: SqlStore) -> None:
 def test_another_process_sees_an_answer(url: str, store: SqlStore) -> None:
     store.ask(question(), ASKED)
     second = open_store(url)
-    assert second.answer_question("q", Answer.APPROVE, "alice", "", NOW, TOLD)
+    assert second.answer_question(answered(Answer.APPROVE, "alice", "", NOW), TOLD)
     second.close()
     found = store.question("q")
     assert found is not None

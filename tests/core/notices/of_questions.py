@@ -77,7 +77,9 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "asks_to_empty": lambda: _asked(_question(Asks.EMPTYING), IDLE),
     "asks_to_grow": asks_to_grow,
     "asks_to_grow_for_many": lambda: asks_to_grow(Unanswered.HOLD, waiting=[a_pod(f"p{n}") for n in range(5)]),
-    "approved": lambda: answered(_question(), Answer.APPROVE, "ada", None, ASKING),
-    "rejected": lambda: answered(_question(), Answer.REJECT, "ada", None, ASKING),
-    "answered_with_a_snooze": lambda: answered(_question(), Answer.SNOOZE_1H, "ada", word(), ASKING),
+    "approved": lambda: answered(replace(_question(), answer=Answer.APPROVE, who="ada"), None, ASKING),
+    "rejected": lambda: answered(replace(_question(), answer=Answer.REJECT, who="ada"), None, ASKING),
+    "answered_with_a_snooze": lambda: answered(
+        replace(_question(), answer=Answer.SNOOZE_1H, who="ada"), word(), ASKING
+    ),
 }

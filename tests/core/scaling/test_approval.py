@@ -23,7 +23,7 @@ from receiver.core.model.overrides import (
     choices,
     gives_way,
     next_time,
-    override_of,
+    override_by_answer,
     sentence,
     why_waiting,
 )
@@ -409,10 +409,15 @@ def test_the_message_about_growth_says_what_it_costs_and_what_is_left() -> None:
     assert lacking(notice, "$6.45", "$5.00", "pod ml/p0", "$20.50 of $100.00", "$79.50", "13:15 UTC") == []
 
 
+def by_alice(question: Question, answer: Answer) -> Question:
+    """The question as alice answered it."""
+    return replace(question, answer=answer, who="alice", answered_at=NOW)
+
+
 def test_an_answer_is_told_with_what_it_set_and_how_to_end_that() -> None:
-    policy, question = an_asking_policy(), a_question("i-n1")
-    override = override_of(Answer.SNOOZE_4H, question, policy, NOW, present=1, who="alice")
-    notice = answered(question, Answer.SNOOZE_4H, "alice", override, policy)
+    policy, given = an_asking_policy(), by_alice(a_question("i-n1"), Answer.SNOOZE_4H)
+    override = override_by_answer(given, policy, present=1)
+    notice = answered(given, override, policy)
     assert (notice.cause, notice.title) == (Cause.ANSWERED, "GPU pool l40s: alice answered: Snooze 4 h")
     assert lacking(notice, "n1", "snooze by alice", "16:00 UTC", "override end snooze-q1") == []
 
@@ -438,17 +443,17 @@ def lacking(notice: Notice, *figures: str) -> list[str]:
 def test_every_answer_but_approval_and_rejection_sets_an_override(
     answer: Answer, question: Question, kind: OverrideKind, nodes: int | None, hours: int
 ) -> None:
-    found = override_of(answer, question, an_asking_policy(), NOW, present=3, who="alice")
+    found = override_by_answer(by_alice(question, answer), an_asking_policy(), present=3)
     assert found is not None
     assert (found.kind, found.nodes, found.until, found.pool) == (kind, nodes, NOW + hours * HOUR, "l40s-id")
     for none in (Answer.APPROVE, Answer.REJECT):
-        assert override_of(none, question, an_asking_policy(), NOW, present=3, who="alice") is None
+        assert override_by_answer(by_alice(question, none), an_asking_policy(), present=3) is None
 
 
 def test_no_answer_acts_longer_than_an_override_may() -> None:
     policy = replace(an_asking_policy(), longest_override=2 * HOUR)
     for answer in (Answer.SNOOZE_4H, Answer.SNOOZE_TOMORROW, Answer.PIN):
-        found = override_of(answer, a_question("i-n1"), policy, NOW, present=1, who="alice")
+        found = override_by_answer(by_alice(a_question("i-n1"), answer), policy, present=1)
         assert found is not None
         assert found.until == NOW + 2 * HOUR
 
