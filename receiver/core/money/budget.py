@@ -3,7 +3,7 @@
 Growth that was sent and not answered may still arrive at Civo, so its cost stays reserved."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
@@ -314,6 +314,18 @@ def views(facts: Facts, policy: Policy) -> Budgets:
     return Budgets(views=tuple(view for view in _Views(facts, policy, policy.budget).all() if view is not None))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Amounts:
+    """USD of one budget: *spent*, the cost of its nodes *per_hour*, the spend that this ledger has *observed*, the
+    *pledge* for nodes that do not show yet, and the account's spend *beside* nodes."""
+
+    spent: Decimal
+    per_hour: Decimal
+    observed: Decimal
+    pledge: Decimal = NOTHING
+    beside: Decimal = NOTHING
+
+
 class _Views:
     """Builds the views of one step."""
 
@@ -340,50 +352,41 @@ class _Views:
         more: dict[str, Any] = {"unpriced": tuple(sorted({*facts.spend.unpriced, *lost}))}
         account = spend.account_at_least if spend.account is None else spend.account
         unknown = "" if spend.account is not None else "Civo's charges have not been read yet"
-        beside = max(NOTHING, account - spend.usd)
-        of_account = {**more, "uncounted": spend.account_unpriced}
-        yield self._view(
-            (Scope.ACCOUNT, ""), budget.account_usd, account, everything, seen, unknown, pledge, beside, **of_account
-        )
-        cluster = Scope.CLUSTER, ""
-        yield self._view(cluster, budget.monthly_usd, spend.usd, everything, seen, spend.unknown, pledge, **more)
+        of_nodes = _Amounts(spent=spend.usd, per_hour=everything, observed=seen, pledge=pledge)
+        of_account = replace(of_nodes, spent=account, beside=max(NOTHING, account - spend.usd))
+        uncounted = spend.account_unpriced
+        yield self._view((Scope.ACCOUNT, ""), budget.account_usd, of_account, unknown, uncounted=uncounted, **more)
+        yield self._view((Scope.CLUSTER, ""), budget.monthly_usd, of_nodes, spend.unknown, **more)
         for pool in policy.pools:
-            key, spent = (Scope.POOL, pool.id), spend.pools.get(pool.id, NOTHING)
-            seen = spend.seen.get(pool.id, NOTHING)
-            now = hourly[pool.id]
-            yield self._view(key, pool.budget_usd, spent, now, seen, spend.unknown, pledges[pool.id], shown=pool.name)
+            amounts = _Amounts(
+                spent=spend.pools.get(pool.id, NOTHING),
+                per_hour=hourly[pool.id],
+                observed=spend.seen.get(pool.id, NOTHING),
+                pledge=pledges[pool.id],
+            )
+            yield self._view((Scope.POOL, pool.id), pool.budget_usd, amounts, spend.unknown, shown=pool.name)
         per_hour = _team_shares(facts, policy)
         unknown = "" if spend.teams is not None else "what teams use is not attributed yet"
         for team in sorted({*budget.teams, *(name for scope, name in self._changes if scope is Scope.TEAM)}):
-            key, now = (Scope.TEAM, team), per_hour.get(team, NOTHING)
             held = (spend.teams or {}).get(team, NOTHING)
-            yield self._view(key, budget.teams.get(team), held + spend.seeded, now, held, unknown)
+            amounts = _Amounts(spent=held + spend.seeded, per_hour=per_hour.get(team, NOTHING), observed=held)
+            yield self._view((Scope.TEAM, team), budget.teams.get(team), amounts, unknown)
 
     def _view(
-        self,
-        key: Key,
-        configured: Decimal | None,
-        spent: Decimal,
-        per_hour: Decimal,
-        observed: Decimal,
-        unknown: str,
-        pledge: Decimal = NOTHING,
-        beside: Decimal = NOTHING,
-        **fields: Any,
+        self, key: Key, configured: Decimal | None, amounts: _Amounts, unknown: str, **fields: Any
     ) -> BudgetView | None:
-        """Return the view of one budget, if the configuration (*configured*) or an operator set one. *observed* is the
-        spend that this ledger has observed, *beside* the account's spend on other things than nodes, in USD."""
+        """Return the view of one budget, if the configuration (*configured*) or an operator set one."""
         budget, policy, spend, month = self._budget, self._policy, self._facts.spend, self._month
-        change = self._changes.get(key)
+        change, spent = self._changes.get(key), amounts.spent
         monthly = change.monthly_usd if change is not None else configured
         if monthly is None:
             return None
-        ahead = forecast(spent, observed, spend.seen_since, beside, month, self._facts.at)
+        ahead = forecast(spent, amounts.observed, spend.seen_since, amounts.beside, month, self._facts.at)
         return BudgetView(
             month=spend.month,
             monthly=monthly,
             spent=spent,
-            reserved=unit_price(per_hour, policy.billing) + pledge,
+            reserved=unit_price(amounts.per_hour, policy.billing) + amounts.pledge,
             stage=stage_of(spent, budget, monthly),
             warn_at=budget.warn_at,
             hold_at=budget.hold_at,
@@ -393,7 +396,7 @@ class _Views:
             unknown=unknown,
             forecast=Forecast() if unknown else ahead,
             change=change,
-            per_hour=per_hour,
+            per_hour=amounts.per_hour,
             ends_at=month.end,
             **fields,
         )
