@@ -115,6 +115,6 @@ def test_no_call_to_the_cluster_is_of_a_kind_that_nobody_looks_for_here() -> Non
         "every(resource, path,",
     )
     assert all(code.count(f"_wire.{call}") == 1 for call in by_path)
-    by_reflectors = len(re.findall(r"_wire\.(?:listed|watch)\(self\.resource, self\._path", code))
+    by_reflectors = len(re.findall(r"_wire\.(?:listed|watch)\(asked\.resource, asked\.path", code))
     assert everywhere == len([n for _, n in _called() if n.isupper()]) + len(by_path) + by_reflectors
     assert not re.search(r"\bclient\.\w+Api\(|\.call_api\(", code.replace("self._client.call_api(*request", ""))
