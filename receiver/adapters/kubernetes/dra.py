@@ -194,7 +194,7 @@ def _prepared(seen: SeenPod, pod: Pod | None) -> Pod | None:
     """Return *pod*, which is bound in a moment: its claims have their devices."""
     if pod is None or not seen.nominated:
         return replace(pod, phase=PodPhase.OTHER) if pod else None
-    nomination = Nomination(node=seen.nominated, since=pod.created_at, prepared=True)
+    nomination = replace(pod.nomination or Nomination(node=seen.nominated, since=pod.created_at), prepared=True)
     return replace(pod, phase=PodPhase.RESERVED, nomination=nomination)
 
 
