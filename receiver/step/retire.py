@@ -81,6 +81,8 @@ class _Retirement:
                 return self._delete(view)
             case Spare():
                 return self._spare(move, view)
+            case Later(code=""):
+                return Advance(victim=self.victim)
             case Later():
                 raise TryLater(move.why, code=move.code)
             case Gone():

@@ -712,3 +712,12 @@ def test_a_busy_node_is_no_victim_of_a_removal_of_idle_ones() -> None:
     outside = Outside()
     goes_on(removal(chosen()), a_busy_node(), outside=outside)
     assert outside.calls == []
+
+
+def test_work_that_is_found_while_a_delete_may_still_arrive_is_no_failed_call() -> None:
+    outside = Outside(pods=[POD])
+    asked = victim(asked_at=NOW - 30 * SECOND)
+    progress = goes_on(removal(asked), ours(), outside=outside)
+    assert outside.writes == ["look n1"]
+    assert one(progress) == asked
+    assert (progress.action.attempts, progress.action.last_error, progress.outcome) == (0, "", None)

@@ -11,7 +11,7 @@ from receiver.adapters.kubernetes.devices import by_node, claim_of, classes_from
 from receiver.adapters.kubernetes.dra import Dra, gpu_nodes
 from receiver.adapters.kubernetes.pods import DrainFate, SeenPod
 from receiver.core.model.devices import CLAIMS, Claim, Constraint, DeviceRequest, Toleration
-from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.pods import Nomination, Pod, PodPhase
 from receiver.core.model.policy import Taint
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, TryLater
 from simulator.clocks import ManualClock
@@ -330,6 +330,19 @@ def test_a_nominated_pod_asks_for_the_devices_that_its_claims_were_not_given_yet
     pod.status = {**pod.status, "nominatedNodeName": "n1"}
     found = Served(resourceclaims=[a_resource_claim("c")]).see(pod)["p"]
     assert (found.phase, found.node, len(found.claimed)) == (PodPhase.RESERVED, "n1", 1)
+
+
+def test_a_nomination_is_prepared_by_its_devices_and_keeps_since_when_it_is_known() -> None:
+    lists = Served(resourceclaims=[a_resource_claim("p-extended-resources-x", None, "gpu-0", pods=["p"])])
+    pod = a_pod(limits={GPU: "1"})
+    pod.status = {**pod.status, "nominatedNodeName": "n1"}
+    claims = lists.dra.claims(lists.dra.served(), [pod])
+    assert claims is not None
+    assert pod.pod is not None
+    known = Nomination(node="n1", since=START.replace(minute=3))
+    seen = claims.of(pod, replace(pod.pod, nomination=known))
+    assert seen is not None
+    assert seen.nomination == replace(known, prepared=True)
 
 
 def test_a_rule_taints_the_devices_that_it_selects() -> None:
