@@ -198,9 +198,10 @@ class Truth:
     def works(self, vm: VM) -> bool:
         """True when *vm* was usable once and its node would take work; the product replaces one that does not."""
         node = self.node_of(vm)
-        crashed = vm.hostname in self.world.crashed_nodes  # its driver shows no GPU
-        if vm.usable_at is None or node is None or crashed or self.was_sick(vm.hostname):
+        if vm.usable_at is None or node is None or self.was_sick(vm.hostname):
             return False
+        if vm.hostname in self.world.crashed_nodes or (node.unhealthy and not any(node.gpus.values())):
+            return False  # its driver shows no GPU, or the only one is not healthy
         return node.ready and not any(taint.key in (*STARTUP_TAINTS, *OTHER_STARTUP_TAINTS) for taint in node.taints)
 
     def was_sick(self, node: str) -> bool:

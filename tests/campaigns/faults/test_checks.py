@@ -7,6 +7,7 @@ import pytest
 
 from campaigns.faults.campaign import judge
 from campaigns.faults.doors import OurWorld
+from campaigns.faults.run import Run
 from campaigns.faults.scenario import Event, Scenario
 from receiver.core.model.model import Rights
 from receiver.core.model.policy import Scope
@@ -161,3 +162,13 @@ def test_a_node_that_takes_new_work_beyond_the_stop_line_is_seen(
         SimulatedCluster, "cordon_for_budget", lambda _, node, why: Receipt(did=Did.DONE, sentence=f"{node}: {why}")
     )
     assert judge(world, emptied).message.startswith("2 beyond the line")
+
+
+def test_a_node_whose_only_gpu_is_not_healthy_does_not_count_as_one_that_works(emptied: MemoryStore) -> None:
+    dead = [
+        Event(at=30, kind="override", what={"id": "o0", "say": "snooze", "seconds": 3000, "pool": "l40s-id"}),
+        Event(at=40, kind="sicken", what={"pool": "l40s-id", "which": 0, "how": "device"}),
+    ]
+    run = Run(small(*dead, pool=replace(POOL, count=1), troubled=1500, granularity=1), emptied)
+    run.go()
+    assert run.tally.counts["nodes removed"] == 1
