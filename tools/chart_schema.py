@@ -4,7 +4,8 @@ Everything below ``"definitions"`` in k8s/chart/values.schema.json comes from `r
 refuses a misspelled key before a pod starts with it. The rest of the file is written by hand.
 
 Helm's values are typed and the server reads text, so a scalar may be a string, a number or a boolean wherever the
-server takes its text. Contradictions between keys are left to the server and `gpu-autoscaler check-config`.
+server takes its text. Contradictions between keys, and what no pattern says, such as the names of time zones, are left
+to the server and `gpu-autoscaler check-config`.
 """
 
 import json
@@ -19,10 +20,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from pydantic import BaseModel, BeforeValidator, TypeAdapter
 
+from receiver.config import devices, notify, pools, values, web
 from receiver.config.completion import FROM_CIVO
 from receiver.config.model import Configuration
-from receiver.config.pools import PoolSpec
-from receiver.config.values import Wrong, parse
+from receiver.config.pools import Filled, PoolSpec
+from receiver.config.values import Patterned, Wrong, parse
 
 SCHEMA = Path(__file__).resolve().parents[1] / "k8s" / "chart" / "values.schema.json"
 ELSEWHERE = ("mode", "pools", "public_url")  # values of their own; a template says so where `config` has them
@@ -35,16 +37,24 @@ DURATION: JSON = {
     "pattern": "^ *(0|([0-9]+(y|w|d|h|m|s|ms))+) *$",
     "maximum": 0,  # of numbers, which have no unit
 }
+POSITIVE: JSON = {
+    "type": "string",  # of numbers only 0 needs no unit
+    "pattern": "^ *([0-9]+(y|w|d|h|m|s|ms))*[0-9]*[1-9][0-9]*(y|w|d|h|m|s|ms)([0-9]+(y|w|d|h|m|s|ms))* *$",
+}
 # The kinds of scalars by the name of their definition.
 SCALARS: Mapping[str, JSON] = {
     "boolean": {"type": ["boolean", "integer", "string"], "pattern": TRUTH, "minimum": 0, "maximum": 1},
     "duration": DURATION,
+    "positiveDuration": POSITIVE,
     "text": {"type": ["string", "number", "boolean"]},
     "word": {"type": ["string", "number", "boolean"], "minLength": 1},
 }
 NUMBER: JSON = {"type": ["number", "string"], "pattern": "^ *[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)? *$"}
 WHOLE: JSON = {"type": ["integer", "string"], "pattern": "^ *[+-]?[0-9_]+([.]0*)? *$"}
 RATIO: JSON = {**NUMBER, "exclusiveMinimum": 0, "maximum": 1}
+NAMED = (devices, notify, pools, values, web)  # modules of kinds, whose definitions are named as there
+# Python's \w and \d are of every script, Go's of ASCII alone.
+CLASSES = {r"\d": "[0-9]", r"\w": "0-9A-Za-z_\u0080-\U0010ffff"}
 BOUNDS = {"ge": "minimum", "lt": "exclusiveMaximum"}  # of a Decimal, as pydantic leaves them in its schema
 
 
@@ -82,7 +92,7 @@ def _left_out(model: type[BaseModel], name: str) -> bool:
 def _value(hint: Any, found: JSON) -> JSON:
     """Return the schema of a value of the kind *hint*."""
     if is_read_by_a_function(hint) and not _is_list(hint):
-        return _scalar(hint)
+        return _matching(hint, found) or _scalar(hint)
     kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     arguments = get_args(kind)
     match get_origin(kind):
@@ -90,9 +100,11 @@ def _value(hint: Any, found: JSON) -> JSON:
             [one] = [part for part in arguments if part is not type(None)]  # null removes a key in Helm
             return _value(one, found)
         case origin if origin is tuple:
-            return {"type": "array", "items": _value(arguments[0], found)}
+            least = {"minItems": 1} if Filled in get_args(hint)[1:] else {}
+            return {"type": "array", **least, "items": _value(arguments[0], found)}
         case origin if origin is dict:
-            return {"type": "object", "additionalProperties": _value(arguments[1], found)}
+            names = _value(arguments[0], found)
+            return {"type": "object", "propertyNames": names, "additionalProperties": _value(arguments[1], found)}
         case origin if origin is Literal:
             return {"enum": list(arguments)}
     if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -100,6 +112,29 @@ def _value(hint: Any, found: JSON) -> JSON:
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return {"enum": [str(word) for word in kind]}
     return _named("boolean") if kind is bool else _scalar(hint)
+
+
+def _matching(hint: Any, found: JSON) -> JSON | None:
+    """Put the definition of a kind that patterns bound into *found*, and return a reference to it; None for others."""
+    bounds = [part for part in get_args(hint)[1:] if isinstance(part, Patterned)]
+    if not bounds:
+        return None
+    [name] = {name for module in NAMED for name, kind in vars(module).items() if kind == hint}
+    number = any(_takes(hint, word) for word in ("8", "2026"))  # a year is one too
+    shapes = {"string": True, "number": number, "boolean": _takes(hint, "true")}
+    definition: JSON = {"type": [shape for shape, taken in shapes.items() if taken]}
+    for part in bounds:
+        definition |= {"pattern": _whole(part.pattern)} if part.pattern else {}
+        definition |= {"not": {"type": "string", "pattern": _whole(part.reserved)}} if part.reserved else {}
+    found[name] = definition
+    return {"$ref": f"#/definitions/{name}"}
+
+
+def _whole(pattern: str) -> str:
+    """Return the schema's pattern of a text that *pattern* matches, and that blanks may surround."""
+    for shorthand, characters in CLASSES.items():
+        pattern = pattern.replace(shorthand, characters)
+    return rf"^\s*({pattern})\s*$"
 
 
 def is_read_by_a_function(hint: Any) -> bool:
@@ -119,7 +154,7 @@ def _is_list(hint: Any) -> bool:
 def _scalar(hint: Any) -> JSON:
     kind = get_args(hint)[0] if _is_annotated(hint) else hint
     if kind is timedelta:
-        return _named("duration")
+        return _named("duration" if _takes(hint, "0s") else "positiveDuration")
     if kind is Decimal:
         bounds = TypeAdapter(hint).json_schema()
         number = {**NUMBER, **{BOUNDS[key]: bounds[key] for key in BOUNDS if key in bounds}}

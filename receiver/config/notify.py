@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from receiver.config import values
 from receiver.config.environment import LOOPBACK, split_name
-from receiver.config.values import Mistake, Section, Wrong, did_you_mean, spell, text
+from receiver.config.values import Mistake, Patterned, Section, Wrong, did_you_mean, spell, text
 from receiver.core.notices.grouping import AT_MOST_EVERY
 from receiver.core.notices.notice import Cause, Severity
 from receiver.core.notices.routing import Format, Route
@@ -26,6 +26,7 @@ def notice_kind(value: object) -> str:
     return cause
 
 
+NoticeKind = Annotated[str, Patterned(notice_kind, pattern="|".join(Cause))]
 URLS = "GPU_AUTOSCALER_NOTIFY_URLS"
 
 
@@ -41,7 +42,7 @@ class DestinationSpec(Section):
     level: LeastSeverity = LeastSeverity.INFO
     """the least severity: `failure` is what a person must act on now, for a pager. All-clears pass too, at `failure`
     only if `kinds` lists them"""
-    kinds: tuple[Annotated[str, BeforeValidator(notice_kind)], ...] = ()
+    kinds: tuple[NoticeKind, ...] = ()
     """only these, such as `grew` or `budget_stop`; the error about an unknown one lists all"""
     pools: tuple[values.Text, ...] = ()
     """only messages about these pools, or about `teams`"""

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field
 from receiver.config import values
 from receiver.config.devices import MOST_DEVICES, CounterName, DeviceSpec
 from receiver.config.prices import far_from_list, insane
-from receiver.config.values import Section, Wrong, did_you_mean, text
+from receiver.config.values import Patterned, Section, Wrong, did_you_mean, text
 from receiver.core.model.policy import Repair, Unanswered
 from receiver.core.model.text import lasting
 
@@ -126,13 +126,23 @@ def filled(value: object) -> object:
     return value
 
 
+def _one_or_two(pattern: str) -> str:
+    """Return the pattern of a range whose ends match *pattern*, or of one alone."""
+    return rf"({pattern})(\s*:\s*({pattern}))?"
+
+
 Filled = BeforeValidator(filled)
+Minute = Annotated[int, Patterned(minute, pattern=_CLOCK.pattern)]
+Weekdays = Annotated[Range, Patterned(weekdays_range, pattern=_one_or_two(f"(?i:{'|'.join(WEEKDAYS)})"))]
+DaysOfMonth = Annotated[Range, Patterned(days_of_month_range, pattern=_one_or_two("-?(0?[1-9]|[12][0-9]|3[01])"))]
+Months = Annotated[Range, Patterned(months_range, pattern=_one_or_two(f"0*([1-9]|1[0-2])|(?i:{'|'.join(MONTHS)})"))]
+Years = Annotated[Range, Patterned(years_range, pattern=_one_or_two("[12][0-9]{3}"))]
 
 
 class TimeRange(Section):
-    start_time: Annotated[int, BeforeValidator(minute)] = Field(examples=['start_time: "20:00"'])
+    start_time: Minute = Field(examples=['start_time: "20:00"'])
     """start of a range, inclusive"""
-    end_time: Annotated[int, BeforeValidator(minute)] = Field(examples=['end_time: "24:00"'])
+    end_time: Minute = Field(examples=['end_time: "24:00"'])
     """its end, exclusive; write a range over midnight as two"""
 
     def contradictions(self) -> Iterator[Wrong]:
@@ -154,13 +164,13 @@ class WindowSpec(Section):
     location: values.Zone = "UTC"
     """the time zone of its wall clock"""
     times: Annotated[tuple[TimeRange, ...], Filled] = ()
-    weekdays: Annotated[tuple[Annotated[Range, BeforeValidator(weekdays_range)], ...], Filled] = ()
+    weekdays: Annotated[tuple[Weekdays, ...], Filled] = ()
     """`monday`, `monday:friday`; weeks begin on sunday"""
-    days_of_month: Annotated[tuple[Annotated[Range, BeforeValidator(days_of_month_range)], ...], Filled] = ()
+    days_of_month: Annotated[tuple[DaysOfMonth, ...], Filled] = ()
     """`1`, `1:5`; `-1` is the month's last day"""
-    months: Annotated[tuple[Annotated[Range, BeforeValidator(months_range)], ...], Filled] = ()
+    months: Annotated[tuple[Months, ...], Filled] = ()
     """`january`, `5:8`"""
-    years: Annotated[tuple[Annotated[Range, BeforeValidator(years_range)], ...], Filled] = ()
+    years: Annotated[tuple[Years, ...], Filled] = ()
     """`2026`, `2026:2027`"""
     min_nodes: values.Whole | None = None
     """the pool's minimum meanwhile"""

@@ -94,6 +94,15 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     return f"did you mean {close}?" if close else f"use one of: {', '.join(names)}"
 
 
+@dataclass(frozen=True, slots=True)
+class Patterned(BeforeValidator):
+    """Reads text. What it takes matches *pattern* and not *reserved*, blanks around it aside; empty is no bound. The
+    chart's schema has both, so they are in the syntax that Python shares with Go."""
+
+    pattern: str = ""
+    reserved: str = ""
+
+
 # Largest first, each unit once, whole numbers only: the syntax of Prometheus.
 _DURATION = re.compile(r"-?(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
 _LONGEST = timedelta(days=366)
@@ -251,7 +260,7 @@ def _pool_name(value: object) -> str:
     return name
 
 
-def matching(pattern: str, kind: str, remedy: str, empty: bool = False) -> BeforeValidator:
+def matching(pattern: str, kind: str, remedy: str, empty: bool = False) -> Patterned:
     whole = re.compile(pattern)
 
     def check(value: object) -> str:
@@ -260,7 +269,7 @@ def matching(pattern: str, kind: str, remedy: str, empty: bool = False) -> Befor
             raise Wrong(f'"{literal}" is not {kind}', remedy)
         return literal
 
-    return BeforeValidator(check)
+    return Patterned(check, pattern=pattern)
 
 
 def at_most(most: int) -> BeforeValidator:
@@ -292,14 +301,18 @@ DeliveryBytes = Annotated[int, Field(ge=1, le=LARGEST_DELIVERY)]
 Day = Annotated[date, BeforeValidator(_day)]
 Month = Annotated[str, matching(r"20\d\d-(0[1-9]|1[0-2])", "a month", "write year and month, such as 2026-11")]
 Zone = Annotated[str, BeforeValidator(_zone)]
-Address = Annotated[str, BeforeValidator(address)]
-PublicAddress = Annotated[str, BeforeValidator(public_address)]
+Address = Annotated[str, Patterned(address, pattern=r"(?i:https?)://[^\s/?#]\S*")]
+PublicAddress = Annotated[str, Patterned(public_address, pattern=r"(?i:https?)://[^\s/?#@]+(/[^\s?#]*)?")]
 Text = Annotated[str, BeforeValidator(text)]
 _NAMES = "write up to 63 letters, digits, dots, dashes or underscores"
 _OBJECTS = "write lower-case letters, digits, dashes and dots, such as ml-batch"
 _GPUS = "use nvidia.com/gpu, nvidia.com/gpu.shared or nvidia.com/mig-... only; cpu and memory are not counted"
 _TAINTS = "write a domain with a slash (readiness.k8s.io/) or a whole key"
-PoolName = Annotated[str, matching(_LABEL_NAME, "a name", f"{_NAMES}, such as l40s"), BeforeValidator(_pool_name)]
+PoolName = Annotated[
+    str,
+    matching(_LABEL_NAME, "a name", f"{_NAMES}, such as l40s"),
+    Patterned(_pool_name, reserved=f"{UNASSIGNED}|{EVERY_POOL}"),
+]
 Identifier = Annotated[str, matching(r"[\w.:-]+", "one word", "copy it as Civo shows it, without spaces or quotes")]
 ObjectName = Annotated[str, matching(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "a Kubernetes name", _OBJECTS)]
 GpuResource = Annotated[

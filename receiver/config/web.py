@@ -9,10 +9,8 @@ from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_interface, ip_network
 from typing import Annotated
 
-from pydantic import BeforeValidator
-
 from receiver.config import values
-from receiver.config.values import Section, Wrong, text
+from receiver.config.values import Patterned, Section, Wrong, text
 
 Network = IPv4Network | IPv6Network
 
@@ -50,7 +48,11 @@ def header_name(value: object) -> str:
 
 
 NOT_NAMES = ("authorization", "connection", "content-length", "content-type", "cookie", "host", "origin")
-HeaderName = Annotated[str, BeforeValidator(header_name)]
+HeaderName = Annotated[
+    str, Patterned(header_name, pattern="[A-Za-z][A-Za-z0-9-]{0,63}", reserved=f"(?i:{'|'.join(NOT_NAMES)})")
+]
+_ADDRESS = r"[0-9]{1,3}([.][0-9]{1,3}){3}|([0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f.:]*(%[^/\s]+)?"
+Proxies = Annotated[Network, Patterned(network, pattern=f"({_ADDRESS})(/[0-9.]+)?")]
 
 
 class WebSpec(Section):
@@ -63,7 +65,7 @@ class WebSpec(Section):
     user_header: HeaderName | None = None
     """the request header with the person's name, such as `X-Forwarded-User`, set by a proxy that authenticates people.
     It fills the name in forms; [it grants nothing](security.md#pages-and-api)"""
-    trusted_proxies: tuple[Annotated[Network, BeforeValidator(network)], ...] = ()
+    trusted_proxies: tuple[Proxies, ...] = ()
     """addresses of proxies in front, such as `10.0.0.0/8`. `user_header` is ignored in requests from others; wrong
     tokens [count](security.md#threats) by the client that their `X-Forwarded-For` names"""
 

@@ -14,11 +14,11 @@ from pydantic import BaseModel
 from receiver.config import load_text
 from receiver.config.model import Configuration
 from receiver.config.pools import PoolSpec
-from receiver.config.values import ConfigError, Wrong, model_in, parse
+from receiver.config.values import ConfigError, Patterned, Wrong, model_in, parse
 from tests.config.builders import one_pool
 from tests.lint import load_yaml, none_of
 from tests.manifests.built import ROOT
-from tools.chart_schema import ELSEWHERE, SCHEMA
+from tools.chart_schema import ELSEWHERE, NAMED, SCHEMA
 
 JSON = dict[str, Any]
 WRITTEN = json.loads(SCHEMA.read_text(encoding="utf-8"))
@@ -68,7 +68,15 @@ DURATIONS = ("30m", "1h30m", "1d", "0s", "5ms", "1m30s", " 30m ")
 TRUTHS = ("true", "false", "yes", "no", "on", "off", "t", "f", "y", "n", "TRUE", "Yes")
 TIMES = ("20:00", "24:00", "2026-08-22", "2026-11", "2026", "monday", "monday:friday", "1:-1", "january", "UTC")
 NAMES = ("", "l40s", " x ", "team", "gpu.example.com", "nvidia.com/gpu", "https://gpu.example.com/", "10.0.0.0/8")
-WORDS = (*NUMBERS, *DURATIONS, *TRUTHS, *TIMES, *NAMES)
+REVERSED = "9:05"  # a time of day; a range of days or months in the wrong order, which no pattern can say
+KINDS = (  # right and wrong words of the kinds that a pattern bounds
+    *("our GPUs", "all", "unassigned", "Unassigned", "-x", "x-", "a" * 63, "a" * 64, "größe", "a/b", "a//b", "a/"),
+    *("nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb", "nvidia.com/tpu", "cpu", "gpu-0/slices", "48Gi", "48 Gi"),
+    *("MONDAY", "Monday : friday", "mon", "7:9", "May", "5:august", "juny", "13", "1:31", "-1", "0", "32", "2026:2027"),
+    *(REVERSED, "20:60", "25:00", "2026-13", "HTTP://x", "http:///x", "ftp://x", "http://u:p@x:9", "https://x/y?z"),
+    *("http://x y", "A_b", "X-Forwarded-User", "Cookie", "X_User", "fd00::/8", "::1", "10.0.0.0/255.0.0.0", "grew"),
+)
+WORDS = (*NUMBERS, *DURATIONS, *TRUTHS, *TIMES, *NAMES, *KINDS)
 SHAPES: tuple[Callable[[Any], Any], ...] = (
     lambda value: value,
     lambda value: [value],
@@ -133,6 +141,22 @@ def values(hint: Any) -> Iterator[Any]:
         yield from (shape(word), shape(typed(word)))
 
 
+def patterned() -> Iterator[tuple[str, Any]]:
+    """Yield the kinds that a pattern bounds, by their names."""
+    for name, kind in ((name, kind) for module in NAMED for name, kind in vars(module).items()):
+        if any(isinstance(part, Patterned) for part in get_args(kind)[1:]):
+            yield name, kind
+
+
+def refused(hint: Any, word: str) -> bool:
+    """True for a *word* that the server does not take for *hint*."""
+    try:
+        parse(hint, word)
+    except Wrong:
+        return True
+    return False
+
+
 def examples() -> list[str]:
     """Return every whole configuration in the documentation and beside the examples of workloads."""
     pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "runbooks").glob("*.md")]
@@ -166,6 +190,17 @@ def test_the_chart_takes_every_text_that_the_server_takes_for_a_field() -> None:
     none_of(refused)
 
 
+def test_the_chart_refuses_every_text_that_a_kind_with_a_pattern_refuses() -> None:
+    tried, taken = 0, []
+    for name, kind in patterned():
+        validator = jsonschema.Draft7Validator(WRITTEN["definitions"][name])
+        wrong = [word for word in WORDS if word != REVERSED and refused(kind, word)]
+        tried += len(wrong)
+        taken += [f"{name}: {word!r}" for word in wrong if validator.is_valid(word)]
+    assert tried > 1000
+    none_of(taken)
+
+
 @pytest.mark.parametrize("line", OF_A_POOL)
 def test_what_the_server_takes_of_a_pool_the_chart_takes(line: str) -> None:
     given = one_pool(line) if not line.startswith("max_nodes") else one_pool().replace("max_nodes: 8", line)
@@ -185,7 +220,24 @@ def test_the_chart_takes_every_example() -> None:
     none_of(f"{block}{refused}" for block in examples() for refused in refusals(block))
 
 
-@pytest.mark.parametrize("line", ["maxnodes: 2", "idle_for: 10", "repair: yes please", "taints: [{key: a, efect: b}]"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "maxnodes: 2",
+        "idle_for: 10",
+        "idle_for: 0s",
+        "repair: yes please",
+        "taints: [{key: a, efect: b}]",
+        "name: our GPUs",
+        "name: all",
+        "resources: {cpu: 1}",
+        "labels: {-gpu: on-demand}",
+        "labels: {gpu: on demand}",
+        "device_counters: {slices: 7}",
+        "windows: [{name: n, weekdays: [mon], max_nodes: 0}]",
+        "windows: [{name: n, weekdays: [], max_nodes: 0}]",
+    ],
+)
 def test_what_the_chart_refuses_the_server_refuses_too(line: str) -> None:
     with pytest.raises(ConfigError):
         load_text(one_pool(line))
