@@ -11,6 +11,9 @@ from typing import Any
 
 from demo.processes import free_port
 
+# The variable with the URL of a server that tests use instead of one of their own. Empty: they do without.
+SERVER = "POSTGRESQL_OF_TESTS"
+
 
 def postgres_programs() -> Path | None:
     """The newest folder with PostgreSQL's server programs, or None."""

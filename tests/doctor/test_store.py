@@ -16,7 +16,7 @@ from receiver.doctor import store as store_area
 from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.rounds import go_round
 from receiver.doctor.store import AREA, judged
-from tests.adapters.store.builders import migrated, postgres_programs, postgres_server
+from tests.adapters.store.builders import migrated, migrated_server
 from tests.doctor.builders import installation
 
 GIB = 2**30
@@ -148,11 +148,7 @@ def test_the_kind_of_file_system_is_that_of_the_nearest_mount(mounts: Path) -> N
 @pytest.fixture(scope="module")
 def postgres_url() -> Iterator[str]:
     """The URL of a migrated PostgreSQL database."""
-    programs = postgres_programs()
-    if programs is None:
-        pytest.skip("PostgreSQL's initdb is not installed")
-    with postgres_server(programs) as url:
-        open_store(url).close()
+    with migrated_server() as url:
         yield url
 
 

@@ -38,6 +38,7 @@ MODULES = (  # those without a survivor
     "receiver.web.auth.access",
     "receiver.adapters.civo.cloud",
 )
+ON_DATABASES = "receiver.adapters.store"  # for all others SQLite is enough
 COLUMNS = ("functions", "mutants", "by examples", "by laws only", "accepted", "survivors", "seconds")
 
 
@@ -147,9 +148,9 @@ def _run(
 ) -> tuple[str, ...]:
     by_module = {module: tests(module)[: options.rings] for module in dict.fromkeys(m.module for m in run)}
     places = sorted({str(path) for near in by_module.values() for ring in near for path in ring})
-    campaign = Campaign(run, by_module, options.workers, tell, laws=not options.examples)
-    # One store beside SQLite is enough, and a child that ends at the first failure would leave its server running.
-    switches = ("-q", "-p", "no:cacheprovider", f"--hypothesis-profile={PROFILE}", "-k", "not postgresql")
+    databases = any(module.startswith(ON_DATABASES) for module in by_module)
+    campaign = Campaign(run, by_module, options.workers, tell, laws=not options.examples, postgres=databases)
+    switches = ("-q", "-p", "no:cacheprovider", f"--hypothesis-profile={PROFILE}")
     pytest.main([*switches, "--no-header", "--no-summary", *places], plugins=[campaign])
     return campaign.broken
 

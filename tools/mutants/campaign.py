@@ -8,9 +8,10 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import count, islice, zip_longest
 from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 import coverage
 import pytest
 
+from demo.postgres import SERVER, postgres_programs, postgres_server
 from tools.mutants.plant import Mutant, file_of, plant
 
 CPU_LIMIT = 10  # seconds of an example beside five times what it took before: an endless loop counts as seen
@@ -55,7 +57,8 @@ class Campaign:
     """A pytest plugin that runs, in place of the session's tests, for each of *chosen* those that reach it.
 
     *rings* are the test files of each module, nearest first: a ring is run for what the rings before it did not see,
-    the laws of all rings last. *tell* is called with each result. *laws*: also run laws.
+    the laws of all rings last. *tell* is called with each result. *laws*: also run laws, *postgres*: also tests on
+    PostgreSQL, each child on a server of this process, as it would leave its own running.
     """
 
     def __init__(
@@ -66,8 +69,11 @@ class Campaign:
         tell: Callable[[Seen], None],
         *,
         laws: bool = True,
+        postgres: bool = False,
     ) -> None:
         self.laws = laws
+        self.postgres = postgres
+        self._servers: list[str] = []  # by worker
         self.chosen = chosen
         self.rings = rings
         self.workers = workers
@@ -94,10 +100,18 @@ class Campaign:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Ring by ring, map the tests and run the mutants that are still alive."""
+        """Run all mutants, with a database server for each worker if tests are to have one."""
         session.config.pluginmanager.unregister(name="terminalreporter")
         if self.broken:
             return True
+        programs = postgres_programs() if self.postgres else None
+        with ExitStack() as servers:
+            if programs is not None:
+                self._servers = [servers.enter_context(postgres_server(programs)) for _ in range(self.workers)]
+            return self._run_all(session)
+
+    def _run_all(self, session: pytest.Session) -> bool:
+        """Ring by ring, map the tests and run the mutants that are still alive."""
         alive = dict.fromkeys(self.chosen, 0.0)  # and the seconds that each has cost so far
         for number, tests in enumerate(self._rings(session.items), 1):
             near = {m.module: tests.get(m.module, ()) for m in alive}
@@ -106,7 +120,7 @@ class Campaign:
             if self.broken:
                 return True
             jobs = [(m, self._job(m, near[m.module], spent)) for m, spent in alive.items() if near[m.module]]
-            for mutant, result in _in_children(jobs, self.workers):
+            for mutant, result in _in_children(jobs, self.workers, self._servers):
                 by, law, seconds = result or ("an endless loop", False, 0.0)
                 alive[mutant] += seconds
                 if by is not None:
@@ -138,7 +152,9 @@ class Campaign:
         examples, laws = ([item for item in new if _is_law(item) is law] for law in (False, True))
         kinds = ((kind, of) for kind, of in ((examples, files), (laws, [])) if kind)
         shares = [(kind[n :: self.workers], of) for kind, of in kinds for n in range(self.workers)]
-        for _, part in _in_children(((None, partial(self._map, *share)) for share in shares), self.workers):
+        for _, part in _in_children(
+            ((None, partial(self._map, *share)) for share in shares), self.workers, self._servers
+        ):
             if part is None:
                 raise pytest.UsageError("the tests end the process that runs them")
             self._reach.lines.update(part.lines)
@@ -203,26 +219,31 @@ def _is_law(item: pytest.Item) -> bool:
     return item.get_closest_marker("hypothesis") is not None
 
 
-def _in_children(jobs: Iterable[tuple[K, Callable[[], T]]], workers: int) -> Iterator[tuple[K, T | None]]:
-    """Run each job in a forked child, *workers* at a time, and yield what it returned (None: a signal ended it).
+def _in_children(
+    jobs: Iterable[tuple[K, Callable[[], T]]], workers: int, servers: Sequence[str]
+) -> Iterator[tuple[K, T | None]]:
+    """Run each job in a forked child, *workers* at a time, and yield what it returned (None: a signal ended it). Each
+    worker has one of the database *servers*; without them tests on PostgreSQL are skipped.
 
     Raises ChildProcessError for one that failed in any other way: that must not pass for a mutant that was seen.
     """
     fork, waiting = get_context("fork"), iter(jobs)
-    running: dict[Any, tuple[K, Any, str]] = {}
+    running: dict[Any, tuple[K, Any, str, int]] = {}
     while True:
         for key, job in islice(waiting, workers - len(running)):
             reader, writer = fork.Pipe(duplex=False)
             folder = tempfile.mkdtemp(prefix="mutants-")
-            child = fork.Process(target=_run, args=(job, writer, folder))
+            worker = next(n for n in count() if n not in {used for *_, used in running.values()})
+            server = servers[worker] if servers else ""
+            child = fork.Process(target=_run, args=(job, writer, folder, server))
             child.start()
             writer.close()
-            running[reader] = key, child, folder
+            running[reader] = key, child, folder, worker
         if not running:
             return
         ready: Any
         for ready in connection.wait(list(running)):
-            key, child, folder = running.pop(ready)
+            key, child, folder, _ = running.pop(ready)
             try:
                 result = ready.recv()
             except EOFError:
@@ -235,7 +256,8 @@ def _in_children(jobs: Iterable[tuple[K, Callable[[], T]]], workers: int) -> Ite
             yield key, result
 
 
-def _run(job: Callable[[], T], writer: Any, folder: str) -> None:
+def _run(job: Callable[[], T], writer: Any, folder: str, server: str) -> None:
+    os.environ[SERVER] = server
     os.environ["TMPDIR"] = os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.tempdir = folder
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)

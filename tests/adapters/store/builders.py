@@ -1,5 +1,8 @@
 """Values to store, with defaults, and stores on every engine that is there."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -7,8 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sqlalchemy import QueuePool, create_engine, text
+import pytest
+from sqlalchemy import QueuePool, create_engine, make_url, text
 
+from demo.postgres import SERVER
 from demo.postgres import PostgresProcess as PostgresProcess
 from demo.postgres import postgres_process as postgres_process
 from demo.postgres import postgres_programs as postgres_programs
@@ -115,6 +120,34 @@ def migrated(file: Path) -> str:
 
 
 # --- a PostgreSQL of our own, see `demo.postgres`
+
+
+@contextmanager
+def migrated_server() -> Iterator[str]:
+    """Yield the URL of a PostgreSQL database without rows, on a server that may be changed; skip without programs."""
+    lent, programs = os.environ.get(SERVER), postgres_programs()
+    if lent == "" or programs is None:
+        pytest.skip("no PostgreSQL for the tests" if lent == "" else "PostgreSQL's initdb is not installed")
+    with postgres_server(programs) if lent is None else nullcontext(_emptied(lent)) as url:
+        open_store(url).close()
+        yield url
+
+
+def _emptied(url: str) -> str:
+    """*url*, on whose server nothing is left of those who had it before."""
+    server = create_engine(
+        make_url(url).set(drivername="postgresql+psycopg", database="template1"), isolation_level="AUTOCOMMIT"
+    )
+    with server.connect() as connection:
+        names = "SELECT datname FROM pg_database WHERE NOT datistemplate"
+        for name in connection.execute(text(names)).scalars().all():
+            connection.execute(text(f'DROP DATABASE "{name}" WITH (FORCE)'))
+        roles = "SELECT rolname FROM pg_roles WHERE rolname <> current_user AND rolname NOT LIKE 'pg\\_%'"
+        for name in connection.execute(text(roles)).scalars().all():
+            connection.execute(text(f'DROP ROLE "{name}"'))
+        connection.execute(text("CREATE DATABASE postgres"))
+    server.dispose()
+    return url
 
 
 class PostgresServer:

@@ -10,7 +10,7 @@ import pytest
 
 from receiver.adapters.store import SqlStore, open_store
 from simulator.store import MemoryStore
-from tests.adapters.store.builders import PostgresServer, migrated, postgres_programs, postgres_server
+from tests.adapters.store.builders import PostgresServer, migrated, migrated_server
 from tests.stores import empty
 
 ENGINES = ("sqlite", "postgresql")
@@ -31,11 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server of ours."""
-    programs = postgres_programs()
-    if programs is None:
-        pytest.skip("PostgreSQL's initdb is not installed")
-    with postgres_server(programs) as url:
-        open_store(url).close()  # its tables, which each test leaves empty
+    with migrated_server() as url:  # each test leaves its tables empty
         server = PostgresServer(url)
         yield server
         server.close()
