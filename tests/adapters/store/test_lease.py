@@ -11,7 +11,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import ColumnElement, bindparam, text, update
+from sqlalchemy import ColumnElement, bindparam, delete, event, text, update
+from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
 from receiver.adapters.leader import Lease, process_name
@@ -318,6 +319,17 @@ def test_who_never_led_stores_nothing_as_a_loop(fenced: tuple[Lease, SqlStore, L
         fenced[1].opened(grow())
 
 
+def test_after_the_lease_was_deleted_a_leader_stores_nothing(
+    fenced: tuple[Lease, SqlStore, Lease, SqlStore],
+) -> None:
+    first, its_store, _, _ = fenced
+    first.try_acquire()
+    with its_store._database.write() as connection:
+        connection.execute(delete(schema.lease))
+    with pytest.raises(WriterLostError):
+        its_store.opened(grow())
+
+
 def test_webhooks_are_kept_by_every_replica(
     fenced: tuple[Lease, SqlStore, Lease, SqlStore], server: PostgresServer
 ) -> None:
@@ -342,6 +354,17 @@ def test_a_takeover_waits_for_a_write_under_way_and_renewals_do_not(
     store.close()
 
 
+def test_a_rival_learns_who_leads_without_waiting_for_a_write_of_the_leader(
+    server: PostgresServer, replica: Replica
+) -> None:
+    first, second = replica("first"), replica("second")
+    store = open_store(server.url)
+    first.try_acquire()
+    with store.fenced(first.fence)._database.write():
+        assert second._table.take().owner == "first"
+    store.close()
+
+
 def test_the_databases_own_clock_is_asked(server: PostgresServer, replica: Replica) -> None:
     first, second = replica("first", clock=CLOCK), replica("second", clock=CLOCK)
     assert first.try_acquire()
@@ -360,6 +383,16 @@ def test_a_server_that_does_not_answer_gives_no_lease_and_its_password_is_not_lo
     (line,) = logged
     assert line["event"] == "lease out of reach"
     assert "hunter2" not in str(line)
+
+
+def test_a_server_out_of_reach_is_tried_once_for_each_take() -> None:
+    """Only a lock is a reason to connect again, and to end the transactions that have it."""
+    url = parse("postgresql://user@127.0.0.1:9/db?connect_timeout=2")
+    table, failures = LeaseTable(url, "first", timedelta(seconds=LASTS), timedelta(seconds=WRITE)), []
+    event.listen(table._engine, "handle_error", lambda _: failures.append(1))
+    with pytest.raises(OperationalError):
+        table.take()
+    assert len(failures) == 1
 
 
 def test_a_process_that_is_frozen_in_a_transaction_does_not_keep_the_lease_from_others(

@@ -94,6 +94,38 @@ def test_those_that_nobody_ended_come_first_and_the_newest_of_them_before_the_ot
     assert [s.override.id for s in store.overrides(limit=2)] == ["2", "1"]
 
 
+@pytest.mark.parametrize(
+    ("begins", "ends", "ended_at", "counts"),
+    [
+        (1, 2, None, True),
+        (3, 4, None, True),
+        (1, 5, None, True),
+        (0, 1, None, False),
+        (0, 2, None, True),
+        (4, 5, None, False),
+        (0, 5, 1, False),
+        (0, 5, 2, True),
+        (0, 5, 5, True),
+    ],
+)
+def test_an_override_counts_for_a_span_in_which_it_was_in_force(
+    store: SqlStore, begins: int, ends: int, ended_at: int | None, counts: bool
+) -> None:
+    """The span is from hour 1 to hour 4: neither an end at its begin nor a begin at its end is in it."""
+    store.set_override(override(at=after(hours=begins), until=after(hours=ends)), SET)
+    if ended_at is not None:
+        store.end_override("o", after(hours=ended_at), "bob", ENDED)
+    assert bool(store.overrides_between(after(hours=1), after(hours=4))) is counts
+
+
+def test_overrides_of_a_span_are_told_from_the_oldest_with_how_they_ended(store: SqlStore) -> None:
+    for number in (2, 1):
+        store.set_override(override(str(number), at=after(minutes=number)), SET)
+    store.end_override("1", after(hours=1), "bob", ENDED)
+    found = store.overrides_between(NOW, after(hours=4))
+    assert [(s.override.id, s.ended_at, s.ended_by) for s in found] == [("1", after(hours=1), "bob"), ("2", None, None)]
+
+
 def test_overrides_survive_a_restart(url: str) -> None:
     first = open_store(url)
     first.set_override(override(), SET)

@@ -64,6 +64,12 @@ def test_a_step_that_began_before_an_answer_asks_nothing_about_the_pool(store: S
     assert [n.notice.key for n in store.notices_due(after(minutes=1))] == ["asked", "answered", "e", "later"]
 
 
+def test_an_answer_that_a_step_knew_when_it_began_keeps_back_none_of_its_questions(store: SqlStore) -> None:
+    store.ask(question(), ASKED)
+    store.answer_question(answered(Answer.REJECT, "alice", "", after(seconds=2)), TOLD)
+    assert store.ask(question("again", asked_at=after(seconds=2)), notice("question:again", "again"))
+
+
 def test_an_answer_is_kept_with_what_it_sets_and_told_in_one_go(store: SqlStore) -> None:
     store.ask(question(), ASKED)
     assert store.answer_question(answered(Answer.SNOOZE_1H, "alice", "demo", after(minutes=1)), TOLD, SNOOZE)

@@ -1,12 +1,16 @@
 """The key that seals sessions and links: random, made once, the same for every replica and after a restart."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 
 from sqlalchemy import select
 
 from receiver.adapters.store import open_store
 from receiver.adapters.store.schema import seals
 from simulator.store import MemoryStore
+from tests.adapters.store.builders import migrated
+from tests.stores import ill, rebuilt
 
 
 def test_the_first_call_makes_a_random_key_that_stays(url: str) -> None:
@@ -36,6 +40,13 @@ def test_a_key_that_was_read_once_needs_no_store(url: str) -> None:
     store._database.gate.close("down")
     assert store.sealing_key() == key
     store.close()
+
+
+def test_a_key_that_another_process_made_is_read_from_a_store_that_takes_no_writes(tmp_path: Path) -> None:
+    with closing(open_store(migrated(tmp_path / "ledger.db"))) as store:
+        key = store.sealing_key()
+        with ill(store, "read_only"):
+            assert rebuilt(store).sealing_key() == key
 
 
 def test_in_memory_too_a_key_that_was_read_once_needs_no_store() -> None:
