@@ -85,7 +85,7 @@ def take_pool(browser: Browser, folder: Path) -> None:
         url = stack.places.url("receiver")
         with a_tab(browser, url, DESK, "light", token=token_for("pool")) as tab:
             tab.page.goto(f"{path_of('pool', stack)}?span=6h")
-            clip: Any = {"x": 0, "y": 0, "width": 1280, "height": 1140}
+            clip: Any = {"x": 0, "y": 0, "width": 1280, "height": 1120}  # to the end of the first chart
             tab.page.screenshot(path=PICTURES / "pool.png", full_page=True, clip=clip)
 
 
@@ -98,7 +98,7 @@ def take_dashboard(browser: Browser, folder: Path) -> None:
     """Play the dashboards' scenario for six minutes, and take the upper part of one."""
     subprocess.run([sys.executable, "-m", "tools.grafana.scenario", "--out", folder], check=True, cwd=ROOT)
     html = (folder / f"{BOARD}.html").read_text(encoding="utf-8")
-    take(browser, html, PICTURES / "dashboard.png", {"x": 0, "y": 0, "width": 1400, "height": 900})
+    take(browser, html, PICTURES / "dashboard.png", {"x": 0, "y": 0, "width": 1400, "height": 826})
 
 
 TAKE = {"pool.png": take_pool, "message.png": take_message, "dashboard.png": take_dashboard}
