@@ -223,6 +223,8 @@ def _zone(value: object) -> str:
 
 
 def _other_zone(zone: str) -> str:
+    if re.search(r"[+-]\d", zone):  # the nearest name would be another offset, and Etc/GMT-1 is an hour ahead
+        return "write a place such as Europe/London, or Etc/GMT-1 for UTC+1 without summer time"
     best = did_you_mean(zone, sorted(_zones())) if len(zone) > 3 else ""
     return best if best.startswith("did") else "write a name of the IANA database such as UTC or Europe/London"
 
