@@ -111,3 +111,10 @@ def test_the_result_of_the_traces_is_that_of_the_benchmark() -> None:
     assert f"{1 - ours['cost']:.0%} cheaper and {1 - ours['wait']:.0%} less waiting".replace("%", " %") in page
     assert 0.18 < ours["cost"] / always["cost"] < 0.22
     assert "about a fifth of the cost of nodes that are always on" in page
+
+
+def test_the_traces_of_the_result_are_those_of_the_benchmark() -> None:
+    text = (ROOT / "benchmarks" / "results" / "policy.json").read_text(encoding="utf-8")
+    jobs = {trace["trace"]: trace["jobs"] for trace in json.loads(text)["figures"]["hour, 8-GPU nodes"]["traces"]}
+    assert len(jobs) == 9
+    assert f"[nine public traces](docs/policy.md) of {sum(jobs.values()):,} GPU jobs" in " ".join(PAGE.split())
