@@ -8,7 +8,8 @@ from pathlib import Path
 from textwrap import fill
 
 from receiver.core.explain.rules import RULES
-from receiver.core.scaling.guardrails import GUARDRAILS, Guardrail
+from receiver.core.scaling.guardrails import GUARDRAILS
+from receiver.core.scaling.guardrails.rule import AnyGuardrail
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "guardrails.md"
 MEANT = re.compile(r"(?<=^### )(\w+)\n\n.+$", re.MULTILINE)
@@ -18,16 +19,16 @@ def filled(page: str) -> str:
     """Return *page* with a section for each guardrail, and below each rule's heading its meaning as it is now."""
     following = "\n## Other rules"
     for guardrail in reversed(GUARDRAILS):
-        heading = f"\n### {guardrail.__name__}\n"
+        heading = f"\n### {guardrail.name}\n"
         if heading not in page:
             page = page.replace(following, f"{heading}\n{_section(guardrail)}{following}", 1)
         following = heading
     return MEANT.sub(lambda found: f"{found[1]}\n\n{RULES[found[1]].meaning}" if found[1] in RULES else found[0], page)
 
 
-def _section(guardrail: Guardrail) -> str:
-    rule, said = RULES[guardrail.__name__], " ".join((guardrail.__doc__ or "").split())
-    parts = (rule.meaning, said, f"**What to do:** {rule.advice or 'nothing'}.")
+def _section(guardrail: AnyGuardrail) -> str:
+    said = " ".join((guardrail.check.__doc__ or "").split())
+    parts = (guardrail.meaning, said, f"**What to do:** {guardrail.advice or 'nothing'}.")
     return "\n".join(f"{fill(part, 120)}\n" for part in parts)
 
 

@@ -43,7 +43,7 @@ FOR_A_POOL = (
     "core/scaling/waits.py:late_after",
     "core/scaling/decide.py:decide",
     "core/scaling/demand.py:misfit",
-    "core/scaling/guardrails.py:apply",
+    "core/scaling/guardrails/__init__.py:apply",
     "core/scaling/removal.py:reconsider_at",
     "core/scaling/decide.py:join",
     "core/scaling/decide.py:plan",

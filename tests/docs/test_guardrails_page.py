@@ -42,7 +42,7 @@ from tests.docs.pages import headings, section, table, text_of
 from tests.lint import none_of
 
 PAGE = text_of("docs/guardrails.md")
-NAMES = [guardrail.__name__ for guardrail in GUARDRAILS]
+NAMES = [guardrail.name for guardrail in GUARDRAILS]
 OTHERS = headings(section(PAGE, "Other rules"), 3)
 UTILIZATION = "Utilization, idleness, demand and the paid hour"
 

@@ -294,7 +294,7 @@ def test_every_column_has_its_label_for_narrow_screens() -> None:
 
 def test_every_guardrail_and_every_other_rule_has_a_meaning_and_nothing_else_has() -> None:
     others = headings(section(text_of("docs/guardrails.md"), "Other rules"), 3)
-    assert set(RULES) == {guardrail.__name__ for guardrail in GUARDRAILS} | set(others)
+    assert set(RULES) == {guardrail.name for guardrail in GUARDRAILS} | set(others)
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))

@@ -173,7 +173,7 @@ def test_the_runbook_of_every_shipped_alert_is_served() -> None:
 
 
 def test_what_pages_and_messages_link_to_is_served_with_its_section() -> None:
-    guides = {f"guardrails.md#{guardrail.__name__}" for guardrail in GUARDRAILS}
+    guides = {f"guardrails.md#{guardrail.name}" for guardrail in GUARDRAILS}
     guides |= {guide(rule) for rule in RULES} | {cause.guide for cause in Cause} | set(ABOUT.values())
     none_of(link for link in sorted(guides - {""}) if missing(f"/docs/{link}"))
 

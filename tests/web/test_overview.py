@@ -19,7 +19,7 @@ from receiver.core.notices.grouping import Seal
 from receiver.core.notices.notice import Notice, Severity
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of
-from receiver.core.scaling.guardrails import sources_answer
+from receiver.core.scaling.guardrails.limits import sources_answer
 from receiver.metrics.collector import WatchState
 from receiver.ports import StoredNotice
 from receiver.web.pages.overview import WATCHES

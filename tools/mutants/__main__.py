@@ -24,6 +24,9 @@ from tools.mutants.plant import Mutant, file_of, mutants
 ACCEPTED = Path(__file__).with_name("accepted.toml")
 MODULES = (  # those without a survivor
     "receiver.core.scaling.guardrails",
+    "receiver.core.scaling.guardrails.limits",
+    "receiver.core.scaling.guardrails.rule",
+    "receiver.core.scaling.guardrails.waiting",
     "receiver.core.scaling.assign",
     "receiver.core.scaling.decide",
     "receiver.core.scaling.gangs",

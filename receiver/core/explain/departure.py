@@ -21,7 +21,7 @@ from receiver.core.model.text import listed
 from receiver.core.money.cost import next_unit_at, unit_price
 from receiver.core.scaling.assign import Assignment, assign
 from receiver.core.scaling.decide import case_of, decide_all, removals_under_way
-from receiver.core.scaling.guardrails import Case
+from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.packing import consents
 from receiver.core.scaling.removal import claims_on, has_unknown_hours, is_kept, removal_backs_off
 from receiver.core.scaling.retirement import EMPTIED

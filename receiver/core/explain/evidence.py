@@ -8,10 +8,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from receiver.core.explain.reasons import called, lacking, names_of
-from receiver.core.explain.rules import RULES, remedies, sentence, why, with_sentences
+from receiver.core.explain.rules import called, names_of, remedies, sentence, why, with_sentences
 from receiver.core.model.actions import Decision, Reason, Verdict
-from receiver.core.model.model import Source, SourceState
+from receiver.core.model.model import Node, Source, SourceState
 from receiver.core.model.overrides import Question
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy
@@ -19,7 +18,9 @@ from receiver.core.model.windows import next_change
 from receiver.core.money.budget import BudgetView, Refusal, month_of, team_of
 from receiver.core.money.cost import amount, stated
 from receiver.core.scaling.capacity import RULES as COUNTING
-from receiver.core.scaling.guardrails import GUARDRAILS, Case
+from receiver.core.scaling.guardrails import BY_NAME
+from receiver.core.scaling.guardrails.limits import lacking
+from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.waits import stuck_on_the_way, waits
 
 WORKLOADS, SIGNALS, NODES, DELIVERIES, QUESTIONS = 20, 20, 50, 20, 20  # how many of each are kept
@@ -91,7 +92,9 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
         "open_action": _fields(state.open_action, "id kind opened_at last_error") if state.open_action else None,
         "behind": list(_behind(case, reasons)),
         "removals": {
-            r.rule: _removal(r) for r in reasons if r.verdict is Verdict.WANTS and isinstance(r.because, tuple)
+            r.rule: _removal(r.because, r.detail)
+            for r in reasons
+            if r.verdict is Verdict.WANTS and isinstance(r.because, tuple)
         },
         "left_out": cut,
     }
@@ -112,10 +115,9 @@ def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _removal(reason: Reason) -> dict[str, Any]:
-    """The nodes of a *reason* to remove some, as its sentence calls each, and why: a message may be about a part."""
-    nodes = reason.because
-    return {"nodes": {n.name: called(n) for n in nodes}, "why": reason.detail.removeprefix(names_of(nodes))}
+def _removal(nodes: Sequence[Node], sentence: str) -> dict[str, Any]:
+    """The *nodes* that a reason removes, and why, by its *sentence*: a message may be about a part of them."""
+    return {"nodes": {n.name: called(n) for n in nodes}, "why": sentence.removeprefix(names_of(nodes))}
 
 
 def _behind(case: Case, reasons: Sequence[Reason]) -> Iterator[dict[str, str]]:
@@ -124,15 +126,14 @@ def _behind(case: Case, reasons: Sequence[Reason]) -> Iterator[dict[str, str]]:
     The three that count nodes together build on each other and on the price: only the first that holds is named, and
     none behind one that makes them count nothing.
     """
-    rules = {guardrail.__name__: guardrail for guardrail in GUARDRAILS}
-    place = next((n for n, r in enumerate(reasons) if n and r.rule in rules and r.verdict is Verdict.HOLDS), None)
+    place = next((n for n, r in enumerate(reasons) if n and r.rule in BY_NAME and r.verdict is Verdict.HOLDS), None)
     if place is None:
         return
-    target, uncounted = reasons[place - 1].target, RULES[reasons[place].rule].uncounted
+    target, uncounted = reasons[place - 1].target, BY_NAME[reasons[place].rule].uncounted
     for reason in reasons[place + 1 :]:
-        held = None if uncounted and reason.rule in COUNTING else rules[reason.rule](target, case)
+        held = None if uncounted and reason.rule in COUNTING else BY_NAME[reason.rule].check(target, case)
         if held is not None:
-            uncounted = uncounted or RULES[reason.rule].uncounted
+            uncounted = uncounted or BY_NAME[reason.rule].uncounted
             objection = replace(reason, verdict=Verdict.HOLDS, because=held.because, until=held.until)
             yield {"rule": reason.rule, "detail": sentence(objection, case)}
 

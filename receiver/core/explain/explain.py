@@ -7,9 +7,8 @@ from enum import StrEnum
 from itertools import islice
 from zoneinfo import ZoneInfo
 
-from receiver.core.explain.reasons import why_refused
 from receiver.core.explain.rollouts import Rollouts
-from receiver.core.explain.rules import RULES, binding, plainly, without_names
+from receiver.core.explain.rules import RULES, binding, plainly, why_refused, without_names
 from receiver.core.model.actions import ActionKind, Decision
 from receiver.core.model.devices import NO_SUCH_GPU
 from receiver.core.model.model import CordonedBy, Facts, Stage
@@ -21,7 +20,8 @@ from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.capacity import HeldWorkload
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, MOST_NAMED, refusal, workloads
-from receiver.core.scaling.guardrails import cooled_down, within_maximum
+from receiver.core.scaling.guardrails.limits import WITHIN_MAXIMUM
+from receiver.core.scaling.guardrails.waiting import COOLED_DOWN
 from receiver.core.scaling.market import LabelIndex
 from receiver.core.scaling.nominations import in_words
 from receiver.core.scaling.patience import PatientWork, deferred, waits_for
@@ -144,7 +144,7 @@ class Place:
             reason = binding(self.decision) or self.decision.deciding
             how_far = f"grows only to {some(after, 'node')}" if after > before else "does not grow"
             # Only a cooldown ends for certain, and nothing but the start of the node comes after it.
-            cools = reason.rule == cooled_down.__name__ and not self._observing
+            cools = reason.rule == COOLED_DOWN.name and not self._observing
             promise = self._promises.of(workload) if cools else Promise(until=reason.until)
             cause = f"{how_far}: {plainly(reason.rule)}: {reason.detail}{_and(promise.sentence(self._now))}"
             return self.held(reason.rule, cause, promise)
@@ -192,7 +192,7 @@ class Place:
 
 def room_for(rule: str | None, pool: Pool, wanted: Wanted) -> str:
     """How *pool*, which *rule* keeps from growing, could get a node for the time of a rolling update."""
-    if rule == within_maximum.__name__ and wanted.bounds.max_nodes >= pool.max_nodes:
+    if rule == WITHIN_MAXIMUM.name and wanted.bounds.max_nodes >= pool.max_nodes:
         return f"raise max_nodes of pool {pool.name} (now {pool.max_nodes}) meanwhile"
     return f"let pool {pool.name} have a node more meanwhile, which this refuses: {plainly(rule or '')}"
 

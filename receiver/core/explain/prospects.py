@@ -12,7 +12,9 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import listed, some
 from receiver.core.scaling.bounds import Grace
 from receiver.core.scaling.decide import later
-from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply, approved, cooled_down
+from receiver.core.scaling.guardrails import UNASKED, apply
+from receiver.core.scaling.guardrails.rule import Case
+from receiver.core.scaling.guardrails.waiting import COOLED_DOWN
 from receiver.core.scaling.removal import (
     changes,
     claims_on,
@@ -29,8 +31,6 @@ from receiver.core.scaling.removal import (
 from receiver.core.scaling.waits import LONGEST_PROVISIONING_BACKOFF
 
 UNKNOWN_HOURS = "Civo gives no usable time of its creation, so it is unknown when its next paid hour begins"
-# Without the answers of people: they may come at any time.
-UNASKED = tuple(guardrail for guardrail in GUARDRAILS if guardrail is not approved)
 MOST_CHANGES = 50  # that are looked through: a window that opens every minute is no reason to look for ever
 PODS_NAMED = NODES_NAMED = 5  # in a sentence
 Say = Callable[[Reason, Case], str]  # the sentence of a reason
@@ -175,7 +175,7 @@ def unobserved_target(reasons: Sequence[RuleVerdict], present: int) -> int:
     before = present
     for reason in reasons:
         if reason.verdict == Verdict.HOLDS:
-            return before if reason.rule == cooled_down.__name__ else present
+            return before if reason.rule == COOLED_DOWN.name else present
         before = reason.target
     return before
 

@@ -1,16 +1,29 @@
-"""Every rule in one place: its sentence, what it means, what a person can do about it, what would change its answer.
-A rule is a guardrail (`core.scaling.guardrails`), a source of size, or a note; docs/guardrails.md has each by name."""
+"""Every rule by its name: guardrails (`core.scaling.rules`), sources of a size, and notes; what they say of a decision,
+and what would change it. docs/guardrails.md has each."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
-from receiver.core.explain import reasons as says
-from receiver.core.explain.reasons import Changes, Said
+from receiver.core.explain.prospects import Say, about_idle, planned, why_kept
+from receiver.core.explain.rollouts import Rollouts, surge
 from receiver.core.model.actions import Change, Decision, Reason, Verdict
+from receiver.core.model.model import Node, Source
+from receiver.core.model.overrides import Override
 from receiver.core.model.overrides import sentence as asked
-from receiver.core.model.text import listed, some
-from receiver.core.scaling.guardrails import Case
+from receiver.core.model.refusals import SchedulerRefusal
+from receiver.core.model.signals import SignalAction
+from receiver.core.model.text import lasting, listed, moment, some
+from receiver.core.money.cost import HOUR
+from receiver.core.scaling.bounds import Grace
+from receiver.core.scaling.capacity import HeldWorkload
+from receiver.core.scaling.decide import AskedByAlerts
+from receiver.core.scaling.guardrails import BY_NAME
+from receiver.core.scaling.guardrails.limits import answer_of, say_least, window_change
+from receiver.core.scaling.guardrails.rule import Case, Guardrail, Rule, Said
+from receiver.core.scaling.market import goes_early
+from receiver.core.scaling.removal import is_kept, removal_backs_off
 
 # What a source of size says before its own sentence.
 WANTED = {
@@ -20,39 +33,20 @@ WANTED = {
     "floor": "minimum size: ",
 }
 SPEAKS_UP = (Verdict.HOLDS, Verdict.LIMITS)
-# To a gang: these leave the pool other nodes.
-FEWER = {"within_maximum": "its maximum allows fewer", "within_limits": "a cluster-wide limit allows fewer"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One rule. *says* makes the sentence of its reason, and what would change its answer unless *changes* says so
-    whatever the figures. *meaning* is a sentence for the decision's page, *plain* a clause for titles, *advice* what
-    the owner of a held pool does.
-
-    *page* is the page below ``docs/`` that says what to do, if not docs/guardrails.md. *told* is True if a hold needs
-    a message, *passing* if it ends within seconds. *noted* is True for a note that says what would start a change,
-    *uncounted* for a guardrail that leaves nothing for those behind it to count.
-    """
-
-    meaning: str
-    says: Callable[[Reason, Case], Said] | None = None
-    plain: str = ""
-    advice: str = ""
-    changes: tuple[str, ...] = ()
-    page: str = ""
-    told: bool = False
-    passing: bool = False
-    noted: bool = False
-    uncounted: bool = False
+NOTED = {
+    SignalAction.SCALE_UP: "look for growth",
+    SignalAction.SCALE_DOWN: "look for nodes to remove",
+    SignalAction.HOLD: "busy nodes are not drained",
+    SignalAction.FALLBACK: "activity is unknown: pod counts decide",
+}
 
 
 def sentence(reason: Reason, case: Case) -> str:
     """Return the sentence of *reason*, which was given for *case*."""
     rule = RULES.get(reason.rule)
-    if reason.detail or reason.verdict is Verdict.ALLOWS or rule is None or rule.says is None:
+    if reason.detail or reason.verdict is Verdict.ALLOWS or rule is None:
         return reason.detail
-    return rule.says(reason, case)[0]
+    return rule.said(reason, case)[0]
 
 
 def with_sentences(reasons: Iterable[Reason], case: Case) -> tuple[Reason, ...]:
@@ -68,7 +62,9 @@ def plainly(rule: str) -> str:
 
 def without_names(needs: str, met: str) -> str:
     """What a gang *needs*, which the rule *met* leaves too few nodes, for readers who do not know the rule's name."""
-    return f"{needs}, but the pool cannot grow by that many: {FEWER.get(met) or plainly(met)}"
+    rule = RULES.get(met)
+    fewer = rule.fewer if isinstance(rule, Guardrail) else ""
+    return f"{needs}, but the pool cannot grow by that many: {fewer or plainly(met)}"
 
 
 def binding(decision: Decision) -> Reason | None:
@@ -115,164 +111,171 @@ def remedies(decision: Decision, case: Case) -> list[dict[str, Any]]:
     wants = [r for r in decision.reasons if r.verdict is Verdict.WANTS and decision.change is not Change.HOLD]
     changes: dict[tuple[str, str], str | None] = {}
     for reason in (*held, *wants, *noted):
-        for text, at in _changes(reason, case):
+        rule = RULES.get(reason.rule)
+        for text, at in rule.said(reason, case)[1] if rule is not None else ():
             changes.setdefault((reason.rule, text), at.isoformat() if at else None)
         if reason.rule == "nothing_wanted" and decision.reconsider_at is not None:
-            text = (
-                f"the answer can change by itself at {says.moment(decision.reconsider_at)}, earlier if the facts change"
-            )
+            text = f"the answer can change by itself at {moment(decision.reconsider_at)}, earlier if the facts change"
             changes.setdefault((reason.rule, text), decision.reconsider_at.isoformat())
     for behind in decision.evidence["behind"]:
         changes.setdefault((behind["rule"], f"this guardrail is next, and blocks too: {behind['detail']}"), None)
     return [{"rule": rule, "text": text, "at": at} for (rule, text), at in changes.items()]
 
 
-def _changes(reason: Reason, case: Case) -> Changes:
-    rule = RULES.get(reason.rule)
-    if rule is not None and rule.says is not None and not rule.changes:
-        return rule.says(reason, case)[1]
-    return [(text, None) for text in rule.changes] if rule is not None else ()
+def _say_floor(_: None, case: Case) -> Said:
+    bounds = case.wanted.bounds
+    sentence, changes = say_least(bounds, case)
+    if bounds.overrides.least is None:
+        sentence = f"at least {some(bounds.min_nodes, 'node')}"
+    return sentence, changes
 
 
-RULES: Mapping[str, Rule] = {
-    # guardrails, in the order in which they are asked
-    "sources_answer": Rule(
-        meaning="Every source that this change needs must answer.",
-        says=says.sources_answer,
-        plain="a source does not answer",
-        advice="bring back the source that the reason names; the Sources page shows what each one answered",
-    ),
-    "nodes_may_be_removed": Rule(
-        meaning="A pool grows only while RBAC allows removing its nodes.",
-        says=says.nodes_may_be_removed,
-        plain="RBAC does not allow the autoscaler to remove nodes",
-        advice=(
-            "bind the ClusterRole gpu-autoscaler-act (chart: mode=act; else k8s/install/act-rights.yaml); "
-            "no restart is needed"
-        ),
-        changes=(
-            (
-                "bind the ClusterRole gpu-autoscaler-act to the autoscaler's service account "
-                "(chart: mode=act; else k8s/install/act-rights.yaml); no restart is needed"
-            ),
-        ),
-    ),
-    "price_is_known": Rule(
-        meaning="A pool without a known price does not grow: unknown never counts as 0.",
-        says=says.price_is_known,
-        plain="its price is unknown",
-        advice="set price_usd_per_hour of the pool, or a prices_file that has its size",
-        told=True,
-        uncounted=True,
-    ),
-    "spend_is_known": Rule(
-        meaning="Under a budget nothing is bought while the month's spend is unknown.",
-        says=says.spend_is_known,
-        plain="the month's spend is unknown",
-        advice="see the reason; Civo's charges are read again every minute, or state budget.spent_usd_stated",
-        page="runbooks/GpuSpendUnknown.md",
-        told=True,
-        uncounted=True,
-    ),
-    "within_budget": Rule(
-        meaning="Every budget that a new node touches must cover its first paid hour.",
-        says=says.within_budget,
-        plain="the budget does not cover it",
-        advice="raise the budget (gpu-autoscaler budget set USD --why REASON --who YOU), end other GPU work, or wait "
-        "for the next month",
-        page="runbooks/GpuBudgetHold.md",
-        told=True,
-        uncounted=True,
-    ),
-    "within_maximum": Rule(
-        meaning="The pool never has more nodes than its maximum, an open window, a ceiling or a pin allows.",
-        says=says.within_maximum,
-        plain="it is at its maximum",
-        advice="raise max_nodes, or wait for a free GPU, or until the window or override ends",
-        told=True,
-        uncounted=True,
-    ),
-    "within_limits": Rule(
-        meaning="All pools together stay within the limits on GPUs, and on purchases and removals per hour.",
-        says=says.within_limits,
-        plain="a cluster-wide limit is reached",
-        advice="wait, or raise limits.max_gpus or limits.max_growth_per_hour",
-        told=True,
-        uncounted=True,
-    ),
-    "not_frozen": Rule(
-        meaning="An alert with action freeze stops every change.",
-        says=says.alert_holds,
-        plain="an alert stops every change",
-        advice="find out why the alert in the reason fires; it freezes the pool",
-        told=True,
-    ),
-    "not_silenced": Rule(
-        meaning="A silence in Alertmanager that names the pool pauses it.",
-        says=says.not_silenced,
-        plain="a silence in Alertmanager pauses it",
-        advice="expire the silence in Alertmanager (`amtool silence expire`) if the pool may grow again",
-    ),
-    "not_paused": Rule(
-        meaning="A person's pause stops every change.",
-        says=says.override_holds,
-        plain="it is paused by an override",
-        advice="end the pause in the reason (`gpu-autoscaler override list`, then `gpu-autoscaler override end ID`)",
-    ),
-    "growth_is_not_paused": Rule(
-        meaning="An alert with action pause_scale_up stops growth.",
-        says=says.alert_holds,
-        plain="an alert stops growth",
-        advice="find out why the alert in the reason fires; it pauses growth",
-        told=True,
-    ),
-    "removal_is_not_snoozed": Rule(
-        meaning="A person's snooze keeps every node that is not dead.",
-        says=says.override_holds,
-        plain="removals are snoozed by an override",
-    ),
-    "above_the_floor": Rule(
-        meaning="The pool does not shrink below its minimum.", says=says.above_the_floor, plain="it is at its minimum"
-    ),
-    "not_backing_off": Rule(
-        meaning="A failed change is not tried again before its back-off ends.",
-        says=says.not_backing_off,
-        plain="it waits after a failure",
-        advice="read the error in the reason; the change is tried again when the back-off ends",
-    ),
-    "not_undone_by_others": Rule(
-        meaning="A change that another system reverted three times in a day is not tried again for a day.",
-        says=says.not_undone_by_others,
-        plain="another system keeps reverting our changes",
-        advice="find out what else changes the pool's count at Civo, and let only one system size the pool",
-    ),
-    "provisioning_works": Rule(
-        meaning="While nodes of the pool do not become usable, no others are bought.",
-        says=says.provisioning_works,
-        plain="its last nodes never became usable",
-        advice="check the node in the reason, at Civo and with `kubectl describe node`",
-    ),
-    "cooled_down": Rule(
-        meaning="A pool that has just changed is left alone for its cooldown.",
-        says=says.cooled_down,
-        plain="it changed a moment ago",
-        advice="nothing: it ends at the time in the reason",
-        passing=True,
-    ),
-    "approved": Rule(
-        meaning="If the policy requires it, removals and expensive growth need an approval.",
-        says=says.approved,
-        plain="it waits for an approval",
-        advice="approve it, from the message or with `gpu-autoscaler answer ID approve --who YOU`; the reason says "
-        "until when",
-    ),
-    "one_change_at_a_time": Rule(
-        meaning="A change under way is finished before another starts.",
-        says=says.one_change_at_a_time,
-        plain="another change is under way",
-        advice="nothing, if it ends within a minute; else look at the open action's last error",
-        passing=True,
-    ),
+def _say_scheduler_refuses(refusal: SchedulerRefusal, _case: Case) -> Said:
+    tried_again = f"wait until {moment(refusal.until)}, when one more node is tried" if refusal.until else ""
+    changes: list[tuple[str, datetime | None]] = [
+        ("remove the obstacle that the scheduler names: once its words change, the pods are demand again", None),
+        ("create the pods anew under another owner or template", None),
+        *([(tried_again, refusal.until)] if tried_again else []),
+    ]
+    return f"{listed(refusal.pods)}: {why_refused(refusal)}", changes
+
+
+def why_refused(refusal: SchedulerRefusal) -> str:
+    """Why no node is bought or kept for pods that the scheduler refuses: its own words first."""
+    words = f"the scheduler says: {refusal.says.rstrip('.')}; " if refusal.says else ""
+    until = f" before {refusal.until:%Y-%m-%d %H:%M} UTC, unless that changes" if refusal.until else ""
+    return f"{words}it leaves free room on {refusal.node} unused, so no node is bought or kept for them{until}"
+
+
+def _say_demand(_: None, case: Case) -> Said:
+    wanted = case.wanted
+    names = [w.key for w in wanted.asking]
+    gpus = sum(w.gpus for w in wanted.asking)
+    wait = "waits" if len(names) == 1 else "wait"
+    sentence = f"{listed(names)} {wait} for {some(gpus, 'GPU')}: {some(wanted.for_demand, 'more node')}"
+    bought_for = surge(wanted.asking, Rollouts(case.state.nodes, case.now), case.pool.price_usd_per_hour)
+    return f"{sentence}, {bought_for}" if bought_for else sentence, ()
+
+
+def _say_standby(_: None, case: Case) -> Said:
+    spare = case.wanted.bounds.standby_nodes
+    fewer = f"no spare node would be bought with fewer standby_nodes than {spare}"
+    return some(spare, "spare node"), [(fewer, None)]
+
+
+def _named(nodes: Iterable[Node], cause: str) -> str:
+    return f"{names_of(nodes)}{cause}"
+
+
+def names_of(nodes: Iterable[Node]) -> str:
+    """How a sentence about *nodes* begins."""
+    return f"{', '.join(map(called, nodes))}: "
+
+
+def called(node: Node) -> str:
+    return f"{node.name} ({node.note})" if node.sick else node.name
+
+
+def _say_dead_nodes(dead: tuple[Node, ...], case: Case) -> Said:
+    without = [n for n in dead if not n.registered and n.lost_at is not None]
+    others, limit = [n for n in dead if n not in without and not n.sick], lasting(case.pool.provision_timeout)
+    late = [f"not usable within {limit}"] if any(not n.was_usable for n in others) else []
+    late += [f"not usable any more for {limit}"] if any(n.was_usable for n in others) else []
+    late += ["to be replaced, and no GPU pod runs there"] if any(n.sick for n in dead) else []
+    late += ["no Node object in Kubernetes any more"] if without else []
+    return _named(dead, ", or ".join(late)), ()
+
+
+def _say_override(because: Override | tuple[Node, ...], case: Case) -> Said:
+    """What a person asked for: the override itself, or the nodes that it removes."""
+    if isinstance(because, Override):
+        return str(because), ()
+    most = case.wanted.bounds.overrides.most
+    return _named(because, str(most)), [most.ends] if most is not None else ()
+
+
+def _say_idle_nodes(idle: tuple[Node, ...], case: Case) -> Said:
+    if case.policy.billing.by_the_hour:
+        unit = "hour" if case.policy.billing.granularity == HOUR else "unit"
+        if goes_early(case.pool, case.policy):
+            cause = f"no GPU pod, and beyond its first paid {unit} a node this wide is not kept for small pods"
+        else:
+            cause = f"no GPU pod, and the next paid {unit} begins within {lasting(case.policy.billing.removal_margin)}"
+    elif case.wanted.stopped:
+        cause = "no GPU pod, and no new one may start: a budget is at its stop"
+    else:
+        cause = f"no GPU pod for {lasting(case.pool.idle_for)}"
+    return _named(idle, cause), ()
+
+
+def _say_consolidation(emptied: tuple[Node, ...], _case: Case) -> Said:
+    sick = all(n.sick for n in emptied)
+    cause = "to be replaced, and its pods may be moved" if sick else "its pods may be moved and fit on other nodes"
+    return _named(emptied, cause), ()
+
+
+def _say_alert_asks(asked: AskedByAlerts, _case: Case) -> Said:
+    many = f" ({asked.alerts} alerts)" if asked.alerts > 1 else ""
+    return f"{asked.alertname}{many}: {NOTED[asked.action]}", ()
+
+
+def _say_keep_until(kept: tuple[Node, ...], _case: Case) -> Said:
+    sentences = (
+        f"{n.name} is kept until {n.kept_until:%Y-%m-%d %H:%M} UTC{f' for {n.kept_for}' if n.kept_for else ''}"
+        for n in kept
+    )
+    return "; ".join(sentences), ()
+
+
+def _say_evict_after(because: tuple[Grace, ...] | tuple[Node, ...], case: Case, say: Say) -> Said:
+    """What a window evicts: its graces while they run, or the nodes that go now."""
+    window, at = window_change(case)
+    command = f"gpu-autoscaler override snooze {case.pool.name} --for 2h --why REASON --who YOU"
+    snooze = f"a snooze of the pool keeps them: {command}"
+    changes = [(f"the nodes stay once the window is closed; {window}", at), (snooze, None)]
+    running, nodes = [g for g in because if isinstance(g, Grace)], [n for n in because if isinstance(n, Node)]
+    if running:
+        return "; ".join(planned(grace, case, say) for grace in running), changes
+    graces = case.wanted.graces
+    over = [g for g in graces if g.ends_at is not None and g.ends_at <= case.now] or graces  # what was begun goes on
+    allows = (f"window {g.window} allows {some(g.max_nodes, 'node')}, and its grace is over" for g in over)
+    return _named(nodes, "; ".join(allows)), changes
+
+
+def _say_nothing_wanted(case: Case, say: Say) -> str:
+    wanted, resting = case.wanted, [n for n in case.state.nodes if n.idle_since is not None]
+    kept_nodes = [n for n in resting if is_kept(n, case)]
+    refused = [n for n in resting if not is_kept(n, case) and removal_backs_off(n, case)]
+    idle = [n for n in resting if not is_kept(n, case) and not removal_backs_off(n, case)]
+    on_the_way = len(case.state.coming) + case.state.unlisted
+    backoff = case.state.removal_backoff
+    if not case.up(Source.CIVO):
+        return f"nothing is known: {answer_of(Source.CIVO, case.source(Source.CIVO))}"
+    if wanted.settled and on_the_way:
+        return f"{some(wanted.waiting_gpus, 'GPU')} waiting, {some(on_the_way, 'node')} on the way"
+    if wanted.settled and not wanted.placed and any(r.vacant_at for placement in wanted.given for r in placement.rooms):
+        return f"{some(wanted.waiting_gpus, 'GPU')} waiting, for pods that are Terminating to leave their nodes"
+    if wanted.settled:
+        return f"{', '.join(wanted.settled[:3])} would fit a usable node as configured: see why it is not placed there"
+    if idle:
+        return about_idle(idle, case, say)
+    if refused and backoff is not None:
+        after = f"after {some(backoff.failures, 'failure')}: {backoff.reason}"
+        return f"{', '.join(n.name for n in refused)} may not be removed until {backoff.until:%H:%M:%S} UTC {after}"
+    if kept_nodes:
+        return f"{some(len(kept_nodes), 'idle node')}, kept because workloads asked for it"
+    low = case.firing(SignalAction.SCALE_DOWN)
+    if low is not None and (held := why_kept(case, say)):
+        return f"alert {low.alertname} is firing (action: scale_down), and {held}"
+    waiting = "no pods waiting for it" if case.facts.waiting else "no pods waiting"
+    return f"{waiting}, no idle nodes"
+
+
+def _say_gang(gang: HeldWorkload, _case: Case) -> Said:
+    return gang.detail, [(f"make room for the whole gang at once: {gang.detail}", None)]
+
+
+SOURCES_AND_NOTES: Mapping[str, Rule[Any]] = {
     "internal_error": Rule(
         meaning="A bug stopped the decision for this pool, so the pool keeps its size until the next step.",
         plain="its decision failed with an internal error",
@@ -282,44 +285,44 @@ RULES: Mapping[str, Rule] = {
     ),
     "demand": Rule(
         meaning="GPU pods that fit this pool wait, and no free GPU or node on its way serves them.",
-        says=says.demand,
+        say=_say_demand,
         changes=(
             "no node would be bought if the pods were gone, or had room on a usable node of a pool that fits them",
         ),
     ),
-    "floor": Rule(meaning="The pool has fewer nodes than its minimum.", says=says.floor),
-    "standby": Rule(meaning="The pool has fewer empty spare nodes than it should keep.", says=says.standby),
+    "floor": Rule(meaning="The pool has fewer nodes than its minimum.", say=_say_floor),
+    "standby": Rule(meaning="The pool has fewer empty spare nodes than it should keep.", say=_say_standby),
     "headroom": Rule(
         meaning="Fewer GPUs are free than recent demand suggests will be needed next.",
-        says=lambda _, case: (f"{case.wanted.headroom}: {some(case.wanted.for_headroom, 'more node')}", ()),
+        say=lambda _, case: (f"{case.wanted.headroom}: {some(case.wanted.for_headroom, 'more node')}", ()),
         changes=("no node would be bought for what may come with objective: cost",),
     ),
     "buffer": Rule(
         meaning="A CapacityBuffer asks for more free room than the nodes have.",
-        says=lambda _, case: (f"{some(case.wanted.for_buffer, 'more node')} for {listed(case.wanted.buffers)}", ()),
+        say=lambda _, case: (f"{some(case.wanted.for_buffer, 'more node')} for {listed(case.wanted.buffers)}", ()),
         changes=("no node would be bought with fewer replicas in that CapacityBuffer, or without it",),
     ),
     "dead_nodes": Rule(
         meaning="Nodes that never became usable, or broke and did not recover, cost money for nothing.",
-        says=says.dead_nodes,
+        say=_say_dead_nodes,
         changes=("a node stays if it becomes usable before it is deleted, or is annotated gpu-autoscaler.io/protect",),
     ),
-    "override": Rule(meaning="A person's temporary request: pin, floor, ceiling, pause or snooze.", says=says.override),
+    "override": Rule(meaning="A person's temporary request: pin, floor, ceiling, pause or snooze.", say=_say_override),
     "silence": Rule(
         meaning="A silence in Alertmanager that names the pool is in force.",
-        says=lambda reason, _: (str(reason.because), ()),
+        say=lambda silence, _: (str(silence), ()),
     ),
     "question": Rule(
         meaning="An approval is requested, or was answered.",
-        says=lambda reason, case: (asked(reason.because, case.now), ()),
+        say=lambda question, case: (asked(question, case.now), ()),
     ),
     "evict_after": Rule(
         meaning="A window allows fewer nodes, and the grace that it gives running work is over or runs.",
-        says=lambda reason, case: says.evict_after(reason, case, sentence),
+        say=lambda because, case: _say_evict_after(because, case, sentence),
     ),
     "idle_nodes": Rule(
         meaning="Nodes without a GPU pod have been idle for long enough to be removed now.",
-        says=says.idle_nodes,
+        say=_say_idle_nodes,
         changes=(
             "a node stays if a GPU pod starts on it or waits for it, or its last workload asked to keep it",
             "a snooze keeps all of them: gpu-autoscaler override snooze POOL --for 2h --why REASON --who YOU",
@@ -327,7 +330,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "consolidation": Rule(
         meaning="The pods of busy nodes may be moved, and fit on other nodes.",
-        says=says.consolidation,
+        say=_say_consolidation,
         changes=("a pod is not moved without its owner's consent (safe-to-evict), or where it fits on no other node",),
     ),
     "gang_is_complete": Rule(
@@ -340,12 +343,12 @@ RULES: Mapping[str, Rule] = {
         meaning="A gang gets all the nodes it needs at once, or none.",
         plain="a gang does not fit as a whole",
         advice="make room for all of it at once (the reason names what is short), or make the gang smaller",
-        says=lambda r, _: (r.detail, [(f"make room for the whole gang at once: {r.detail}", None)]),
+        say=_say_gang,
         noted=True,
     ),
     "scheduler_refuses": Rule(
         meaning="The scheduler leaves pods waiting although a usable node has room, so they need no node.",
-        says=says.scheduler_refuses,
+        say=_say_scheduler_refuses,
         plain="the scheduler refuses the pods although a node has room",
         advice=(
             "`kubectl describe pod -n {namespace} {pod}` has the scheduler's words: check volumes and their claims, "
@@ -356,16 +359,17 @@ RULES: Mapping[str, Rule] = {
     ),
     "nothing_wanted": Rule(
         meaning="Nothing asks for another size.",
-        says=lambda _, case: (says.nothing_wanted(case, sentence), ()),
+        say=lambda _, case: (_say_nothing_wanted(case, sentence), ()),
         changes=("a waiting GPU pod that fits this pool and has no room on an existing node or one on its way",),
         noted=True,
     ),
-    "keep_until": Rule(meaning="A workload asked that its node stays for a while.", says=says.keep_until),
+    "keep_until": Rule(meaning="A workload asked that its node stays for a while.", say=_say_keep_until),
     "scale_up": Rule(
         meaning="An alert asks to look for growth; how much is worked out from the pods that wait.",
-        says=says.alert_asks,
+        say=_say_alert_asks,
     ),
-    "scale_down": Rule(meaning="An alert asks to look for nodes to remove.", says=says.alert_asks),
-    "hold": Rule(meaning="An alert says that busy nodes should stay where they are.", says=says.alert_asks),
-    "fallback": Rule(meaning="GPU activity is not known everywhere, so pod counts decide.", says=says.alert_asks),
+    "scale_down": Rule(meaning="An alert asks to look for nodes to remove.", say=_say_alert_asks),
+    "hold": Rule(meaning="An alert says that busy nodes should stay where they are.", say=_say_alert_asks),
+    "fallback": Rule(meaning="GPU activity is not known everywhere, so pod counts decide.", say=_say_alert_asks),
 }
+RULES: Mapping[str, Rule[Any]] = {**BY_NAME, **SOURCES_AND_NOTES}

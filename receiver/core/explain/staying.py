@@ -8,7 +8,7 @@ from receiver.core.model.actions import Action, Because, Decision, Victim, Victi
 from receiver.core.model.model import CordonedBy, Node, Stage
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import listed
-from receiver.core.scaling.guardrails import Case
+from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.removal import has_unknown_hours, is_kept, removable_at, removal_backs_off
 from receiver.core.scaling.retirement import EMPTIED
 

@@ -37,7 +37,7 @@ class Reason:
     verdict: Verdict
     target: int
     detail: str = ""
-    because: Any = field(default=None, compare=False)
+    because: object = field(default=None, compare=False)
     until: datetime | None = field(default=None, compare=False)
 
 

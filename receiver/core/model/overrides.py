@@ -14,7 +14,7 @@ from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from receiver.core.model.policy import Policy, Pool, Unanswered
-from receiver.core.model.text import some
+from receiver.core.model.text import moment, some
 
 EVERY_POOL = "all"  # how people name every pool
 
@@ -55,6 +55,12 @@ class Override:
     def concerns(self, pool: str) -> bool:
         """True when it applies to the pool with this id."""
         return self.pool in (None, pool)
+
+    @property
+    def ends(self) -> tuple[str, datetime]:
+        """What ends it, and when it ends by itself."""
+        by = f"the {self.kind} of {self.who} ends at {moment(self.until)}"
+        return f"wait until {by}, or end it: gpu-autoscaler override end {self.id}", self.until
 
     def __str__(self) -> str:
         """``pin of 3 nodes by alice until 2026-11-21 18:00 UTC: load test``."""

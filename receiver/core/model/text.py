@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
 # Control characters but tab and line breaks; what turns the direction of reading around; separators that some readers
@@ -78,6 +78,11 @@ def lasting(length: timedelta) -> str:
     seconds = int(length.total_seconds())
     parts = ((seconds // 3600, "h"), (seconds % 3600 // 60, "m"), (seconds % 60, "s"))
     return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
+
+
+def moment(at: datetime) -> str:
+    """*at* with its date, in UTC."""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def span(seconds: float) -> str:

@@ -20,7 +20,7 @@ from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.promises.promise import Promise
 from receiver.core.scaling.bounds import TOPIC as EVICTION_TOPIC
 from receiver.core.scaling.bounds import Grace, evicting, evicts, topic_of
-from receiver.core.scaling.guardrails import Case
+from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.removal import busy_beyond
 
 PROTECT = "gpu-autoscaler.io/protect"

@@ -17,7 +17,7 @@ from receiver.core.model.policy import Pool
 from receiver.core.promises.startup import ZERO, Learnt, chance, gap
 from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.capacity import Given
-from receiver.core.scaling.guardrails import cooled_down
+from receiver.core.scaling.guardrails.waiting import COOLED_DOWN
 from receiver.core.scaling.packing import takes_pods
 from receiver.core.scaling.rooms import Bin, foreign_taints
 from receiver.core.scaling.terminations import STUCK_AFTER
@@ -87,7 +87,7 @@ class Promises:
         self._rooms = {placement.workload.key: placement.rooms for placement in wanted.given}
         self._ahead = {p.workload.key: number for number, p in enumerate(g for g in wanted.given if _waits(g))}
         self._created = {n.instance: n.created_at for n in state.nodes}
-        cools = (r.until for r in decision.reasons if r.rule == cooled_down.__name__ and r.verdict is Verdict.HOLDS)
+        cools = (r.until for r in decision.reasons if r.rule == COOLED_DOWN.name and r.verdict is Verdict.HOLDS)
         self._begins = next(cools, None)
         self._horizon = 2 * max((s.usable + s.start for s in learnt.startups.get(pool.id, ())), default=0.0) + 1
         self._ending: dict[tuple[Any, ...], Sequence[float]] = {}

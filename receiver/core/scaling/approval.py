@@ -24,13 +24,13 @@ from receiver.core.model.policy import Approval, Policy
 from receiver.core.money.cost import next_unit_at
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.decide import case_of, later
-from receiver.core.scaling.guardrails import GUARDRAILS, WITHOUT_END, Case, apply
-from receiver.core.scaling.guardrails import approved as asks_first
+from receiver.core.scaling.guardrails import LASTING, UNASKED, apply
+from receiver.core.scaling.guardrails.rule import Case
+from receiver.core.scaling.guardrails.waiting import APPROVED
 from receiver.core.scaling.removal import SAFETY_MINIMUM, is_dead, removable, removable_at, unapproved
 
 TIME_TO_ANSWER = timedelta(minutes=1)  # with less time left, no request is sent
 GROWS_FOR = timedelta(minutes=5)  # at most one request in this time while demand comes in
-OTHERS = tuple(g for g in GUARDRAILS if g is not asks_first)
 
 
 def uses_approvals(policy: Policy) -> bool:
@@ -54,7 +54,7 @@ def due_requests(
         case = case_of(facts.pool(pool.id), wanted, facts, policy)
         decision = decisions[pool.id]
         held = [r.rule for r in decision.reasons if r.verdict is not Verdict.ALLOWS and r.target == decision.present]
-        full = any(rule in WITHOUT_END for rule in held)
+        full = any(rule in LASTING for rule in held)
         requests += _removals(replace(case, growth_held=full, full=full), pool.approval)
         requests += _growth(decision, case, pool.approval)
     return tuple(requests)
@@ -78,7 +78,7 @@ def _removals(case: Case, approval: Approval) -> Sequence[Question]:
     # Those that every other guardrail lets go when their moment comes, as far as is known now; the others go first.
     then = later(case, max(now, *(removable_at(n, case) for n in waits)))
     then = replace(then, dead=sum(is_dead(n, case) for n in coming), empty=sum(not n.busy for n in coming))
-    target = apply(case.present - len(coming), then, OTHERS)[-1].target
+    target = apply(case.present - len(coming), then, UNASKED)[-1].target
     goes = [*others, *waits][: max(0, case.present - target)][len(others) :]
     requests: list[Question] = []
     for kind, nodes in ((Asks.REMOVAL, [n for n in goes if not n.busy]), (Asks.EMPTYING, [n for n in goes if n.busy])):
@@ -121,7 +121,7 @@ def _question(
 def _growth(decision: Decision, case: Case, approval: Approval) -> Sequence[Question]:
     """The request for growth that only a missing approval holds; a new one for more than was asked before."""
     targets = [r.target for r in decision.reasons]
-    held = next((n for n, r in enumerate(decision.reasons) if r.rule == asks_first.__name__), None)
+    held = next((n for n, r in enumerate(decision.reasons) if r.rule == APPROVED.name), None)
     if not held or targets[held - 1] <= max(decision.present, targets[held]):
         return ()
     to_count, now, questions = targets[held - 1], case.now, case.questions

@@ -5,7 +5,7 @@ The reasons are values. `receiver.core.explain` makes sentences of them, after t
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from itertools import islice
@@ -28,7 +28,9 @@ from receiver.core.money.cost import HOUR, unit_price
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.bounds import bounds_of
 from receiver.core.scaling.failures import Failure, Failures
-from receiver.core.scaling.guardrails import GUARDRAILS, WITHOUT_END, Case, apply, one_change_at_a_time
+from receiver.core.scaling.guardrails import GUARDRAILS, LASTING, apply
+from receiver.core.scaling.guardrails.rule import Case
+from receiver.core.scaling.guardrails.waiting import ONE_CHANGE_AT_A_TIME
 from receiver.core.scaling.removal import Removable, busy_beyond, is_dead, is_kept, reconsider_at, removable, unapproved
 from receiver.core.scaling.terminations import without_abandoned
 
@@ -36,6 +38,15 @@ NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, Sign
 MOST_ASKING = 50  # work named by a decision without evidence
 MOST_REFUSALS = 20  # requests refused by the scheduler that a decision notes
 Explainer = Callable[[Decision, Case], Decision]  # adds sentences and evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedByAlerts:
+    """What firing alerts of one name ask for, and how many they are."""
+
+    action: SignalAction
+    alertname: str
+    alerts: int
 
 
 def decide(case: Case) -> tuple[Decision, Case]:
@@ -46,7 +57,7 @@ def decide(case: Case) -> tuple[Decision, Case]:
     case, going, sources = _sized(case)
     held_by = _growth_held_by(case, sources)
     if held_by is not None:
-        other, others, other_sources = _sized(replace(case, growth_held=True, full=held_by in WITHOUT_END))
+        other, others, other_sources = _sized(replace(case, growth_held=True, full=held_by in LASTING))
         if apply(other_sources[-1].target, other)[-1].target < case.present:
             case, going, sources = other, others, other_sources
     reasons = [*_notes(case), *sources]
@@ -92,7 +103,7 @@ def _growth_held_by(case: Case, sources: Sequence[Reason]) -> str | None:
     without one. Sick or idle nodes may be what uses up the maximum, limits or budget."""
     if not sources or sources[-1].target <= case.present:
         return None
-    others = [guardrail for guardrail in GUARDRAILS if guardrail is not one_change_at_a_time]
+    others = [guardrail for guardrail in GUARDRAILS if guardrail is not ONE_CHANGE_AT_A_TIME]
     return next((r.rule for r in apply(sources[-1].target, case, others) if r.target == case.present), None)
 
 
@@ -211,7 +222,8 @@ def _notes(case: Case) -> list[Reason]:
     """What alerts ask for (one note for all of a name), and the requests of people and workloads that may affect this
     decision."""
     noted = Counter((s.action, s.alertname) for s in case.signals if s.action in NOTED)
-    notes = [_note(action.value, case, (name, many)) for (action, name), many in noted.items()]
+    asked = [AskedByAlerts(action=action, alertname=name, alerts=many) for (action, name), many in noted.items()]
+    notes = [_note(each.action.value, case, each) for each in asked]
     notes += [_note("override", case, override) for override in case.wanted.bounds.overrides.all]
     if case.state.silence is not None:
         notes.append(_note("silence", case, case.state.silence))

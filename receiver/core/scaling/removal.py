@@ -13,7 +13,7 @@ from receiver.core.model.windows import next_change
 from receiver.core.money.cost import HOUR, next_unit_at
 from receiver.core.scaling import witness
 from receiver.core.scaling.bounds import Grace, evicting, window_may_evict
-from receiver.core.scaling.guardrails import Case
+from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.market import goes_early
 from receiver.core.scaling.nominations import HOLDS_FOR
 from receiver.core.scaling.packing import consents

@@ -440,7 +440,7 @@ def test_every_state_has_a_line_on_what_to_do() -> None:
 
 def test_every_guardrail_that_can_hold_growth_has_a_line_on_what_to_do() -> None:
     only_removal = {"above_the_floor", "removal_is_not_snoozed"}
-    assert {g.__name__ for g in GUARDRAILS} - only_removal - {name for name in RULES if RULES[name].advice} == set()
+    assert {g.name for g in GUARDRAILS} - only_removal - {name for name in RULES if RULES[name].advice} == set()
 
 
 @pytest.mark.parametrize("state", list(State))

@@ -32,7 +32,7 @@ from tests.core.builders import (
 )
 from tests.core.worlds import World, decided, worlds
 
-NAMES = {guardrail.__name__ for guardrail in GUARDRAILS}
+NAMES = {guardrail.name for guardrail in GUARDRAILS}
 SIZES = {
     *("demand", "floor", "standby", "headroom"),
     *("dead_nodes", "override", "evict_after", "idle_nodes", "consolidation"),
@@ -54,8 +54,8 @@ def said(decision: Decision) -> dict[str, list[str]]:
 
 
 def test_every_guardrail_and_every_source_of_size_has_one() -> None:
-    assert {name for name, rule in RULES.items() if rule.says or rule.changes} >= NAMES | SIZES
-    assert all(rule.says or rule.changes for rule in RULES.values() if rule.noted)
+    assert {name for name, rule in RULES.items() if rule.say or rule.changes} >= NAMES | SIZES
+    assert all(rule.say or rule.changes for rule in RULES.values() if rule.noted)
 
 
 SPENT = facts(a_state(), spend=Spend(month="2026-11", usd=Decimal(95))).spend

@@ -156,7 +156,7 @@ def is_there(guide: str) -> bool:
 
 
 def test_every_guardrail_can_be_said_in_plain_words() -> None:
-    assert {guardrail.__name__ for guardrail in GUARDRAILS} <= {name for name, rule in RULES.items() if rule.plain}
+    assert {guardrail.name for guardrail in GUARDRAILS} <= {name for name, rule in RULES.items() if rule.plain}
 
 
 def test_every_kind_of_news_has_a_page() -> None:

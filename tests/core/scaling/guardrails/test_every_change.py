@@ -23,7 +23,8 @@ from receiver.core.money.budget import Refusal
 from receiver.core.notices.people_notices import unanswered
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of
-from receiver.core.scaling.guardrails import AsksFirst, spend_is_known
+from receiver.core.scaling.guardrails.limits import spend_is_known
+from receiver.core.scaling.guardrails.waiting import AsksFirst
 from tests.core.builders import (
     AN_INSTANT,
     EVERY_SECOND,

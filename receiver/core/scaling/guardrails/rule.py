@@ -1,0 +1,133 @@
+"""The form of a rule: from the values that it rests on to what people read of it.
+
+A guardrail gets the target so far. Where it objects, it returns the target that it leaves, which lies between the
+present size and the one it was given, and the values that this rests on. It can stop a change, never start or enlarge
+one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Generic, TypeVar, cast
+
+from receiver.core.model.actions import Reason
+from receiver.core.model.model import Facts, Node, PoolState, Source, SourceState
+from receiver.core.model.overrides import Override, Question
+from receiver.core.model.policy import Policy, Pool
+from receiver.core.model.signals import Signal, SignalAction
+from receiver.core.scaling.assign import Wanted
+from receiver.core.scaling.waits import Direction, Wait, WaitKind, waits
+
+B = TypeVar("B")  # the values that an answer rests on
+
+# Sentences on what would change an answer, each with the moment at which it comes true by itself.
+Changes = Sequence[tuple[str, datetime | None]]
+Said = tuple[str, Changes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What the decision for one pool may depend on: *facts* (and what of them concerns this pool), and *wanted*, what
+    the assignment asks of it. *now* is the time of the facts, or a later one in a look ahead."""
+
+    pool: Pool
+    state: PoolState
+    wanted: Wanted
+    facts: Facts
+    policy: Policy
+    now: datetime
+    signals: tuple[Signal, ...] = ()  # those of this pool or of every pool
+    overrides: tuple[Override, ...] = ()  # of this pool, in force or still to come
+    questions: tuple[Question, ...] = ()  # of this pool
+    removals_left: int | None = None  # None: no limit
+    dead: int = 0  # nodes that go because they never came up, or broke: they do not count for the floor
+    empty: int = 0  # nodes that may be removed and run nothing, the dead ones included
+    going: int = 0  # all nodes that may be removed
+    unapproved: tuple[Node, ...] = ()  # the last of these, which still need an approval
+    growth_held: bool = False  # growth is wanted and cannot come now: sick nodes do not wait for it
+    full: bool = False  # and not by time alone: idle nodes that it cannot use do not wait for it either
+
+    @property
+    def present(self) -> int:
+        """The size to hold."""
+        return self.state.required
+
+    def wait(self, kind: WaitKind, target: int) -> Wait | None:
+        """The wait of that *kind* for a change to *target* nodes."""
+        direction = Direction.GROW if target > self.present else Direction.SHRINK
+        waits_in_force = waits(self.pool, self.state, self.policy, self.now, (direction,))
+        return next((wait for wait in waits_in_force if wait.kind is kind), None)
+
+    def up(self, source: Source) -> bool:
+        """True when *source* answered; Civo, what concerns this pool."""
+        state = self.source(source)
+        return state is not None and state.up
+
+    def source(self, source: Source) -> SourceState | None:
+        """The state of *source* as far as it concerns this pool."""
+        state = self.facts.sources.get(source)
+        if source is Source.CIVO and state is not None and state.up and self.state.unreadable:
+            return replace(state, up=False, detail=f"incomplete response on this pool: {self.state.unreadable}")
+        return state
+
+    def firing(self, action: SignalAction) -> Signal | None:
+        """The first firing signal of *action*, or None."""
+        return next((s for s in self.signals if s.action is action), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held(Generic[B]):
+    """What a guardrail leaves of a change: *left* nodes, *because* of these values. *until* is the first moment at
+    which its answer can change without anything happening (None: unknown)."""
+
+    left: int
+    because: B
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(Generic[B]):
+    """One rule. *say* makes its sentence from the values that its answer rests on, and what would change the answer,
+    unless *changes* says that whatever the figures. *meaning* is a sentence for the decision's page, *plain* a clause
+    for titles, *advice* what the owner of a held pool does.
+
+    *page* is the page below ``docs/`` that says what to do, if not docs/guardrails.md. *told* is True if a hold needs
+    a message, *passing* if it ends within seconds. *noted* is True for a note that says what would start a change.
+    """
+
+    meaning: str
+    say: Callable[[B, Case], Said] | None = None
+    plain: str = ""
+    advice: str = ""
+    changes: tuple[str, ...] = ()
+    page: str = ""
+    told: bool = False
+    passing: bool = False
+    noted: bool = False
+
+    def said(self, reason: Reason, case: Case) -> Said:
+        """The sentence of *reason*, which this rule gave for *case*, and what would change its answer."""
+        sentence, changes = (reason.detail, ()) if self.say is None else self.say(cast("B", reason.because), case)
+        return sentence, [(text, None) for text in self.changes] or changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guardrail(Rule[B]):
+    """A rule that may hold a change back; *check* is named after what it upholds, and says it in a line.
+
+    *uncounted* is True if it leaves nothing for those behind it to count, *lasting* if no time that passes lifts it,
+    only fewer nodes or a person. *fewer* says to a gang that it leaves the pool other nodes.
+    """
+
+    check: Callable[[int, Case], Held[B] | None]
+    uncounted: bool = False
+    lasting: bool = False
+    fewer: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name in logs, metrics, messages and docs."""
+        return self.check.__name__
+
+
+AnyGuardrail = Guardrail[Any]

@@ -1,0 +1,356 @@
+"""Who and what a change waits for: alerts, silences, people, approvals, failures, cooldowns and changes under way."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from receiver.core.model.actions import Action, ActionKind
+from receiver.core.model.model import Backoff
+from receiver.core.model.overrides import Asks, Override, Question, why_waiting
+from receiver.core.model.signals import PoolSilence, Signal, SignalAction
+from receiver.core.model.text import lasting, moment, some
+from receiver.core.scaling.capacity import grows_unasked
+from receiver.core.scaling.guardrails.rule import B, Case, Guardrail, Held, Said
+from receiver.core.scaling.waits import MUST_FALL_WITHIN, Direction, Wait, WaitKind, probes_left, stuck_on_the_way
+
+
+def _standstill(
+    target: int, case: Case, because: B | None, until: datetime | None = None, *, going: int = 0
+) -> Held[B] | None:
+    """Hold everything, except for *going* nodes; at the stop line of a budget all empty nodes go."""
+    if because is None:
+        return None
+    if target > case.present:
+        return Held(left=case.present, because=because, until=until)
+    if case.wanted.stopped:
+        going = case.empty
+    allowed_target = case.present - going
+    return None if allowed_target <= target else Held(left=allowed_target, because=because, until=until)
+
+
+def _say_alert(alert: Signal, _case: Case) -> Said:
+    end = f"wait until alert {alert.alertname} resolves (firing since {moment(alert.starts_at)})"
+    sentence = f"alert {alert.alertname} is firing (action: {alert.action.value})"
+    return sentence, [(f"{end}, or silence it in Alertmanager", None)]
+
+
+def not_frozen(target: int, case: Case) -> Held[Signal] | None:
+    """A firing alert with action freeze stops every change."""
+    return _standstill(target, case, case.firing(SignalAction.FREEZE))
+
+
+NOT_FROZEN = Guardrail(
+    check=not_frozen,
+    say=_say_alert,
+    meaning="An alert with action freeze stops every change.",
+    plain="an alert stops every change",
+    advice="find out why the alert in the reason fires; it freezes the pool",
+    told=True,
+)
+
+
+def not_silenced(target: int, case: Case) -> Held[PoolSilence] | None:
+    """A silence in Alertmanager that names the pool pauses it."""
+    silence = case.state.silence
+    return _standstill(target, case, silence, silence.until if silence else None)
+
+
+def _say_silence(silence: PoolSilence, _case: Case) -> Said:
+    end = f"wait until the silence of {silence.by} ends at {moment(silence.until)}"
+    sooner = f"expire the silence: amtool silence expire {silence.id}"
+    return str(silence), [(end, silence.until), (sooner, None)]
+
+
+NOT_SILENCED = Guardrail(
+    check=not_silenced,
+    say=_say_silence,
+    meaning="A silence in Alertmanager that names the pool pauses it.",
+    plain="a silence in Alertmanager pauses it",
+    advice="expire the silence in Alertmanager (`amtool silence expire`) if the pool may grow again",
+)
+
+
+def not_paused(target: int, case: Case) -> Held[Override] | None:
+    """A person's pause stops every change."""
+    pause = case.wanted.bounds.overrides.pause
+    return _standstill(target, case, pause, pause.until if pause else None)
+
+
+def _say_override(override: Override, _case: Case) -> Said:
+    return str(override), [override.ends]
+
+
+NOT_PAUSED = Guardrail(
+    check=not_paused,
+    say=_say_override,
+    meaning="A person's pause stops every change.",
+    plain="it is paused by an override",
+    advice="end the pause in the reason (`gpu-autoscaler override list`, then `gpu-autoscaler override end ID`)",
+)
+
+
+def growth_is_not_paused(target: int, case: Case) -> Held[Signal] | None:
+    """A firing alert with action pause_scale_up stops growth."""
+    signal = case.firing(SignalAction.PAUSE_SCALE_UP)
+    return Held(left=case.present, because=signal) if signal and target > case.present else None
+
+
+GROWTH_IS_NOT_PAUSED = Guardrail(
+    check=growth_is_not_paused,
+    say=_say_alert,
+    meaning="An alert with action pause_scale_up stops growth.",
+    plain="an alert stops growth",
+    advice="find out why the alert in the reason fires; it pauses growth",
+    told=True,
+)
+
+
+def removal_is_not_snoozed(target: int, case: Case) -> Held[Override] | None:
+    """A person's snooze keeps every node that is not dead."""
+    snooze = case.wanted.bounds.overrides.snooze if target < case.present else None
+    return _standstill(target, case, snooze, snooze.until if snooze else None, going=case.dead)
+
+
+REMOVAL_IS_NOT_SNOOZED = Guardrail(
+    check=removal_is_not_snoozed,
+    say=_say_override,
+    meaning="A person's snooze keeps every node that is not dead.",
+    plain="removals are snoozed by an override",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsksFirst:
+    """People are asked first: about *nodes* (names), or about growth where there are none."""
+
+    nodes: tuple[str, ...]
+    asks: Collection[Asks]
+    questions: tuple[Question, ...]
+    at: datetime
+
+
+def approved(target: int, case: Case) -> Held[AsksFirst] | None:
+    """Where the policy asks for it, people approve removals, and growth that costs much."""
+    questions, now = case.questions, case.now
+    if target < case.present:
+        allowed_target = case.present - (case.going - len(case.unapproved))
+        if allowed_target <= target:
+            return None
+        kinds = frozenset(Asks.EMPTYING if n.busy else Asks.REMOVAL for n in case.unapproved)
+        names = tuple(n.name for n in case.unapproved)
+    else:
+        allowed_target = grows_unasked(target, case.pool, case.state, case.wanted.bounds, questions, now)
+        if allowed_target >= target:
+            return None
+        names, kinds = (), frozenset({Asks.GROWTH})
+    return Held(left=allowed_target, because=AsksFirst(nodes=names, asks=kinds, questions=questions, at=now))
+
+
+def _say_asked(request: AsksFirst, case: Case) -> Said:
+    sentence = why_waiting(request.nodes, request.asks, request.questions, request.at)
+    changes: list[tuple[str, datetime | None]] = []
+    for question in (q for q in case.questions if q.answer is None):
+        answer = f"gpu-autoscaler answer {question.id} approve --who YOU"
+        changes.append((f"approve it, from the message or with {answer}", None))
+        if question.proceeds_at:
+            remedy = f"wait until {moment(question.proceeds_at)}: without an answer it proceeds then"
+            changes.append((remedy, question.proceeds_at))
+    changes += [
+        (f"wait for a new request, sent at {moment(question.expires_at)} at the earliest", question.expires_at)
+        for question in case.questions
+        if question.is_rejected(request.at)
+    ]
+    return sentence, changes or [(f"approve it once the approval is requested: {sentence}", None)]
+
+
+APPROVED = Guardrail(
+    check=approved,
+    say=_say_asked,
+    meaning="If the policy requires it, removals and expensive growth need an approval.",
+    plain="it waits for an approval",
+    advice="approve it, from the message or with `gpu-autoscaler answer ID approve --who YOU`; the reason says "
+    "until when",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewerRequested:
+    """Civo has just refused *refused* nodes with *reason*, so fewer are requested *until* the next attempt."""
+
+    refused: int
+    reason: str
+    until: datetime
+
+
+def not_backing_off(target: int, case: Case) -> Held[Wait | FewerRequested] | None:
+    """What failed is not tried again until its back-off ends; growth and removal back off apart."""
+    wait = case.wait(WaitKind.BACKOFF, target)
+    if wait is None or wait.nodes:
+        return None
+    if wait.direction is Direction.GROW and case.wanted.within_stock is not None:  # fewer are requested at once
+        allowed_target = case.present + case.wanted.within_stock
+        fewer = FewerRequested(refused=case.state.refused or 0, reason=wait.reason, until=wait.until)
+        return None if allowed_target >= target else Held(left=allowed_target, because=fewer, until=wait.until)
+    return Held(left=case.present, because=wait, until=wait.until)
+
+
+def _say_backoff(wait: Wait | FewerRequested, _case: Case) -> Said:
+    if isinstance(wait, FewerRequested):
+        sentence = f"Civo has just refused {some(wait.refused, 'node')}, so fewer are requested: {wait.reason}"
+    else:
+        failures = some(wait.failures, "failure")
+        sentence = f"backing off until {moment(wait.until)} after {failures}: {wait.reason}"
+    attempt = f"wait for the next attempt at {moment(wait.until)}; the last error: {wait.reason}"
+    return sentence, [(attempt, wait.until)]
+
+
+NOT_BACKING_OFF = Guardrail(
+    check=not_backing_off,
+    say=_say_backoff,
+    meaning="A failed change is not tried again before its back-off ends.",
+    plain="it waits after a failure",
+    advice="read the error in the reason; the change is tried again when the back-off ends",
+)
+
+
+def not_undone_by_others(target: int, case: Case) -> Held[Wait] | None:
+    """A change that another system reverted three times in a day is not tried again for a day."""
+    wait = case.wait(WaitKind.UNDONE, target)
+    return Held(left=case.present, because=wait, until=wait.until) if wait is not None else None
+
+
+def _say_undone(wait: Wait, _case: Case) -> Said:
+    change, way = ("growth", "lowered") if wait.direction is Direction.GROW else ("removals", "raised")
+    until = f"none before {wait.until:%Y-%m-%d %H:%M} UTC"
+    end = f"wait until {moment(wait.until)}, and let only the autoscaler change the count at Civo"
+    return f"another system {way} the count repeatedly after our {change}: {until}", [(end, wait.until)]
+
+
+NOT_UNDONE_BY_OTHERS = Guardrail(
+    check=not_undone_by_others,
+    say=_say_undone,
+    meaning="A change that another system reverted three times in a day is not tried again for a day.",
+    plain="another system keeps reverting our changes",
+    advice="find out what else changes the pool's count at Civo, and let only one system size the pool",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StuckNodes:
+    """*nodes* that are not usable *within* their provision timeout."""
+
+    nodes: tuple[str, ...]
+    within: timedelta
+
+
+def provisioning_works(target: int, case: Case) -> Held[StuckNodes | Wait | Backoff] | None:
+    """While a node is stuck on its way, or shortly after one was, none is bought; then one on trial until one works."""
+    if target <= case.present:
+        return None
+    stuck = stuck_on_the_way(case.pool, case.state, case.now)
+    if stuck:
+        return Held(left=case.present, because=StuckNodes(nodes=stuck, within=case.pool.provision_timeout))
+    failed, probes = case.state.trial, probes_left(case.state, case.now)
+    if failed is None or probes is None or case.present + probes >= target:
+        return None
+    wait = case.wait(WaitKind.PROVISIONING, target)
+    if wait is not None:
+        return Held(left=case.present, because=wait, until=wait.until)
+    return Held(left=case.present + probes, because=failed)
+
+
+def _say_provisioning(because: StuckNodes | Wait | Backoff, case: Case) -> Said:
+    failed, sentence = None if isinstance(because, StuckNodes) else because, ""
+    changes: list[tuple[str, datetime | None]] = []
+    if isinstance(because, StuckNodes):
+        nodes = ", ".join(because.nodes)
+        sentence = f"not usable after {lasting(because.within)}: {nodes}"
+        changes.append((f"wait until this is usable or gone: {nodes}", None))
+        failed = case.wait(WaitKind.PROVISIONING, case.present + 1)
+    failure = f"{failed.reason} ({some(failed.failures, 'failure')} in a row)" if failed is not None else ""
+    if isinstance(failed, Wait):
+        at = moment(failed.until)
+        ill = case.state.sickened is not None and case.state.trial == case.state.sickened
+        another = "one that stays well for 30 minutes" if ill else "any node of the pool that becomes usable"
+        changes.append((f"wait until {at}, when the next single node is tried, or for {another}", failed.until))
+        return sentence or f"{failure}: no other node before {at}", changes
+    if failed is not None:
+        changes.append(("wait for the test node: once it is usable, all wanted nodes are bought", None))
+    return sentence or f"{failure}: one node at a time is tried until one becomes usable", changes
+
+
+PROVISIONING_WORKS = Guardrail(
+    check=provisioning_works,
+    say=_say_provisioning,
+    meaning="While nodes of the pool do not become usable, no others are bought.",
+    plain="its last nodes never became usable",
+    advice="check the node in the reason, at Civo and with `kubectl describe node`",
+)
+
+
+def cooled_down(target: int, case: Case) -> Held[Wait] | None:
+    """A pool that has just changed is left alone for its cooldown, per direction; an override does not wait for it."""
+    wait, bounds = case.wait(WaitKind.COOLDOWN, target), case.wanted.bounds
+    if wait is None:
+        return None
+    if target > case.present:  # an override does not wait for the cooldown
+        allowed_target = max(case.present, bounds.min_nodes) if bounds.overrides.least is not None else case.present
+    else:
+        allowed_target = min(case.present, bounds.max_nodes) if bounds.overrun else case.present
+    within = allowed_target >= target if target > case.present else allowed_target <= target
+    return None if within else Held(left=allowed_target, because=wait, until=wait.until)
+
+
+def _say_cooldown(wait: Wait, _case: Case) -> Said:
+    end = f"wait until the cooldown ends at {moment(wait.until)}"
+    return f"cooldown.{wait.direction} until {wait.until:%H:%M:%S} UTC", [(end, wait.until)]
+
+
+COOLED_DOWN = Guardrail(
+    check=cooled_down,
+    say=_say_cooldown,
+    meaning="A pool that has just changed is left alone for its cooldown.",
+    plain="it changed a moment ago",
+    advice="nothing: it ends at the time in the reason",
+    passing=True,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncounted:
+    """Civo still counts *nodes* that were removed. Its count falls by them later: a request for *target* sent before
+    would leave a count below the nodes that exist, and Civo would choose what it deletes."""
+
+    nodes: int
+    target: int
+
+
+def one_change_at_a_time(target: int, case: Case) -> Held[Uncounted | Action] | None:
+    """An open removal is finished, and Civo's count has fallen, before the pool grows or other nodes are chosen."""
+    if target > case.present and case.state.uncounted > 0:
+        return Held(left=case.present, because=Uncounted(nodes=case.state.uncounted, target=target))
+    action = case.state.open_action
+    if action is None or (target > case.present) == (action.kind is ActionKind.GROW):
+        return None
+    return Held(left=case.present, because=action)
+
+
+def _say_under_way(change: Uncounted | Action, _case: Case) -> Said:
+    if isinstance(change, Uncounted):
+        wait = f"the pool grows to {some(change.target, 'node')} once its count has fallen"
+        minutes = f"{int(MUST_FALL_WITHIN.total_seconds() // 60)} minutes"
+        helps = f"wait until Civo no longer counts the removed nodes: {minutes} at most, then its count is believed"
+        return f"Civo still counts {some(change.nodes, 'removed node')}: {wait}", [(helps, None)]
+    failed = f"; its last error: {change.last_error}" if change.last_error else ""
+    end = f"wait until action {change.id} ends, open since {moment(change.opened_at)}{failed}"
+    return f"action {change.id} is open", [(end, None)]
+
+
+ONE_CHANGE_AT_A_TIME = Guardrail(
+    check=one_change_at_a_time,
+    say=_say_under_way,
+    meaning="A change under way is finished before another starts.",
+    plain="another change is under way",
+    advice="nothing, if it ends within a minute; else look at the open action's last error",
+    passing=True,
+)
