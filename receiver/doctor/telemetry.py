@@ -53,6 +53,7 @@ QUERIES: Mapping[str, str] = {
     f" or max by ({_BY}) (time() - timestamp({NVML}) and {NVML})",
     "dcgm pods": f'count({ENGINE}{{exported_pod!=""}} or {NVML}{{exported_pod!=""}})'
     f' or count({{__name__=~"{ENGINE}|{NVML}", pod!=""}} unless on (job, instance, namespace, pod) up)',
+    "dcgm aliases": "count by (node) (node:dcgm_alias:relabel)",
     "dcgm implausible": "count by (node, fault) (node_gpu:dcgm_implausible:relabel)",
     "dcgm counters": 'count by (__name__) ({__name__=~"DCGM_.+"})',
     "own up": 'up{job="gpu-autoscaler"}',
@@ -229,12 +230,7 @@ def judge_dcgm(answers: Answers, pools: Mapping[str, str]) -> Iterator[Finding]:
     yield PRESENT.failed_if(blind, problem, f"{some(len(gpu_nodes - new_nodes), 'GPU node')} with series{later}")
     stale = [f"{node} ({span(age)})" for node, age in sorted(ages.items()) if age > FRESH]
     yield FRESHNESS.failed_if(stale, f"stale: {few(stale)}", f"the oldest is {span(max(ages.values()))} old")
-    strange = sorted(name or "(none)" for name in ages.keys() - lives.keys())
-    problem = f"no Kubernetes node is called {few(strange)}, so its GPUs belong to no pool"
-    if lives:
-        yield NAMES.failed_if(strange, problem, "every name is the name of a node")
-    else:
-        yield NAMES.skipped("kube-state-metrics shows no node to compare with")
+    yield _named_after_nodes(ages, lives, _values(answers["dcgm aliases"], "node"))
     gpu_pods = int(sum(sample.value for sample in answers["pods on gpus"]))
     named_series = int(sum(sample.value for sample in answers["dcgm pods"]))
     if not gpu_pods:
@@ -246,6 +242,19 @@ def judge_dcgm(answers: Answers, pools: Mapping[str, str]) -> Iterator[Finding]:
         )
     yield plausible(answers)
     yield counters(answers)
+
+
+def _named_after_nodes(ages: Mapping[str, float], lives: Mapping[str, float], aliases: Collection[str]) -> Finding:
+    """Judge the names of nodes in DCGM's series, the keys of *ages*: the rules leave out *aliases*, and the keys of
+    *lives* are the nodes."""
+    if not lives:
+        return NAMES.skipped("kube-state-metrics shows no node to compare with")
+    unknown = ages.keys() - lives.keys()
+    if strange := sorted(name or "(none)" for name in unknown.difference(aliases)):
+        return NAMES.failed(f"no Kubernetes node is called {few(strange)}, so its GPUs belong to no pool")
+    doubled = sorted(unknown)
+    problem = f"a second exporter reports GPUs of a node as those of {few(doubled)}; the rules ignore that one"
+    return NAMES.warned_if(doubled, problem, "every name is the name of a node")
 
 
 def plausible(answers: Answers) -> Finding:

@@ -43,6 +43,7 @@ def answers(**changes: Sequence[InstantSample]) -> Answers:
         "pods on gpus": [one(1)],
         "dcgm ages": [one(12, Hostname="gpu-1"), one(14, hostname="gpu-2")],
         "dcgm pods": [one(1)],
+        "dcgm aliases": [],
         "dcgm implausible": [],
         "dcgm counters": named(read_by_rules("DCGM_")),
         "own up": [one(job="gpu-autoscaler")],

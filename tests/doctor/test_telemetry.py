@@ -93,6 +93,16 @@ PLANTED: list[tuple[str, Answers, str, str, str]] = [
         "fail",
         "localhost",
     ),
+    (
+        "a second exporter has another name for a node",
+        answers(
+            dcgm_ages=[one(9, Hostname="gpu-1"), one(9, node="gpu-2"), one(9, Hostname="exporter-x")],
+            dcgm_aliases=[one(node="exporter-x")],
+        ),
+        "dcgm_nodes",
+        "warn",
+        "exporter-x; the rules ignore",
+    ),
     ("no pods on GPUs", answers(dcgm_pods=[]), "dcgm_pods", "warn", "1 pod on GPUs"),
     (
         "a counter is off",

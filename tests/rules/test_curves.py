@@ -88,6 +88,22 @@ CURVES = {
         use=Use.ACTIVE,
         rest=False,
     ),
+    "a steady load with profiling that moves near 0": Curve(
+        delivered={PROF: wave(0.01, 0.02, 0.03), NVML: wave(90, 96), POWER: wave(640, 655), ENERGY: RISING},
+        course={"engine": 0.96, "power": 655, "swing": 15, "least_swing": 15, "nvml": 0.96},
+        sample={"engine": 0.93, "nvml": 0.93, "power": 640},
+        idle=False,
+        use=Use.ACTIVE,
+        rest=False,
+    ),
+    "little work of which profiling and NVML show the same": Curve(
+        delivered={PROF: wave(0.01, 0.02, 0.03), NVML: wave(1, 2, 3), POWER: wave(110, 118), ENERGY: RISING},
+        course={"engine": 0.03, "power": 118, "swing": 8, "least_swing": 8, "nvml": 0.03},
+        sample={"engine": 0.02, "nvml": 0.02, "power": 110},
+        idle=True,
+        use=Use.ACTIVE,
+        rest=True,  # to the ledger: below the threshold of the pool
+    ),
     "an exporter that is frozen": Curve(
         delivered={PROF: still(0), NVML: still(0), POWER: still(72.31), ENERGY: still(5_000_000)},
         course={"power": 72.31, "swing": 0, "least_swing": 0, "nvml": 0, "seen": 0},
