@@ -40,9 +40,9 @@ QUICK = (
     "tests/test_generated.py",
     "--deselect=tests/test_generated.py::test_make_generate_changes_nothing[install-manifests]",  # needs Helm
 )
-PYTEST = (sys.executable, "-m", "pytest", "-q", "--dist", "loadfile", "--no-loadscope-reorder")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "tools.forked_tests")
 WORKERS = {"all": 4, "quick": 2}  # of everything, much waits for other processes
-# Compiled once for all workers and for the processes that tests start, also where the environment says not to.
+# What the tests compile is there for the processes that they start, also where the environment says not to.
 COMPILED = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(ROOT / ".build" / "pycache")}
 
 
@@ -71,13 +71,6 @@ def run(name: str, command: Sequence[str | Path], *, shown: bool = False) -> Sta
     return Stage(name, ran.returncode == 0, time.monotonic() - begun, ran.stdout or "")
 
 
-def compiled(tests: Sequence[str]) -> list[Stage]:
-    """Compile *tests* once where that was never done: the workers begin together, and each would do it."""
-    if (ROOT / ".build" / "pycache").exists():
-        return []
-    return [run("compile", [sys.executable, "-m", "pytest", "-q", "--collect-only", *tests])]
-
-
 def lint() -> list[Stage]:
     """Run every check of the sources, one after the other, and print what each found."""
     done = []
@@ -99,10 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     begun = time.monotonic()
     folders = QUICK if given.quick else ()
-    tests = [*PYTEST, "-n", str(WORKERS["quick" if given.quick else "all"]), *folders, *given.pytest]
+    tests = [*PYTEST, "--forks", str(WORKERS["quick" if given.quick else "all"]), *folders, *given.pytest]
     with ThreadPoolExecutor(1) as beside:
         linted = beside.submit(lint)
-        tested = [] if given.lint else [*compiled(folders), run("pytest", tests, shown=True)]
+        tested = [] if given.lint else [run("pytest", tests, shown=True)]
         stages = [*linted.result(), *tested]
     for stage in stages:
         print(f"{stage.name:17} {stage.seconds:6.1f} s  {'ok' if stage.ok else 'FAILED'}")

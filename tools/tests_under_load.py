@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.run_checks import PYTEST, ROOT, WORKERS, compiled, environment
+from tools.run_checks import PYTEST, ROOT, WORKERS, environment
 
 FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[.*?\](?= - |$))?)(?: - .*)?$", re.MULTILINE)
 
@@ -40,7 +40,8 @@ def failed_in(output: str) -> tuple[str, ...]:
 def run(number: int, tests: Sequence[str], out: Path) -> Run:
     """Run the suite, or only *tests*, once; the output of a run that failed is kept in *out*."""
     with tempfile.TemporaryDirectory(prefix="suite-") as folder:
-        command = [*PYTEST, "-n", str(WORKERS["all"]), "-p", "no:cacheprovider", "--basetemp", f"{folder}/t", *tests]
+        where = ("-p", "no:cacheprovider", "--basetemp", f"{folder}/t")
+        command = [*PYTEST, "--forks", str(WORKERS["all"]), *where, *tests]
         ran = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
     lines = ran.stdout.strip().splitlines()
     done = Run(number, ran.returncode == 0, failed_in(ran.stdout), lines[-1] if lines else "", ran.stdout + ran.stderr)
@@ -60,7 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     begun = time.monotonic()
     given.out.mkdir(parents=True, exist_ok=True)
-    compiled(given.tests)
     with ThreadPoolExecutor(given.at_once) as pool:
         runs = list(pool.map(lambda number: run(number, given.tests, given.out), range(1, given.runs + 1)))
     for test, times in Counter(test for one in runs for test in one.failed).most_common():

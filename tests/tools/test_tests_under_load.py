@@ -24,7 +24,7 @@ def test_a_failure_in_a_run_fails_the_command_and_its_output_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "test_wrong.py").write_text("def test_wrong() -> None:\n    assert 1 == 2\n")
-    code = main(["--runs", "1", "--at-once", "1", "--out", str(tmp_path / "out"), "--", str(tmp_path), "-n", "0"])
+    code = main(["--runs", "1", "--at-once", "1", "--out", str(tmp_path / "out"), str(tmp_path)])
     assert code == 1
     assert "failed in 1 of 1: " in capsys.readouterr().out
     assert "assert 1 == 2" in (tmp_path / "out" / "run-1.txt").read_text()
