@@ -24,7 +24,10 @@ POINTS = 20  # of a panel
 HOUR = timedelta(hours=1)
 
 # Differences that may stay, by expression: in worlds with such a word in their names, and why.
-TIE = ("disagree", "in two pools"), "topk of equal values: of two sources that disagree either will do"
+TIE = (
+    ("disagree", "in two pools", "the name of kube-state-metrics"),
+    "topk of equal values: of two sources that disagree either will do",
+)
 EXPLAINED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "rule namespace_pod:gpu_pending_seconds:max": TIE,
     "rule namespace_pod:workload:relabel": TIE,
@@ -32,7 +35,7 @@ EXPLAINED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "rule node_pool:kube_node_labels:relabel": TIE,
     "rule pool:gpu_autoscaler_pool_info:latest": TIE,
     "rule namespace_pod_gpu:dcgm_holders:relabel": (
-        ("a hole in what was seen",),
+        ("a hole in what was seen", "one GPU without a number"),
         "MetricsQL knows no sample that is NaN",
     ),
 }
