@@ -242,6 +242,13 @@ def test_a_full_pool_leaves_the_pod_to_the_next_one() -> None:
     assert (decisions["cheap"].target, decisions["dear"].target) == (1, 1)
 
 
+def test_a_pool_whose_count_is_still_to_fall_leaves_the_pod_to_the_next_one() -> None:
+    states = a_state(pool="cheap-id", uncounted=1), a_state(pool="dear-id")
+    policy = a_policy(a_pool("cheap"), a_pool("dear", price_usd_per_hour=Decimal(3)))
+    _, decisions = run(facts(*states, waiting=[a_pod()]), policy)
+    assert (decisions["cheap"].target, decisions["dear"].target) == (0, 1)
+
+
 def test_a_frozen_pool_leaves_the_pod_to_the_next_one() -> None:
     cheap, dear = a_pool("cheap"), a_pool("dear", price_usd_per_hour=Decimal(9))
     found = facts(

@@ -220,6 +220,17 @@ def test_no_pool_grows_while_its_nodes_could_not_be_removed_again(
 
 
 @LAWS
+@given(worlds(), st.integers(0, 2), st.integers(1, 3))
+def test_a_pool_whose_count_is_still_to_fall_does_not_grow(world: World, which: int, uncounted: int) -> None:
+    found, policy = world
+    stale = found.pools[which % len(found.pools)].pool
+    pools = tuple(replace(s, uncounted=uncounted) if s.pool == stale else s for s in found.pools)
+    late = replace(found, pools=pools), policy
+    [decision] = [decision for pool, _, decision in decided(late) if pool.id == stale]
+    assert decision.target <= decision.present
+
+
+@LAWS
 @given(worlds())
 def test_growth_is_covered_by_the_reservation(world: World) -> None:
     found, policy = world
