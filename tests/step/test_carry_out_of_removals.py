@@ -246,6 +246,13 @@ def test_what_it_waited_for_before_is_told_too() -> None:
     assert spared.why == "the disk is busy; then it is needed"
 
 
+def test_a_refusal_alone_is_told_of_a_node_that_waited_before() -> None:
+    """What it waited for no longer matters: the refusal is why the pool backs off."""
+    outside = Outside(drain=receipt(Did.DIFFERS, "ml/web may not be evicted"))
+    spared = one(goes_on(removal(victim(why="the disk is busy")), ours(), outside=outside))
+    assert (spared.why, spared.waited_for) == ("ml/web may not be evicted", "")
+
+
 def test_a_cordon_is_lifted_although_the_node_no_longer_names_the_removal() -> None:
     outside = Outside()
     goes_on(removal(victim()), ours(cordoned_for=None), outside=outside, wanted=[])
@@ -321,8 +328,9 @@ def test_the_last_look_spares_a_lost_node_for(node: dict[str, Any], pod: Pod) ->
 
 def test_a_person_who_uncordons_a_node_keeps_it() -> None:
     for by in (None, CordonedBy.SOMEONE):
-        before = victim(since=NOW - MINUTE)
-        progress = goes_on(removal(before), ours(cordoned_by=by))
+        outside, before = Outside(), victim(since=NOW - MINUTE)
+        progress = goes_on(removal(before), ours(cordoned_by=by), outside=outside)
+        assert outside.calls == []
         assert (one(progress).stage, one(progress).refused) == (VictimStage.SPARED, True)
         assert ended(progress) == (OutcomeKind.FAILED, "n1 was uncordoned by someone else")
 
@@ -408,6 +416,13 @@ def test_an_emptied_node_whose_gpus_are_still_in_use_is_not_deleted(ago: timedel
     else:
         assert one(progress).why == "the GPUs of n1 are in use, and no GPU pod holds them"
         assert progress.action.last_error.startswith("gpus_in_use: ")
+
+
+def test_an_emptied_node_that_no_longer_answers_waits_for_its_gpus_too() -> None:
+    outside, evicted = Outside(), victim(because=Because.EVICTED)
+    progress = goes_on(removal(evicted), ours(unknown_since=NOW, ready=False), outside=outside)
+    assert outside.writes == []
+    assert progress.action.last_error.startswith("gpus_in_use: ")
 
 
 def test_an_idle_node_whose_gpus_are_in_use_without_a_pod_is_deleted_all_the_same() -> None:

@@ -37,9 +37,13 @@ MODULES = (  # those without a survivor
     "receiver.core.idle.idle_shutdown",
     "receiver.core.notices.routing",
     "receiver.step.carry_out",
+    "receiver.step.retire",
     "receiver.config.values",
     "receiver.web.auth.access",
     "receiver.adapters.civo.cloud",
+    "receiver.adapters.store.inbox",
+    "receiver.adapters.store.lease_table",
+    "receiver.adapters.store.overrides",
 )
 ON_DATABASES = "receiver.adapters.store"  # for all others SQLite is enough
 COLUMNS = ("functions", "mutants", "by examples", "by laws only", "accepted", "survivors", "seconds")
