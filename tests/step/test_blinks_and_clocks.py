@@ -63,6 +63,14 @@ def test_heartbeats_are_heard_again_after_one_under_a_clock_a_day_ahead(store: S
     assert life.steps[-1].facts.up(Source.HEARTBEAT)
 
 
+def test_a_heartbeat_that_came_under_a_clock_a_day_ahead_counts_for_nothing(store: Store) -> None:
+    """Else the alerts that stop growth could be missing for a day, and nobody would notice."""
+    life = lives.at_zero(store, heartbeats=False)
+    alert = Alert(fingerprint="beat", labels={"alertname": HEARTBEAT_ALERT, "action": "heartbeat"}, starts_at=START)
+    life.store.remember(Delivery(receiver="t", group_key="g", alerts=(alert,)), life.now + timedelta(days=1))
+    assert not life.step().facts.up(Source.HEARTBEAT)
+
+
 def test_a_back_off_set_by_a_clock_a_day_ahead_does_not_last_a_day(store: Store) -> None:
     life = lives.waiting(store)
     life._beat()

@@ -4,13 +4,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from receiver.core.model.policy import Budget, BudgetChange, Scope
+from receiver.core.model.policy import Budget, BudgetChange, Scope, Stated
 from receiver.core.notices.money_notices import budget_changed
 from receiver.ports import Store, TryLater
 from tests.core.builders import HOUR, MINUTE, a_pool
 from tests.expect import published
 from tests.given import lives
-from tests.given.life import PRICE, Life, a_job
+from tests.given.life import PRICE, START, Life, a_job
 
 MUCH = Decimal(1000)
 
@@ -126,6 +126,29 @@ def test_while_civo_does_not_answer_for_charges_its_last_answer_counts(store: St
     assert facts.charges is not None
     assert (facts.charges.charged.failure, facts.charges.charged.records) == ("timeout", answered.charged.records)
     assert facts.spend.account is not None
+
+
+def test_an_answer_for_charges_of_more_than_a_day_ago_says_nothing_of_the_account(store: Store) -> None:
+    """What others spent since is unknown: without it nothing is bought."""
+    life = lives.idle_nodes(store, 1, budget=Budget(monthly_usd=MUCH, account_usd=MUCH))
+    life.step()
+    life.accounts.fail_always(TryLater("timeout"))
+    spend = []
+    for hours in (24, 25):
+        life.world.advance(START + hours * HOUR)
+        spend.append(life.step().facts.spend)
+    assert [each.account is None for each in spend] == [False, True]
+    assert spend[1].account_at_least >= spend[1].usd > 0
+
+
+def test_the_account_costs_no_less_than_what_the_operator_stated_of_the_cluster(store: Store) -> None:
+    stated = Stated(month="2026-11", usd=Decimal(1200))
+    life = lives.idle_nodes(store, 1, budget=Budget(monthly_usd=MUCH, account_usd=MUCH, stated=stated))
+    for _ in range(2):
+        spend = life.step().facts.spend
+        life.pass_time(MINUTE)
+    assert spend.usd >= Decimal(1200)
+    assert spend.account == spend.usd
 
 
 def test_living_nodes_of_a_pool_that_left_the_configuration_are_looked_up_at_their_price(store: Store) -> None:

@@ -88,6 +88,38 @@ def test_when_the_stop_ends_the_nodes_are_open_again_and_it_is_told(store: Store
     assert "GPU pool l40s: nodes are uncordoned" in life.notices()
 
 
+CLOSED_AGAIN = "GPU pool l40s: nodes are cordoned again"
+
+
+@pytest.mark.chores(True)
+def test_that_nodes_are_closed_again_is_told_where_they_were_opened_in_the_same_month(store: Store) -> None:
+    life = lives.at_the_stop(store)
+    life.step()
+    assert CLOSED_AGAIN not in life.notices()
+    lives.with_budget(life, "1000").step()
+    lives.with_budget(life, "1.00").step()
+    assert closed(life) == [True, True]
+    assert CLOSED_AGAIN in life.notices()
+
+
+@pytest.mark.chores(True)
+def test_the_month_in_which_nodes_were_opened_is_that_of_the_budgets_zone(store: Store) -> None:
+    """In the next one the line of the budget is told anew, and that says that the nodes are closed."""
+    life = lives.at_the_stop(store)
+    assert life.policy.budget is not None
+    life.policy = replace(life.policy, budget=replace(life.policy.budget, timezone="Etc/GMT-14"))
+    life.step()
+    for hour, usd in ((9, "100000"), (11, "1.00")):  # 23:00, and 01:00 on 1 December
+        lives.with_budget(life, usd)
+        life.world.advance(life.now.replace(day=30, hour=hour, minute=0))
+        life.step()
+        life.pass_time(TICK)
+        life.step()
+    assert closed(life) == [True, True]
+    assert "GPU pool l40s: nodes are uncordoned" in life.notices()
+    assert CLOSED_AGAIN not in life.notices()
+
+
 def test_an_allowance_set_at_run_time_opens_the_nodes(store: Store) -> None:
     life = lives.at_the_stop(store)
     life.step()

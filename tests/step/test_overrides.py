@@ -59,6 +59,16 @@ def test_a_pin_survives_a_restart_and_expires_by_itself_and_that_is_told_once(tm
     second.close()
 
 
+def test_an_override_that_expires_between_two_steps_ended_when_it_expired(store: Store) -> None:
+    life = a_life(store)
+    life.set_override("pause", lasts=MINUTE)
+    for _ in range(3):
+        life.pass_time(2 * MINUTE)
+        life.step()
+    [kept] = store.overrides()
+    assert (kept.ended_at, kept.ended_by) == (kept.override.until, None)
+
+
 def test_the_loop_is_told_to_wake_when_an_override_ends(store: Store) -> None:
     life = a_life(store)
     override = life.set_override("pause", lasts=7 * MINUTE)

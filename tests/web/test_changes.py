@@ -348,6 +348,11 @@ def test_the_list_of_overrides_can_be_limited() -> None:
     assert listed(a_few(), "?limit=1") == ["theirs"]
 
 
+def test_overrides_of_other_pools_and_those_that_are_over_take_no_place_of_a_limit() -> None:
+    assert listed(a_few(), "?pool=l40s&limit=2") == ["everybodys", "mine"]
+    assert listed(a_few(), "?limit=3") == ["theirs", "everybodys", "mine"]
+
+
 @pytest.mark.parametrize(("query", "field"), [("ended=maybe", "ended"), ("limit=0", "limit")])
 def test_a_query_of_overrides_that_cannot_be_meant_is_refused(query: str, field: str) -> None:
     response = Bench().client().get(f"/api/v1/overrides?{query}")

@@ -264,6 +264,16 @@ def test_waiting_pods_are_read_with_age_size_and_pool(httpserver: HTTPServer, te
     assert (new.requests, new.pool_hint) == ({"nvidia.com/gpu": 1}, "unassigned")
 
 
+def test_a_waiting_pod_that_asks_for_a_part_of_a_gpu_needs_a_whole_one(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry
+) -> None:
+    serve(
+        httpserver,
+        {WAITING: vector(({"namespace": "ml", "pod": "a"}, "0.5"), ({"namespace": "ml", "pod": "b"}, "1.2"))},
+    )
+    assert [pod.gpus for pod in telemetry.look().waiting] == [1, 2]
+
+
 def test_a_waiting_pod_of_unknown_age_counts_from_its_sample(
     httpserver: HTTPServer, telemetry: PrometheusTelemetry
 ) -> None:

@@ -19,7 +19,7 @@ from receiver.adapters.leader import Lease, process_name
 from receiver.adapters.store import SqlStore, open_store, schema
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import Database, parse
-from receiver.adapters.store.lease_table import CLOCK, LeaseTable
+from receiver.adapters.store.lease_table import CLOCK, LeaseRow, LeaseTable
 from receiver.config.model import LeaderSpec
 from receiver.ports import WriterLostError
 from tests.adapters.store.builders import NOW, PostgresServer, delivery, grow
@@ -146,6 +146,21 @@ def test_an_answer_of_the_database_that_took_long_allows_no_write(replica: Repli
 
     first._table.renew = slowly  # type: ignore[method-assign]
     assert not first.held()
+
+
+def test_a_lease_that_took_long_to_take_lasts_from_before_it_was_asked_for(replica: Replica, moved: Moved) -> None:
+    """By the database's clock it began then at the earliest."""
+    first = replica("first")
+    take = first._table.take
+
+    def slowly() -> LeaseRow:
+        row = take()
+        moved.passed += LASTS - WRITE + 0.001
+        return row
+
+    first._table.take = slowly  # type: ignore[method-assign]
+    assert first.try_acquire()
+    assert not first.lasts()
 
 
 def test_the_databases_word_counts_when_a_replicas_clock_stood_still(replica: Replica, moved: Moved) -> None:

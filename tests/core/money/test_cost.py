@@ -56,6 +56,13 @@ def test_hours_are_paid_as_started_or_by_the_other_reading_as_whole(lasted: time
     assert units(lived(lasted), later, Billing(rounding=Rounding.FLOOR_MIN_ONE)) == floor
 
 
+@pytest.mark.parametrize("rounding", Rounding)
+def test_of_a_life_that_ends_later_only_what_was_until_now_is_paid(rounding: Rounding) -> None:
+    """As of a month that was closed while the node ran."""
+    now = BORN + 5 * HOUR
+    assert units(lived(9 * HOUR), now, Billing(rounding=rounding)) == 5
+
+
 def test_a_living_node_owes_its_started_hour_whole() -> None:
     assert units(lived(), BORN + 60 * MINUTE, Billing(rounding=Rounding.FLOOR_MIN_ONE)) == 2
 
