@@ -108,6 +108,7 @@ def test_turns_begin_with_what_each_node_did_before(store: SqlStore) -> None:
         store.keep_samples([], [a_turn(minute, doing), a_turn(minute, instance="i-9", pool="other")], at(minute))
     found = store.turns(POOL, at(3), at(9))
     assert [(t.at, t.doing) for t in found] == [(at(1), Doing.BUSY), (at(5), Doing.IDLE)]
+    assert [(t.at, t.doing) for t in store.turns(POOL, at(5), at(9))] == [(at(1), Doing.BUSY), (at(5), Doing.IDLE)]
 
 
 @pytest.mark.database("the store in memory prunes nothing")

@@ -1,12 +1,17 @@
 """Notices: said once per topic and key, kept until they are delivered."""
 
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
-from receiver.adapters.store import SqlStore
-from receiver.core.notices.grouping import group_of
+from receiver.adapters.store import SqlStore, open_store
+from receiver.core.notices.grouping import OVER, group_of
 from receiver.core.notices.notice import Cause, Severity
-from receiver.ports import StoredNotice, Telling
-from tests.adapters.store.builders import NOW, POOL, after, notice
+from receiver.ports import StoredNotice, Telling, TryLater
+from tests.adapters.store.builders import NOW, POOL, after, migrated, notice
+from tests.stores import ill
 
 
 def due(store: SqlStore, **later: float) -> list[int]:
@@ -140,6 +145,7 @@ def test_when_a_group_reached_a_destination_last_is_known_and_nothing_later_than
         store.tell({number: Telling(reached_at=after(minutes=minutes))}, "d1", ("destination 1", "delivered"))
         store.notice_sent(number, NOW)
     assert store.reached_last(group, "d1", after(minutes=10)) == after(minutes=3)
+    assert store.reached_last(group, "d1", after(minutes=3)) == after(minutes=3)
     assert store.reached_last(group, "d1", NOW) is None
     assert store.reached_last(group, "d2", after(minutes=10)) is None
     assert store.reached_last("another", "d1", after(minutes=10)) is None
@@ -156,6 +162,8 @@ def test_a_notice_that_waits_is_due_at_its_time(store: SqlStore) -> None:
 def test_a_notice_that_waits_for_a_time_of_a_clock_that_was_ahead_is_due_at_once(store: SqlStore) -> None:
     store.say(notice(), NOW)
     (number,) = due(store)
+    store.notices_wait([number], after(minutes=30))
+    assert due(store) == []
     store.notices_wait([number], after(minutes=31))
     assert due(store) == [number]
 
@@ -227,3 +235,68 @@ def test_a_step_that_does_not_know_all_withdraws_and_changes_nothing(store: SqlS
     other = notice("held:b", body="$2 short", **REPEATED)
     store.stand([notice("held:a", body="$9 short", **REPEATED), other], after(minutes=1), complete=False)
     assert waiting(store) == {"held:a": "$1 short", "held:b": "$2 short"}
+
+
+def test_what_is_told_again_word_for_word_keeps_its_age(store: SqlStore) -> None:
+    held = notice("held:a", **REPEATED)
+    store.stand([held], NOW, complete=True)
+    store.stand([held, notice("held:b", **REPEATED)], after(minutes=1), complete=True)
+    assert [n.at for n in store.notices_due(after(days=1))] == [NOW, after(minutes=1)]
+
+
+def test_a_waiting_notice_keeps_its_words_where_its_topic_says_something_else_now(store: SqlStore) -> None:
+    store.stand([notice("held:a", "short", body="$1 short", **REPEATED)], NOW, complete=True)
+    store.stand([notice("held:a", "frozen", body="frozen", **REPEATED)], after(minutes=1), complete=True)
+    assert [n.notice.body for n in store.notices_due(after(days=1))] == ["$1 short", "frozen"]
+
+
+# --- what takes no write lock
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[SqlStore]:
+    """A store that has told what stands, and takes no write while a test runs."""
+    store = open_store(migrated(tmp_path / "ledger.db"))
+    store.stand([notice("held:a", **REPEATED)], NOW, complete=True)
+    store.say(notice(), NOW)
+    with ill(store, "read_only"):
+        yield store
+    store.close()
+
+
+def test_what_was_told_before_is_told_again_without_a_write(read_only: SqlStore) -> None:
+    assert not read_only.say(notice(), after(minutes=1))
+    with pytest.raises(TryLater):
+        read_only.say(notice(key="new"), after(minutes=1))
+
+
+def test_what_stands_without_news_is_no_write_for_a_step_that_does_not_know_all(read_only: SqlStore) -> None:
+    assert read_only.stand([notice("held:a", **REPEATED)], after(minutes=1), complete=False) == ()
+
+
+def test_where_nothing_waits_what_stands_without_news_is_no_write(tmp_path: Path) -> None:
+    held = notice("held:a", **REPEATED)
+    with closing(open_store(migrated(tmp_path / "ledger.db"))) as store:
+        store.stand([held], NOW, complete=True)
+        store.notice_sent(store.notices_due(NOW)[0].id, NOW)
+        with ill(store, "read_only"):
+            assert store.stand([held], after(minutes=1), complete=True) == ()
+
+
+# --- groups
+
+
+def test_a_notice_of_a_group_says_which_cause_its_topic_had_since(store: SqlStore) -> None:
+    for topic, key, cause in (("held:a", "1", Cause.HELD), ("held:b", "1", Cause.HELD), ("held:a", "2", Cause.GREW)):
+        store.say(notice(topic, key, pool=POOL, cause=cause), NOW)
+    found = store.notices_like(group_of(notice("held:a", pool=POOL, cause=Cause.HELD)))
+    assert [(n.notice.topic, n.followed_by) for n in found] == [("held:a", Cause.GREW), ("held:b", None)]
+
+
+def test_a_notice_that_is_over_is_given_up_and_no_longer_due(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    (number,) = due(store)
+    store.notices_over([number], after(minutes=1))
+    assert due(store, days=1) == []
+    [kept] = store.messages(NOW, after(minutes=1))
+    assert (kept.given_up_at, kept.last_error) == (after(minutes=1), OVER)

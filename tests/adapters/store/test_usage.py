@@ -1,6 +1,7 @@
 """Usage, workload lives and what nobody watched: added up once, whoever counts."""
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -138,6 +139,25 @@ def test_workloads_are_found_by_the_time_in_which_they_existed(store: SqlStore) 
     names = [x.workload for x in store.workload_lives(after(minutes=5), after(minutes=20))]
     assert names == ["ml/Job/early"]
     assert [x.workload for x in store.workload_lives(after(minutes=11), after(hours=1))] == ["ml/Job/late"]
+    assert len(store.workload_lives(after(minutes=10), after(minutes=30))) == 2  # an end and a begin of the span count
+
+
+def test_holdings_that_another_process_has_changed_since_are_made_what_is_wanted(store: SqlStore, url: str) -> None:
+    with closing(open_store(url)) as other:
+        store.account(Accounting(holdings=(_held("a"),)), None, NOW)
+        assert store.accounted().holdings == (_held("a"),)
+        other.accounted()
+        other.account(Accounting(holdings=(_held("b"),)), NOW, after(minutes=1))
+        assert store.account(Accounting(holdings=(_held("a"),)), after(minutes=1), after(minutes=2))
+        assert other.accounted().holdings == store.accounted().holdings == (_held("a"),)
+
+
+def test_an_account_that_another_process_has_moved_is_read_again(store: SqlStore, url: str) -> None:
+    with closing(open_store(url)) as other:
+        store.account(Accounting(), None, NOW)
+        assert store.accounted() == Accounted(at=NOW)
+        other.account(Accounting(holdings=(_held("b"),)), NOW, after(minutes=1))
+        assert store.accounted() == Accounted(at=after(minutes=1), holdings=(_held("b"),))
 
 
 def test_what_nobody_watched_adds_up(store: SqlStore) -> None:
