@@ -1,7 +1,8 @@
 """What `KubernetesCluster` changes: cordons, evictions, Events, and when it changes nothing."""
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,17 @@ from pytest_httpserver import HTTPServer
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.core.model.pods import PodPhase
-from receiver.ports import CORDON_ANNOTATION, MAY_WAIT, Did, TryLater, WontWork, WriterLostError
+from receiver.ports import (
+    CORDON_ANNOTATION,
+    MAY_WAIT,
+    SAFE_TO_EVICT_ANNOTATION,
+    STOP_ANNOTATION,
+    Did,
+    Receipt,
+    TryLater,
+    WontWork,
+    WriterLostError,
+)
 from tests.adapters.kubernetes.kubernetes_objects import (
     NODES,
     PODS,
@@ -124,6 +135,22 @@ def test_a_cordon_of_someone_else_is_never_undone(
     assert not requests_sent(httpserver, "PATCH")
 
 
+@pytest.mark.parametrize("undo", [KubernetesCluster.uncordon, KubernetesCluster.uncordon_for_budget])
+def test_a_node_with_both_of_our_reasons_stays_cordoned_for_the_other(
+    httpserver: HTTPServer, cluster: KubernetesCluster, undo: Callable[..., Receipt]
+) -> None:
+    node = a_node(annotations={CORDON_ANNOTATION: "action-7", STOP_ANNOTATION: "budget"}, unschedulable=True)
+    httpserver.expect_request(NODE).respond_with_json(node)
+    receipt = undo(cluster, "gpu-1")
+    assert (receipt.did, receipt.sentence) == (Did.DONE, "node gpu-1 stays cordoned for the other reason")
+    assert "spec" not in patch_body(httpserver)
+
+
+def test_a_node_that_is_opened_says_so(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    serve_node(httpserver, "action-7", unschedulable=True)
+    assert cluster.uncordon("gpu-1").sentence == "made node gpu-1 schedulable again"
+
+
 def serve_pods(httpserver: HTTPServer, *pods: dict[str, Any]) -> None:
     """Serve *pods* on a node that we cordoned."""
     serve_node(httpserver, "action-7", unschedulable=True)
@@ -163,6 +190,52 @@ def test_nobody_is_evicted_from_a_node_whose_cordon_somebody_lifted(
     receipt = cluster.drain("gpu-1")
     assert (receipt.did, "lifted our cordon" in receipt.sentence) == (Did.DIFFERS, True)
     assert not requests_sent(httpserver, "POST")
+
+
+def test_of_a_node_that_is_gone_what_kubernetes_still_shows_is_evicted(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    """Its cordon went with it: nobody lifted it."""
+    httpserver.expect_request(NODE).respond_with_json(STATUS, status=404)
+    httpserver.expect_request(PODS).respond_with_json(a_list())
+    receipt = cluster.drain("gpu-1")
+    assert (receipt.did, receipt.sentence) == (Did.DONE, "nothing is left to evict from node gpu-1")
+
+
+TOLERANT = [{"key": "gpu", "operator": "Exists"}, {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
+BEFORE, AFTER = (datetime(2026, 11, 20, hour, tzinfo=UTC) for hour in (9, 11))  # pods are created at 10:00
+
+
+@pytest.mark.parametrize(
+    ("pod", "cordoned_at", "returned"),
+    [
+        (web("web", tolerations=TOLERANT), BEFORE, True),
+        (web("web", tolerations=TOLERANT), AFTER, False),
+        (web("web", tolerations=TOLERANT), None, False),
+        (web("web", tolerations=TOLERANT[:1]), BEFORE, False),
+        (web("web", tolerations=TOLERANT, creationTimestamp=None), BEFORE, False),
+        (
+            a_pod("web", gpus=0, node="gpu-1", tolerations=TOLERANT, annotations={SAFE_TO_EVICT_ANNOTATION: "true"}),
+            BEFORE,
+            False,
+        ),
+    ],
+    ids=["came back", "was there", "cordon unknown", "no tolerance", "age unknown", "nothing starts it again"],
+)
+def test_a_pod_that_came_back_over_the_cordon_is_not_evicted_again(
+    httpserver: HTTPServer,
+    cluster: KubernetesCluster,
+    pod: dict[str, Any],
+    cordoned_at: datetime | None,
+    returned: bool,
+) -> None:
+    """Another one like it would come again, and the node would never be empty."""
+    serve_pods(httpserver, pod)
+    httpserver.expect_request(EVICTION.format("web"), method="POST").respond_with_json(STATUS, status=201)
+    with nullcontext() if returned else pytest.raises(TryLater):
+        cluster.drain("gpu-1", cordoned_at=cordoned_at)
+    evicted = [post for post in requests_sent(httpserver, "POST") if post.args.get("dryRun") is None]
+    assert (not evicted) is returned
 
 
 def test_a_pod_that_is_leaving_is_waited_for_and_not_evicted_again(
@@ -237,6 +310,15 @@ def test_the_disruption_budget_is_named(httpserver: HTTPServer, cluster: Kuberne
     status = {"kind": "Status", "message": "Cannot evict pod.", "details": {"causes": [cause]}}
     httpserver.expect_request(EVICTION.format("held"), method="POST").respond_with_json(status, status=429)
     with pytest.raises(TryLater, match="PodDisruptionBudget web blocks the eviction of ml/held from node gpu-1"):
+        cluster.drain("gpu-1")
+
+
+def test_a_disruption_budget_that_the_server_does_not_name_is_one_all_the_same(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    serve_pods(httpserver, web("held"))
+    httpserver.expect_request(EVICTION.format("held"), method="POST").respond_with_json(STATUS, status=429)
+    with pytest.raises(TryLater, match=r"^a PodDisruptionBudget blocks the eviction of ml/held from node gpu-1"):
         cluster.drain("gpu-1")
 
 

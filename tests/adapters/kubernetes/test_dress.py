@@ -59,7 +59,9 @@ SOFT_RAW = [{"key": t.key, "value": "", "effect": "PreferNoSchedule"} for t in S
 
 def test_soft_taints_come_beside_those_of_others(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     serve_node(httpserver, taints=[THEIRS_RAW])
-    assert cluster.set_soft_taints("gpu-1", SOFT_TAINTS).did is Did.DONE
+    receipt = cluster.set_soft_taints("gpu-1", SOFT_TAINTS)
+    marks = ", ".join(f"{taint.key}:PreferNoSchedule" for taint in SOFT_TAINTS)
+    assert (receipt.did, receipt.sentence) == (Did.DONE, f"node gpu-1 carries {marks}")
     assert patch_body(httpserver) == {
         "metadata": {"resourceVersion": "41"},
         "spec": {"taints": [THEIRS_RAW, *SOFT_RAW]},
@@ -70,6 +72,17 @@ def test_soft_taints_go_and_those_of_others_stay(httpserver: HTTPServer, cluster
     serve_node(httpserver, taints=[SOFT_RAW[0], THEIRS_RAW, SOFT_RAW[1]])
     assert cluster.set_soft_taints("gpu-1", SOFT_TAINTS[:1]).did is Did.DONE
     assert patch_body(httpserver)["spec"] == {"taints": [THEIRS_RAW, SOFT_RAW[0]]}
+
+
+def test_a_node_whose_soft_taints_all_go_says_so(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    serve_node(httpserver, taints=SOFT_RAW)
+    assert cluster.set_soft_taints("gpu-1", ()).sentence == "node gpu-1 carries no soft taint"
+
+
+def test_taints_alone_are_sent_without_labels(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    serve_node(httpserver, labels=LABELS)
+    assert cluster.apply_labels_and_taints("gpu-1", LABELS, [OURS]).did is Did.DONE
+    assert patch_body(httpserver)["metadata"] == {"resourceVersion": "41"}
 
 
 def test_soft_taints_that_are_as_wanted_are_not_sent(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:

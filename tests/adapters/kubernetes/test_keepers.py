@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pytest_httpserver import HTTPServer
+from structlog.testing import capture_logs
 from werkzeug import Response
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
@@ -88,6 +89,10 @@ def test_a_pod_keeps_its_node_when_it_is_chosen_and_when_it_is_drained(
         pytest.param(on_the_node(deletionTimestamp="2026-11-20T10:05:00Z"), id="leaving"),
         pytest.param(on_the_node(annotations={"kubernetes.io/config.mirror": "x"}), id="a mirror pod"),
         pytest.param(on_the_node(namespace="kube-system", ownerReferences=owned_by("DaemonSet")), id="a DaemonSet's"),
+        pytest.param(
+            on_the_node(ownerReferences=owned_by("DaemonSet"), annotations={"gpu-autoscaler.io/protect": "true"}),
+            id="a DaemonSet's, and protected",
+        ),
         pytest.param(a_pod("web", gpus=0, node="cpu-1"), id="on a node without GPUs"),
         pytest.param(a_pod("web", gpus=0), id="without a node"),
         pytest.param(on_the_node(ownerReferences=REPLACED, volumes=[{"emptyDir": {}}]), id="with an emptyDir"),
@@ -149,7 +154,18 @@ def test_without_the_budgets_pods_of_kube_system_keep_their_node_and_the_look_go
 ) -> None:
     serve(httpserver, of_system())
     httpserver.expect_request(BUDGETS).respond_with_json({"kind": "Status", "message": "no"}, status=status)
-    assert kept_by(cluster) == (f"kube-system/dns {SYSTEM}",)
+    with capture_logs() as logged:
+        assert kept_by(cluster) == (f"kube-system/dns {SYSTEM}",)
+    assert [line["event"] for line in logged if "kube-system" in line["event"]] == [
+        "PodDisruptionBudgets of kube-system not listed, so its pods keep nodes"
+    ]
+
+
+def test_the_budgets_are_listed_once_for_all_pods_of_a_look(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    serve(httpserver, *(on_the_node(f"dns-{n}", namespace="kube-system", ownerReferences=REPLACED) for n in range(3)))
+    httpserver.expect_request(BUDGETS).respond_with_json(a_list())
+    cluster.look()
+    assert len([request for request, _ in httpserver.log if request.path == BUDGETS]) == 1
 
 
 def test_budgets_are_asked_for_only_where_a_pod_of_kube_system_may_have_to_leave(
@@ -164,8 +180,10 @@ def test_budgets_are_asked_for_only_where_a_pod_of_kube_system_may_have_to_leave
 def test_the_operator_says_which_pods_keep_a_node(httpserver: HTTPServer) -> None:
     disk = on_the_node("disk", ownerReferences=REPLACED, volumes=[{"emptyDir": {}}])
     memory = on_the_node("memory", ownerReferences=REPLACED, volumes=[{"emptyDir": {"medium": "Memory"}}])
-    serve(httpserver, on_the_node(), disk, memory)
-    for rules, found in (((), ()), ((KeepRule.LOCAL_STORAGE,), (f"ml/disk {STORES}",))):
+    path = on_the_node("path", ownerReferences=REPLACED, volumes=[{"hostPath": {"path": "/data"}}])
+    settings = on_the_node("settings", ownerReferences=REPLACED, volumes=[{"configMap": {"name": "settings"}}])
+    serve(httpserver, on_the_node(), disk, memory, path, settings)
+    for rules, found in (((), ()), ((KeepRule.LOCAL_STORAGE,), (f"ml/disk {STORES}", f"ml/path {STORES}"))):
         adapter = a_cluster_at(httpserver.url_for(""), keep_nodes_for=rules)
         assert kept_by(adapter) == found
         adapter.close()
