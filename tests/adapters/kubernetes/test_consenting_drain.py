@@ -8,6 +8,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.core.model.pods import KeepRule
 from receiver.ports import (
     CORDON_ANNOTATION,
     GANG_ANNOTATION,
@@ -64,6 +65,15 @@ def test_pods_that_consented_are_evicted_with_those_without_a_gpu(
         cluster.drain("gpu-1", consenting=True)
     assert (caught.value.code, caught.value.delay) == ("draining", timedelta(seconds=5))
     assert evicted(httpserver) == ["runs", "web", "starts"]
+
+
+def test_the_consent_of_a_gpu_pod_goes_before_the_rules_for_pods_without_one(httpserver: HTTPServer) -> None:
+    cluster = a_cluster_at(httpserver.url_for(""), keep_nodes_for=(KeepRule.LOCAL_STORAGE,))
+    serve_pods(httpserver, movable("runs", volumes=[{"emptyDir": {}}]))
+    with pytest.raises(TryLater):
+        cluster.drain("gpu-1", consenting=True)
+    assert evicted(httpserver) == ["runs"]
+    cluster.close()
 
 
 def test_consent_moves_nobody_where_it_is_not_asked_for(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:

@@ -72,7 +72,9 @@ def test_no_count_is_put_while_one_is_still_to_fall(late: int, kind: str, turns:
     for growth before, which Civo's count would only contradict."""
     store = StoreWithoutRecords()
     pool = a_pool(idle_for=2 * MINUTE, max_nodes=8)
-    life = lives.at_zero(store, pool, billing=EVERY_SECOND, behaviour=Behaviour(**{kind: late * MINUTE}))
+    lag = late * MINUTE
+    behaviour = Behaviour(decrement=lag) if kind == "decrement" else Behaviour(list_lag=lag)
+    life = lives.at_zero(store, pool, billing=EVERY_SECOND, behaviour=behaviour)
     life.rest, puts, resize = MINUTE, [], life.world.resize
 
     def put(pool_id: str, count: int) -> None:
