@@ -42,13 +42,12 @@ QUICK = (
 )
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "tools.forked_tests")
 WORKERS = {"all": 4, "quick": 2}  # of everything, much waits for other processes
-# What the tests compile is there for the processes that they start, also where the environment says not to.
-COMPILED = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(ROOT / ".build" / "pycache")}
 
 
 def environment() -> dict[str, str]:
-    """The environment of a command in which Python keeps what it compiles."""
-    return {**os.environ, **COMPILED}
+    """The environment of a command: Python keeps what it compiles for the processes that tests start, wherever it is
+    told not to. It stands beside the sources, as what pip compiled: elsewhere that would be compiled once more."""
+    return {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.given import lives
 from tests.given.life import GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world
 
+pytestmark = pytest.mark.chores(False)
+
 WITHOUT_COOLDOWN = a_pool(grow_cooldown=timedelta(0))  # it may grow at every step
 HANGS = 15 * SECOND  # 5 s to connect and 10 s for the answer (`receiver.adapters.civo.cloud`)
 TICK = 10 * SECOND
