@@ -199,7 +199,7 @@ BUGS += (
         name="a sick node is removed while its work runs",
         seen=("1 GPU pods", "1 evictions"),
         breaks={
-            ("receiver.core.scaling.repair", "may_end"): planted_bugs.yes,
+            ("receiver.core.scaling.holds", "may_go"): planted_bugs.to_be_replaced,
             (RETIRE, "advance"): planted_bugs.without_a_look_at_the_sick,
         },
         levels=("worlds",),

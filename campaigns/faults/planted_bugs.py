@@ -33,9 +33,9 @@ def no(_: Function) -> Function:
     return lambda *_args, **_named: False
 
 
-def yes(_: Function) -> Function:
-    """It agrees."""
-    return lambda *_args, **_named: True
+def to_be_replaced(may_go: Function) -> Function:
+    """Nothing keeps a sick node that is to be replaced."""
+    return lambda node, case, way: way.name == "REPLACEMENT" or may_go(node, case, way)
 
 
 class _Blind:
@@ -235,7 +235,7 @@ def beside_sick_gpus(capacity: Function) -> Function:
     """Sick nodes have room like others."""
 
     def roomy(pool: Any, state: Any, *rest: Any, **named: Any) -> Any:
-        nodes = tuple(replace(n, sick="") for n in state.nodes)
+        nodes = tuple(replace(n, health=replace(n.health, sick="")) for n in state.nodes)
         return capacity(pool, replace(state, nodes=nodes), *rest, **named)
 
     return roomy
@@ -244,7 +244,9 @@ def beside_sick_gpus(capacity: Function) -> Function:
 def without_a_look_at_the_sick(advance: Function) -> Function:
     """A sick node is removed although work runs on it."""
     blind = without_a_look(advance)
-    return lambda victim, node, *rest: (blind if node is not None and node.sick else advance)(victim, node, *rest)
+    return lambda victim, node, *rest: (blind if node is not None and node.health.sick else advance)(
+        victim, node, *rest
+    )
 
 
 def every_sick_node(_: Function) -> Function:
@@ -253,7 +255,7 @@ def every_sick_node(_: Function) -> Function:
 
     def chosen(tally: Any, _allowance: Any, _now: Any) -> Any:
         repairs = tally.pool.repair is Repair.REPLACE
-        return frozenset(n.instance for n in tally.state.nodes if n.sick and repairs)
+        return frozenset(n.instance for n in tally.state.nodes if n.health.sick and repairs)
 
     return chosen
 

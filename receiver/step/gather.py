@@ -18,7 +18,6 @@ from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.installations import ALONE, OtherInstallations
 from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory, is_steady, slow_starts
 from receiver.core.model.model import (
-    REPAIR,
     Backoff,
     CordonedBy,
     Drift,
@@ -262,15 +261,15 @@ def _without_older(answers: Answers, memory: Memory) -> Answers:
 
 def _with_deleted(state: PoolState, store: StepStore) -> PoolState:
     """Mark the nodes that carry the cordon of a removal, open or ended, that counts them as deleted."""
-    cordoned = [n for n in state.living if n.cordoned_by is CordonedBy.US and n.cordoned_for not in (None, REPAIR)]
+    cordoned = [n for n in state.living if n.cordon.by is CordonedBy.US and n.cordon.removal is not None]
     if not cordoned:
         return state
     removals = [state.open_action] if state.open_action is not None else []
-    if any(n.cordoned_for not in {r.id for r in removals} for n in cordoned):
+    if any(n.cordon.action not in {r.id for r in removals} for n in cordoned):
         removals += [stored.action for stored in store.actions(pool=state.pool, limit=RECENT_ACTIONS)]
     deletions = {(r.id, v.instance) for r in removals for v in r.victims if v.stage is VictimStage.DELETED}
-    nodes = (replace(n, deleted=True) if (n.cordoned_for, n.instance) in deletions else n for n in state.nodes)
-    return replace(state, nodes=tuple(nodes))
+    new = {n.instance: replace(n.cordon, deleted=(n.cordon.action, n.instance) in deletions) for n in cordoned}
+    return replace(state, nodes=tuple(replace(n, cordon=new.get(n.instance, n.cordon)) for n in state.nodes))
 
 
 def _keep(
@@ -423,7 +422,8 @@ def _is_blind(pool: Pool, state: PoolState, coverage: float, now: datetime) -> b
     """True if too few of the usable nodes report what their GPUs do, apart from those that are new."""
     usable = state.of(Stage.USABLE)
     # A node may have been usable long before this receiver first saw it.
-    began = (min(n.usable_since or now, n.created_at + pool.provision_timeout) for n in usable if not n.sick)
+    well = (n for n in usable if not n.health.sick)
+    began = (min(n.times.usable_since or now, n.created_at + pool.provision_timeout) for n in well)
     return coverage * len(usable) < COVERAGE_NEEDED * sum(now - at >= WARMS_UP for at in began)
 
 

@@ -15,14 +15,19 @@ from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import (
     DELETING_AT_CIVO,
     NO_STATUS,
+    BesideGpus,
+    Cordon,
     CordonedBy,
     Drift,
+    Health,
+    Keep,
     Node,
     Offer,
     PoolState,
     Source,
     SourceState,
     Stage,
+    Times,
 )
 from receiver.core.model.pods import Pod, PodPhase, gpus_of, kept
 from receiver.core.model.policy import POOL_LABEL, Policy, Pool, Taint
@@ -46,7 +51,7 @@ from receiver.ports import (
 )
 from receiver.step.devices import DeviceJoin, learnt
 from receiver.step.parts import Parts
-from receiver.step.sickness import MAINTAINED_FOR, Sickness, course, is_unready, maintenance, sickness
+from receiver.step.sickness import MAINTAINED_FOR, course, is_unready, maintenance, sickness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +143,12 @@ def _learnt(
     without it for a while, means that they are sick, and says nothing about the next one."""
     if offer.at != now and all(node.name != offer.node for node in usable):
         return offer.devices and untainted(offer.devices)
-    young = [n for n in usable if n.usable_since is None or now - n.usable_since <= pool.provision_timeout]
+    young = [n for n in usable if n.times.usable_since is None or now - n.times.usable_since <= pool.provision_timeout]
     newest = max(young, key=lambda n: (n.created_at, n.name), default=None)
     if newest is not None:
         devices = learnt([answers.nodes[newest.instance]])
         previous = before.devices if before is not None and before.node == newest.name else ""
-        settled = newest.usable_since is not None and now - newest.usable_since >= SETTLED_AFTER
+        settled = newest.times.usable_since is not None and now - newest.times.usable_since >= SETTLED_AFTER
         return untainted(devices) if devices and previous and settled and previous == untainted(previous) else devices
     devices = learnt(answers.nodes[node.instance] for node in usable)
     return devices and untainted(devices)
@@ -185,7 +190,6 @@ def _node(
     life = life or _new_life(instance, pool, answers.at)
     worked = life.usable_at is not None
     stage = stage_of(instance, node_object, answers.cluster is not None, pool, startup_taints, worked=worked)
-    ill, by = _health(node_object, answers, policy, life)
     taint = startup_taint(node_object, pool, startup_taints) if node_object and offers_gpus(node_object, pool) else None
     lost_for = answers.at - life.lost_at if life.lost_at is not None else timedelta(0)
     if worked and stage is Stage.INSTALLING and taint:
@@ -198,8 +202,6 @@ def _node(
     elif worked and stage in (Stage.BOOTING, Stage.INSTALLING):
         stage = Stage.BROKEN  # a node that lost its GPUs or went NotReady is not on its way
     node = node_object or ClusterNode(name=instance.hostname, instance=instance.id, ready=False, unschedulable=False)
-    cordoned_for, closed_for = node.annotations.get(CORDON_ANNOTATION), node.annotations.get(STOP_ANNOTATION)
-    ours = CordonedBy.US if cordoned_for or closed_for is not None else CordonedBy.SOMEONE
     pods = tuple(answers.pods.get(node.name, ()))
     allocatable, devices = _room(node, pool, answers, pods, node.taken)
     staying = {device: at for device, at in node.taken.items() if at is None or not comes_soon(at, takes, answers.at)}
@@ -209,42 +211,47 @@ def _node(
         instance=instance.id,
         stage=stage,
         created_at=life.created_at,
-        registered=node_object is not None,
-        ready=node.ready,
-        was_usable=life.usable_at is not None,
-        usable_since=life.usable_at,
-        seen_since=life.seen_at,
-        unknown_since=life.unknown_since,
-        lost_at=life.lost_at,
-        kept_until=life.kept_until,
-        kept_for=life.kept_for,
+        civo_status="" if instance.status in SAID_BY_THE_STAGE else instance.status or NO_STATUS,
         allocatable=allocatable,
         pods=pods,
         idle_since=life.idle_since if stage is Stage.USABLE and not pods else None,
-        cordoned_by=ours if node.unschedulable else None,
-        cordoned_for=cordoned_for,
-        closed_for=closed_for,
-        civo_status="" if instance.status in SAID_BY_THE_STAGE else instance.status or NO_STATUS,
-        undated=_is_undated(instance, life, answers.at),
-        protected=node.annotations.get(PROTECT_ANNOTATION, "false").lower() != "false",
-        hosts=node.hosts,
-        kept_by=node.kept_by if node.ready else (),
+        registered=node_object is not None,
+        ready=node.ready,
         labels=dict(node.labels),
         taints=tuple(t for t in node.taints if not _may_pass(t, node, answers.at)),
         startup_taint=taint.key if taint else "",
-        dra=served_by_dra(node, pool),
-        sick=ill.why,
-        partly_sick=ill.partly,
-        sick_since=life.sick_since,
-        maintained=by,
-        maintained_until=(life.maintained_since or answers.at) + MAINTAINED_FOR if by else None,
         activity=answers.telemetry.nodes.get(node.name) if answers.telemetry and node_object else None,
-        compute=node.compute,
-        devices=devices,
-        devices_returned=returned,
-        others=node.others,
-        daemons=node.daemons,
+        cordon=_cordon(node),
+        keep=Keep(
+            protected=node.annotations.get(PROTECT_ANNOTATION, "false").lower() != "false",
+            until=life.kept_until,
+            pod=life.kept_for,
+            hosts=node.hosts,
+            drain_losses=node.kept_by if node.ready else (),
+        ),
+        health=_health(node_object, answers, policy, life),
+        times=Times(
+            usable_since=life.usable_at,
+            seen_since=life.seen_at,
+            unknown_since=life.unknown_since,
+            lost_at=life.lost_at,
+            undated=_is_undated(instance, life, answers.at),
+        ),
+        beside=BesideGpus(
+            compute=node.compute,
+            others=node.others,
+            daemons=node.daemons,
+            dra=served_by_dra(node, pool),
+            devices=devices,
+            devices_returned=returned,
+        ),
     )
+
+
+def _cordon(node: ClusterNode) -> Cordon:
+    action, stop = node.annotations.get(CORDON_ANNOTATION), node.annotations.get(STOP_ANNOTATION)
+    ours = CordonedBy.US if action or stop is not None else CordonedBy.SOMEONE
+    return Cordon(by=ours if node.unschedulable else None, action=action, stop=stop)
 
 
 def _may_pass(taint: Taint, node: ClusterNode, now: datetime) -> bool:
@@ -279,14 +286,15 @@ def _held(pods: Sequence[Pod]) -> Counter[str]:
     return held
 
 
-def _health(node: ClusterNode | None, answers: Answers, policy: Policy, life: NodeLife) -> tuple[Sickness, str]:
+def _health(node: ClusterNode | None, answers: Answers, policy: Policy, life: NodeLife) -> Health:
     """What is wrong with a node that was usable, and who maintains it; for a while only, see `MAINTAINED_FOR`."""
     if node is None:
-        return Sickness(), ""
+        return Health(since=life.sick_since)
     was_usable, telemetry = life.usable_at is not None, _believed_telemetry(answers)
-    ill = sickness(node, telemetry, policy.sick_conditions, life) if was_usable else Sickness()
-    since = life.maintained_since or answers.at
-    return ill, maintenance(node, telemetry) if answers.at - since < MAINTAINED_FOR else ""
+    health = sickness(node, telemetry, policy.sick_conditions, life) if was_usable else Health()
+    until = (life.maintained_since or answers.at) + MAINTAINED_FOR
+    by = maintenance(node, telemetry) if answers.at < until else ""
+    return replace(health, since=life.sick_since, maintained=by, maintained_until=until if by else None)
 
 
 def _believed_telemetry(answers: Answers) -> TelemetryFacts | None:
@@ -434,9 +442,9 @@ def _course(
     if answers.cluster is None:
         return {}
     was_usable, telemetry = node is not None and (usable or past.usable_at is not None), _believed_telemetry(answers)
-    ill = sickness(node, telemetry, policy.sick_conditions, past) if node is not None and was_usable else Sickness()
+    health = sickness(node, telemetry, policy.sick_conditions, past) if node is not None and was_usable else Health()
     by = maintenance(node, telemetry) if node is not None else ""
-    return course(past, node, ill, by, answers.at)
+    return course(past, node, health, by, answers.at)
 
 
 def _noted(at: datetime | None, instance: Instance, now: datetime) -> datetime:

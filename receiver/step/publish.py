@@ -190,7 +190,7 @@ def _counts(state: PoolState, wanted: Wanted) -> dict[str, Any]:
         "busy": busy,
         "idle": len(usable) - busy,
         "unknown": len(state.living) - len(usable) - len(state.coming),
-        "sick": sum(1 for n in state.living if n.sick),
+        "sick": sum(1 for n in state.living if n.health.sick),
         "wanted": state.required + wanted.new_nodes,
         "awaited_since": awaited_since(state),
         "held_gpus": round(sum(gpus_of(pod.requests, n.labels) for n in usable for pod in n.pods), 2),
@@ -198,13 +198,15 @@ def _counts(state: PoolState, wanted: Wanted) -> dict[str, Any]:
 
 
 def _node(node: Node, policy: Policy, now: datetime) -> NodeDocument:
-    is_kept = node.kept(now)
+    is_kept = node.keep.lasts(now)
     return NodeDocument.of(
         node,
         note=node.note or None,
         pods=[p.key for p in node.pods],
-        kept_until=node.kept_until if is_kept else None,
-        kept_for=node.kept_for if is_kept else None,
+        kept_until=node.keep.until if is_kept else None,
+        kept_for=node.keep.pod if is_kept else None,
+        kept_by=node.keep.drain_losses,
+        cordoned_by=node.cordon.by,
         paid_until=next_unit_at(node.created_at, now, policy.billing),
     )
 

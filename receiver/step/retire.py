@@ -138,12 +138,12 @@ class _Retirement:
         """Uncordon the node and keep it, adding the reason to what it waited for before. One that is cordoned for
         another reason of ours stays so, and one that others maintain, until they are done."""
         victim, receipt = self.victim, None
-        cordoned = victim.stage is VictimStage.CORDONED or self.node.cordoned_for == self.action.id
+        cordoned = victim.stage is VictimStage.CORDONED or self.node.cordon.action == self.action.id
         if move.lifts and cordoned and not may_still_vanish(victim, self.now):
             self.hands.ready()
-            if view.cordoned_for and self.node.cordoned_by is CordonedBy.US:
+            if view.cordoned_for and self.node.cordon.by is CordonedBy.US:
                 receipt = self.cluster.cordon(self.node.name, view.cordoned_for)
-            elif not self.node.maintained:
+            elif not self.node.health.maintained:
                 receipt = self.cluster.uncordon(self.node.name)
         spared = replace(victim, stage=VictimStage.SPARED, since=self.now, why=move.why, refused=move.refused)
         if not move.refused:

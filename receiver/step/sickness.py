@@ -4,11 +4,11 @@ A sick node is no room for waiting work, or only as far as its API says which de
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.core.model.memory import NodeLife
+from receiver.core.model.model import Health
 from receiver.ports import ClusterNode, TelemetryFacts
 
 READY_CONDITIONS = ("GPUReady", "nvidia.com/GPUReady")  # False is the fault
@@ -25,40 +25,30 @@ MAINTAINED_FOR = timedelta(minutes=45)  # Civo's node agent restarts a node with
 WELL_AFTER = timedelta(minutes=10)  # a fault within that time after another one continues it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sickness:
-    """*why* a node is sick (empty: it is well); *partly* where its other devices work."""
-
-    why: str = ""
-    partly: bool = False
-
-
-def sickness(
-    node: ClusterNode, telemetry: TelemetryFacts | None, conditions: Iterable[str], life: NodeLife
-) -> Sickness:
+def sickness(node: ClusterNode, telemetry: TelemetryFacts | None, conditions: Iterable[str], life: NodeLife) -> Health:
     """Return what is wrong with the GPUs of *node*; *conditions* are those of the configuration.
 
     While Prometheus is silent, a node that was sick stays so: an XID is seen only there.
     """
     if telemetry is not None and (failed := telemetry.failed.get(node.name)):
-        return Sickness(why=failed)
+        return Health(sick=failed)
     for kind, status in sorted(node.conditions.items()):
         if (kind in READY_CONDITIONS and status == "False") or (
             kind in (*FAULT_CONDITIONS, *conditions) and status == "True"
         ):
-            return Sickness(why=f"condition {kind} is {status}")
+            return Health(sick=f"condition {kind} is {status}")
     if node.labels.get(UPGRADE_LABEL) == "upgrade-failed":
-        return Sickness(why="its driver upgrade failed")
+        return Health(sick="its driver upgrade failed")
     if node.sick_devices:
         partly = len(node.sick_devices) < node.gpu_devices
-        return Sickness(why=f"device taints: {', '.join(node.sick_devices)}", partly=partly)
+        return Health(sick=f"device taints: {', '.join(node.sick_devices)}", partly=partly)
     for resource, count in sorted(node.capacity.items()):
         if 0 < node.allocatable.get(resource, 0) < count:
             lost = count - node.allocatable[resource]
-            return Sickness(why=f"{lost} of {count} {resource} unhealthy", partly=True)
+            return Health(sick=f"{lost} of {count} {resource} unhealthy", partly=True)
     if telemetry is None and life.sick_since is not None and life.well_since is None:
-        return Sickness(why="it was before Prometheus stopped answering")
-    return Sickness()
+        return Health(sick="it was before Prometheus stopped answering")
+    return Health()
 
 
 def maintenance(node: ClusterNode, telemetry: TelemetryFacts | None) -> str:
@@ -75,7 +65,7 @@ def is_unready(node: ClusterNode) -> bool:
     return any(node.conditions.get(kind) == "False" for kind in READY_CONDITIONS)
 
 
-def course(past: NodeLife, node: ClusterNode | None, illness: Sickness, by: str, now: datetime) -> dict[str, Any]:
+def course(past: NodeLife, node: ClusterNode | None, health: Health, by: str, now: datetime) -> dict[str, Any]:
     """The moments of a node's sickness and maintenance (*by*: who) in its life, as they are *now*.
 
     A sickness ends after the node was well for a while, so a fault that follows another one does not begin anew. One
@@ -84,7 +74,7 @@ def course(past: NodeLife, node: ClusterNode | None, illness: Sickness, by: str,
     sick_since, well_since = past.sick_since, past.well_since
     if node is None or not node.ready:
         well_since = None  # another fault, or not seen
-    elif illness.why:
+    elif health.sick:
         sick_since, well_since = sick_since or past.lost_at or now, None
     elif sick_since is not None:
         well_since = well_since or now

@@ -63,16 +63,58 @@ def a_pod(name: str = "train", gpus: int = 1, **changes: Any) -> Pod:
 
 
 def a_node(name: str = "n1", **changes: Any) -> Node:
-    """A usable, empty one-GPU node created 20 minutes ago and idle for 15."""
-    given: dict[str, Any] = {
-        "name": name,
-        "instance": f"i-{name}",
-        "stage": Stage.USABLE,
-        "created_at": NOW - timedelta(minutes=20),
-        "allocatable": {GPU: 1},
-        "idle_since": NOW - timedelta(minutes=15),
-    }
-    return Node(**{**given, **changes})
+    """A usable, empty one-GPU node created 20 minutes ago and idle for 15, with *changes* as for `with_fields`."""
+    node = Node(
+        name=name,
+        instance=f"i-{name}",
+        stage=Stage.USABLE,
+        created_at=NOW - timedelta(minutes=20),
+        allocatable={GPU: 1},
+        idle_since=NOW - timedelta(minutes=15),
+    )
+    return with_fields(node, **changes)
+
+
+# A test names what matters of a node without the value that holds it, as (value, field).
+PARTS_OF_A_NODE = {
+    "cordoned_by": ("cordon", "by"),
+    "cordoned_for": ("cordon", "action"),
+    "closed_for": ("cordon", "stop"),
+    "deleted": ("cordon", "deleted"),
+    "protected": ("keep", "protected"),
+    "kept_until": ("keep", "until"),
+    "kept_for": ("keep", "pod"),
+    "hosts": ("keep", "hosts"),
+    "kept_by": ("keep", "drain_losses"),
+    "sick": ("health", "sick"),
+    "sick_since": ("health", "since"),
+    "partly_sick": ("health", "partly"),
+    "maintained": ("health", "maintained"),
+    "maintained_until": ("health", "maintained_until"),
+    "usable_since": ("times", "usable_since"),
+    "seen_since": ("times", "seen_since"),
+    "unknown_since": ("times", "unknown_since"),
+    "lost_at": ("times", "lost_at"),
+    "undated": ("times", "undated"),
+    "compute": ("beside", "compute"),
+    "others": ("beside", "others"),
+    "daemons": ("beside", "daemons"),
+    "dra": ("beside", "dra"),
+    "devices": ("beside", "devices"),
+    "devices_returned": ("beside", "devices_returned"),
+}
+
+
+def with_fields(node: Node, **changes: Any) -> Node:
+    """*node* with other fields, those of its parts under the names of `PARTS_OF_A_NODE`. One that *was_usable* was so
+    since long."""
+    if "was_usable" in changes:
+        since = changes.get("usable_since") or changes.get("created_at", node.created_at)
+        changes["usable_since"] = since if changes.pop("was_usable") else None
+    for name in [name for name in changes if name in PARTS_OF_A_NODE]:
+        part, attribute = PARTS_OF_A_NODE[name]
+        changes[part] = replace(changes.get(part, getattr(node, part)), **{attribute: changes.pop(name)})
+    return replace(node, **changes)
 
 
 def a_due_node(name: str = "n1", **changes: Any) -> Node:

@@ -31,7 +31,7 @@ from receiver.core.model.signals import Signal, SignalAction
 from receiver.core.model.windows import Window
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import Explainer
-from tests.core.builders import GPU, NOW, a_pod, a_pool, a_signal, a_silence, an_offer, run
+from tests.core.builders import GPU, NOW, a_node, a_pod, a_pool, a_signal, a_silence, an_offer, run
 from tests.core.choices import Choices, built
 
 LAWS = settings(
@@ -114,9 +114,8 @@ def nodes(draw: Choices, pool: Pool, number: int) -> Node:
     vanished = not was_usable and stage is Stage.BROKEN and draw.yes()
     pods = pods_on(draw, name) if was_usable else ()
     idle = stage is Stage.USABLE and draw.yes()  # also, wrongly, of a node that a pod holds
-    return Node(
-        name=name,
-        instance=f"i-{name}",
+    return a_node(
+        name,
         stage=stage,
         created_at=ago(draw),
         allocatable=dict(pool.resources) if stage is Stage.USABLE else {},

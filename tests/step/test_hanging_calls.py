@@ -258,7 +258,7 @@ def unanswered_delete(store: Store) -> Life:
 
 def cordoned(life: Life) -> list[CordonedBy | None]:
     """Whose cordons the pool's nodes carry."""
-    return [n.cordoned_by for n in life.step().facts.pool("l40s-id").nodes]
+    return [n.cordon.by for n in life.step().facts.pool("l40s-id").nodes]
 
 
 def test_a_node_whose_delete_may_still_arrive_takes_no_new_work(store: Store) -> None:

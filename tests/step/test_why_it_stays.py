@@ -79,7 +79,7 @@ def deleted_by_somebody(life: Life, node: str) -> None:
         ),
         (taken_by_a_pod, OutcomeKind.WITHDRAWN, "NODE: ml/bold started there"),
         (wanted_by_a_pod, OutcomeKind.WITHDRAWN, "NODE: waiting work fits on it: ml/next-0"),
-        (protected, OutcomeKind.WITHDRAWN, "NODE: it is protected by an annotation"),
+        (protected, OutcomeKind.WITHDRAWN, "NODE: it is protected"),
         (opened, OutcomeKind.FAILED, "NODE was uncordoned by someone else"),
         (
             frozen,
@@ -155,7 +155,7 @@ def test_of_several_nodes_each_has_its_own_reason(store: Store) -> None:
     outcome = ended(life)
     assert outcome.kind is OutcomeKind.CONFIRMED
     said = set(outcome.detail.split("; ")[1:])
-    assert said == {f"{first}: ml/bold started there", f"{second}: it is protected by an annotation"}
+    assert said == {f"{first}: ml/bold started there", f"{second}: it is protected"}
     assert third not in outcome.detail
 
 

@@ -127,7 +127,7 @@ def test_a_wish_to_be_kept_outlives_a_step_under_a_clock_ahead(store: Store) -> 
     a_step_ahead(life, timedelta(days=1))
     life.step()
     [node] = life.steps[-1].facts.pool("l40s-id").nodes
-    assert node.kept(life.now)
+    assert node.keep.lasts(life.now)
 
 
 def test_one_step_under_the_clock_of_another_month_lets_no_work_into_what_a_hold_keeps_shut(store: Store) -> None:

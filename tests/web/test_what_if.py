@@ -21,7 +21,19 @@ from receiver.core.model.model import Spend
 from receiver.ports import Leader, StoredAction, TryLater
 from receiver.web import LastStep
 from tests.clocks import FixedClock
-from tests.core.builders import HOUR, MINUTE, NOW, a_busy_node, a_due_node, a_node, a_pod, a_removal, a_state, facts
+from tests.core.builders import (
+    HOUR,
+    MINUTE,
+    NOW,
+    a_busy_node,
+    a_due_node,
+    a_node,
+    a_pod,
+    a_removal,
+    a_state,
+    facts,
+    with_fields,
+)
 from tests.given import lives
 from tests.given.life import Life, a_job
 from tests.metrics.scrapes import a_registry
@@ -380,7 +392,7 @@ def test_an_unknown_node_is_named_beside_those_there_are() -> None:
 
 
 def test_a_protected_node_says_so() -> None:
-    found = a_state(replace(a_due_node("n1"), protected=True))
+    found = a_state(with_fields(a_due_node("n1"), protected=True))
     answer = node(a_bench_after_a_step(facts(found, a_state(pool="spare-id"), spend=SPEND)), "n1")
     assert answer["blocks"][0] == "it is protected"
     assert answer["may_go_at"] is None

@@ -2,32 +2,28 @@
 blocks the removal now."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.explain.explain import Fate, fates
-from receiver.core.explain.prospects import UNKNOWN_HOURS, clock, first_removal, held_by_guardrail, repair_waits
+from receiver.core.explain.prospects import first_removal, held_by_guardrail, reasons_to_stay, repair_waits
 from receiver.core.explain.rules import sentence
 from receiver.core.explain.staying import obstacle
 from receiver.core.model.actions import Action, Decision, Verdict, VictimStage
 from receiver.core.model.model import Facts, Node, PoolState, Stage
 from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Policy, Pool
-from receiver.core.model.signals import SignalAction
-from receiver.core.model.text import listed
+from receiver.core.model.text import clock
 from receiver.core.money.cost import next_unit_at, unit_price
 from receiver.core.scaling.assign import Assignment, assign
 from receiver.core.scaling.decide import case_of, decide_all, removals_under_way
 from receiver.core.scaling.guardrails.rule import Case
-from receiver.core.scaling.packing import consents
-from receiver.core.scaling.removal import claims_on, has_unknown_hours, is_kept, removal_backs_off
+from receiver.core.scaling.holds import removal_backs_off
+from receiver.core.scaling.removal import way_of
 from receiver.core.scaling.retirement import EMPTIED
-from receiver.core.scaling.waits import dead_nodes
-
-PODS_NAMED = 5  # in a sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,11 +167,11 @@ def _blocks(node: Node, case: Case, decision: Decision, failed: str) -> tuple[Se
     says what the last removal failed on."""
     if node.instance in decision.candidates[: max(0, decision.present - decision.target)]:
         return _under_way(node, case)
-    backoff = case.state.removal_backoff if removal_backs_off(node, case) else None
+    backoff = removal_backs_off(node, case)
     if backoff is not None and not failed:
-        failed = f"an earlier try failed: {backoff.reason}"
+        failed = f"an earlier try failed: {backoff.why}"
     earlier = [failed] if failed else []
-    own = list(_own_blocks(node, case))
+    own = reasons_to_stay(node, case, way_of(node, case))
     guardrail = held_by_guardrail(case, sentence)
     if own:
         return [*own, *earlier, *([guardrail] if guardrail else [])], None
@@ -184,7 +180,7 @@ def _blocks(node: Node, case: Case, decision: Decision, failed: str) -> tuple[Se
     elif guardrail:
         return [*earlier, guardrail], None
     else:
-        at, cause = backoff.until if backoff is not None else case.now, ""
+        at, cause = case.now if backoff is None else backoff.until, ""
     if at == case.now and decision.deciding.verdict in (Verdict.HOLDS, Verdict.LIMITS):  # an approval, above all
         return [*earlier, sentence(decision.deciding, case)], None
     if at is None or at <= case.now:
@@ -217,41 +213,3 @@ def _failed(node: Node, actions: Sequence[Action], now: datetime) -> str:
     if last.because not in EMPTIED and (node.busy or (node.idle_since is not None and node.idle_since > last.since)):
         return ""
     return f"its removal failed at {clock(last.since, now)}: {obstacle(last)}"
-
-
-def _own_blocks(node: Node, case: Case) -> Iterator[str]:
-    """Sentences on what keeps the node itself, whatever the time and the guardrails."""
-    if claims := claims_on(node):
-        yield claims
-    if node.stage is Stage.DELETING:
-        yield "it is being deleted already"
-    elif node.stage is not Stage.USABLE and node not in dead_nodes(case.pool, case.state, case.now):
-        yield f"it is {node.stage}, and not overdue"
-    if is_kept(node, case) and node.kept_until is not None:
-        yield f"{node.kept_for or 'a workload'} has it kept until {clock(node.kept_until, case.now)}"
-    if has_unknown_hours(node, case):
-        yield UNKNOWN_HOURS
-    if not node.busy and node.unknown_since is not None:
-        yield "its GPUs are in use without a pod"
-    if buffer := case.wanted.warm.get(node.instance):
-        yield f"CapacityBuffer {buffer} keeps it free"
-    if not node.busy and node.instance in case.wanted.needed:
-        yield "waiting work would use it"
-    if node.busy and node.stage is Stage.USABLE:
-        yield from _busy_blocks(node, case)
-
-
-def _busy_blocks(node: Node, case: Case) -> Iterator[str]:
-    stays = [pod.key for pod in node.pods if not consents(pod)]
-    if stays:
-        yield f"it runs pods without consent to be moved: {listed(stays, PODS_NAMED)}"
-    elif node.instance in case.wanted.repairs:
-        return  # a sick node is drained wherever its pods may go
-    elif node.instance not in case.wanted.movable:
-        yield "its pods consent to be moved, and fit on no other node that runs work"
-    elif (held := case.firing(SignalAction.HOLD)) is not None:
-        yield f"alert {held.alertname} is firing (action: hold): busy nodes are not drained"
-    elif not case.policy.billing.by_the_hour and case.firing(SignalAction.SCALE_DOWN) is None:
-        yield "the pool's utilization has not been low for long enough"
-    elif case.wanted.waiting_gpus:
-        yield "pods are waiting for GPUs in this pool, so busy nodes are not drained"

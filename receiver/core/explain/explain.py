@@ -94,7 +94,7 @@ class Place:
         detail = f"usable nodes of {where} have room for all of it, as configured"
         if node is not None:
             detail = f"node {node.name} of {where} is usable and would hold it, as configured"
-            detail += "; its removal was called off for that" if node.cordoned_by is CordonedBy.US else ""
+            detail += "; its removal was called off for that" if node.cordon.by is CordonedBy.US else ""
         name, promise = node.name if node else None, Promise(starts_p50=self._now, starts_p90=self._now)
         return Fate(state=State.FITS_FREE_NODE, detail=detail, pool=self.pool.id, node=name, promise=promise)
 

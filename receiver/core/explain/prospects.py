@@ -9,28 +9,17 @@ from receiver.core.model.actions import ActionKind, Decision, Reason, Verdict
 from receiver.core.model.model import Node, Stage
 from receiver.core.model.policy import Repair
 from receiver.core.model.signals import SignalAction
-from receiver.core.model.text import listed, some
+from receiver.core.model.text import clock, listed, some
 from receiver.core.scaling.bounds import Grace
 from receiver.core.scaling.decide import later
 from receiver.core.scaling.guardrails import UNASKED, apply
 from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.guardrails.waiting import COOLED_DOWN
-from receiver.core.scaling.removal import (
-    changes,
-    claims_on,
-    could_be_emptied,
-    has_unknown_hours,
-    idle_removals_left,
-    is_idle_and_free,
-    is_kept,
-    removable_at,
-    removal_backs_off,
-    surplus_over,
-    unit_ends_soon,
-)
+from receiver.core.scaling.holds import holds_on, kept_by_a_workload, may_go, removal_backs_off
+from receiver.core.scaling.node_holds import Blocks, node_holds
+from receiver.core.scaling.removal import changes, idle_removals_left, removable_at, surplus_over, unit_ends_soon
 from receiver.core.scaling.waits import LONGEST_PROVISIONING_BACKOFF
 
-UNKNOWN_HOURS = "Civo gives no usable time of its creation, so it is unknown when its next paid hour begins"
 MOST_CHANGES = 50  # that are looked through: a window that opens every minute is no reason to look for ever
 PODS_NAMED = NODES_NAMED = 5  # in a sentence
 Say = Callable[[Reason, Case], str]  # the sentence of a reason
@@ -60,7 +49,7 @@ def first_removal(nodes: Sequence[Node], case: Case, say: Say) -> tuple[datetime
     for _ in range(MOST_CHANGES):
         own = min(_own_moment(node, later(case, at)) for node in nodes)
         # Spare nodes are those that work can use: a sick one is none of them, and goes beside them.
-        allowed, held = allowed_from(own, case, say, idle=not any(n.busy or n.out_of_service for n in nodes))
+        allowed, held = allowed_from(own, case, say, idle=not any(n.busy or n.health.out_of_service for n in nodes))
         reason = held or reason
         if allowed is None or allowed == own:
             return allowed, reason
@@ -70,12 +59,8 @@ def first_removal(nodes: Sequence[Node], case: Case, say: Say) -> tuple[datetime
 
 def _own_moment(node: Node, case: Case) -> datetime:
     """When *node* goes by its own clock, at the case's time or later."""
-    rests = [case.now]
-    if node.kept_until is not None and is_kept(node, case):
-        rests.append(node.kept_until)
-    if case.state.removal_backoff is not None and removal_backs_off(node, case):
-        rests.append(case.state.removal_backoff.until)
-    at = max(rests)
+    holds = (kept_by_a_workload(node, case), removal_backs_off(node, case))
+    at = max([case.now, *(hold.until for hold in holds if hold is not None and hold.until is not None)])
     return max(at, removable_at(node, later(case, at)))
 
 
@@ -101,10 +86,11 @@ def held_by_guardrail(case: Case, say: Say) -> str:
 
 def about_idle(idle: Sequence[Node], case: Case, say: Say) -> str:
     """Say of *idle* nodes, of which there is at least one, when the first may go, or what keeps them."""
-    free = [n for n in idle if is_idle_and_free(n, case)]
+    free = [n for n in idle if n.idle and may_go(n, case, Blocks.REMOVAL)]
     many = some(len(idle), "idle node")
     if not free:
-        stays = [f"{n.name} stays: {_kept_by(n, case)}" for n in idle[:NODES_NAMED]]
+        named = [(n.name, reasons_to_stay(n, case, Blocks.REMOVAL)[:1]) for n in idle[:NODES_NAMED]]
+        stays = [f"{name} stays: {'; '.join(reason)}" for name, reason in named]
         unnamed = [f"and {len(idle) - NODES_NAMED} more"] if len(idle) > NODES_NAMED else []
         return f"{many}: {'; '.join([*stays, *unnamed])}"
     paid = ", paid for" if case.policy.billing.by_the_hour else ""
@@ -118,24 +104,19 @@ def about_idle(idle: Sequence[Node], case: Case, say: Say) -> str:
 def repair_waits(node: Node, case: Case) -> str:
     """Why the repair of a sick *node* is not begun while the pool is careful; empty for any other node."""
     failed = case.state.trial
-    waits = case.pool.repair is Repair.REPLACE and node.sick and node.instance not in case.wanted.repairs
+    waits = case.pool.repair is Repair.REPLACE and node.health.sick and node.instance not in case.wanted.repairs
     if not waits or failed is None or not failed.holds(case.now, LONGEST_PROVISIONING_BACKOFF):
         return ""
     return f"repair of {node.name} waits until {clock(failed.until, case.now)}: {failed.reason}"
 
 
-def _kept_by(node: Node, case: Case) -> str:
-    if claims := claims_on(node):
-        return claims
-    if has_unknown_hours(node, case):
-        return UNKNOWN_HOURS
-    buffer = case.wanted.warm.get(node.instance)
-    return f"CapacityBuffer {buffer} keeps it free" if buffer else "its GPUs are in use without a pod"
-
-
-def clock(at: datetime, now: datetime) -> str:
-    """*at* as a time of day, with its date where that is not today's."""
-    return f"{at:%H:%M:%S} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S} UTC"
+def reasons_to_stay(node: Node, case: Case, way: Blocks) -> Sequence[str]:
+    """Return what blocks that *node* goes in this *way*, in sentences; all that it shows by itself in one. A back-off
+    of its removal is no such reason: it ends."""
+    holds = [hold for hold in holds_on(node, case, way) if hold.by != removal_backs_off.__name__]
+    own = list(node_holds(node, way))
+    shown = ["; ".join(hold.why for hold in own)] if own else []
+    return [*shown, *(hold.why for hold in holds[len(own) :])]
 
 
 def _because(reason: str) -> str:
@@ -192,7 +173,7 @@ def first_act(decision: Decision, case: Case, say: Say) -> str:
         their, them = ("its", "it") if len(going) == 1 else ("their", "them")
         emptied = f", evict {their} pods" if any(node.busy for node in going) else ""
         return f"cordon {listed([node.name for node in going], NODES_NAMED)}{emptied} and remove {them} now"
-    free = [node for node in case.state.of(Stage.USABLE) if is_idle_and_free(node, case)]
+    free = [node for node in case.state.of(Stage.USABLE) if node.idle and may_go(node, case, Blocks.REMOVAL)]
     if not free:
         return ""
     first = min(free, key=lambda node: (_own_moment(node, case), node.name))
@@ -205,7 +186,7 @@ def why_kept(case: Case, say: Say) -> str:
     usable = case.state.of(Stage.USABLE)
     if not usable or not all(n.busy for n in usable):
         return ""
-    movable = [n for n in usable if could_be_emptied(n, case)]
+    movable = [n for n in usable if may_go(n, case, Blocks.CONSOLIDATION)]
     if movable:
         first = min(movable, key=lambda n: (unit_ends_soon(n, case), n.name))
         at, reason = first_removal(movable, case, say)

@@ -22,8 +22,8 @@ from receiver.core.scaling.decide import AskedByAlerts
 from receiver.core.scaling.guardrails import BY_NAME
 from receiver.core.scaling.guardrails.limits import answer_of, say_least, window_change
 from receiver.core.scaling.guardrails.rule import Case, Guardrail, Rule, Said
+from receiver.core.scaling.holds import kept_by_a_workload, removal_backs_off
 from receiver.core.scaling.market import goes_early
-from receiver.core.scaling.removal import is_kept, removal_backs_off
 
 # What a source of size says before its own sentence.
 WANTED = {
@@ -173,15 +173,15 @@ def names_of(nodes: Iterable[Node]) -> str:
 
 
 def called(node: Node) -> str:
-    return f"{node.name} ({node.note})" if node.sick else node.name
+    return f"{node.name} ({node.note})" if node.health.sick else node.name
 
 
 def _say_dead_nodes(dead: tuple[Node, ...], case: Case) -> Said:
-    without = [n for n in dead if not n.registered and n.lost_at is not None]
-    others, limit = [n for n in dead if n not in without and not n.sick], lasting(case.pool.provision_timeout)
+    without = [n for n in dead if not n.registered and n.times.lost_at is not None]
+    others, limit = [n for n in dead if n not in without and not n.health.sick], lasting(case.pool.provision_timeout)
     late = [f"not usable within {limit}"] if any(not n.was_usable for n in others) else []
     late += [f"not usable any more for {limit}"] if any(n.was_usable for n in others) else []
-    late += ["to be replaced, and no GPU pod runs there"] if any(n.sick for n in dead) else []
+    late += ["to be replaced, and no GPU pod runs there"] if any(n.health.sick for n in dead) else []
     late += ["no Node object in Kubernetes any more"] if without else []
     return _named(dead, ", or ".join(late)), ()
 
@@ -209,7 +209,7 @@ def _say_idle_nodes(idle: tuple[Node, ...], case: Case) -> Said:
 
 
 def _say_consolidation(emptied: tuple[Node, ...], _case: Case) -> Said:
-    sick = all(n.sick for n in emptied)
+    sick = all(n.health.sick for n in emptied)
     cause = "to be replaced, and its pods may be moved" if sick else "its pods may be moved and fit on other nodes"
     return _named(emptied, cause), ()
 
@@ -220,11 +220,8 @@ def _say_alert_asks(asked: AskedByAlerts, _case: Case) -> Said:
 
 
 def _say_keep_until(kept: tuple[Node, ...], _case: Case) -> Said:
-    sentences = (
-        f"{n.name} is kept until {n.kept_until:%Y-%m-%d %H:%M} UTC{f' for {n.kept_for}' if n.kept_for else ''}"
-        for n in kept
-    )
-    return "; ".join(sentences), ()
+    keeps = ((n.name, n.keep.until, f" for {n.keep.pod}" if n.keep.pod else "") for n in kept)
+    return "; ".join(f"{name} is kept until {until:%Y-%m-%d %H:%M} UTC{whom}" for name, until, whom in keeps), ()
 
 
 def _say_evict_after(because: tuple[Grace, ...] | tuple[Node, ...], case: Case, say: Say) -> Said:
@@ -243,10 +240,11 @@ def _say_evict_after(because: tuple[Grace, ...] | tuple[Node, ...], case: Case, 
 
 
 def _say_nothing_wanted(case: Case, say: Say) -> str:
-    wanted, resting = case.wanted, [n for n in case.state.nodes if n.idle_since is not None]
-    kept_nodes = [n for n in resting if is_kept(n, case)]
-    refused = [n for n in resting if not is_kept(n, case) and removal_backs_off(n, case)]
-    idle = [n for n in resting if not is_kept(n, case) and not removal_backs_off(n, case)]
+    wanted, resting = case.wanted, [n for n in case.state.nodes if n.idle]
+    kept_nodes = [n for n in resting if kept_by_a_workload(n, case)]
+    others = [n for n in resting if not kept_by_a_workload(n, case)]
+    refused = [n for n in others if removal_backs_off(n, case)]
+    idle = [n for n in others if not removal_backs_off(n, case)]
     on_the_way = len(case.state.coming) + case.state.unlisted
     backoff = case.state.removal_backoff
     if not case.up(Source.CIVO):

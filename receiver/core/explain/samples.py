@@ -81,7 +81,7 @@ def doing(node: Node) -> Doing:
         return Doing(node.stage.value)
     if node.busy:
         return Doing.BUSY
-    return Doing.IDLE if node.unknown_since is None else Doing.UNKNOWN
+    return Doing.IDLE if node.times.unknown_since is None else Doing.UNKNOWN
 
 
 def minute_of(at: datetime) -> datetime:

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from receiver.core.explain.prospects import UNKNOWN_HOURS
 from receiver.core.explain.rules import SPEAKS_UP, plainly
 from receiver.core.model.actions import Action, Because, Decision, Victim, VictimStage
-from receiver.core.model.model import CordonedBy, Node, Stage
+from receiver.core.model.model import Node, Stage
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import listed
 from receiver.core.scaling.guardrails.rule import Case
-from receiver.core.scaling.removal import has_unknown_hours, is_kept, removable_at, removal_backs_off
+from receiver.core.scaling.holds import case_holds
+from receiver.core.scaling.node_holds import Blocks, node_holds
+from receiver.core.scaling.removal import removable_at, way_of
 from receiver.core.scaling.retirement import EMPTIED
 
+TOLD_BELOW = ("being_deleted", "not_usable", "needed_by_waiting_work")
 UNKNOWN = "its removal is no longer allowed"  # of a victim that was stored before a reason was kept with it
 
 
@@ -51,35 +53,15 @@ def _why(node: Node, because: Because, decision: Decision, case: Case) -> str:
         return f"{plainly(held[-1].rule)} ({held[-1].detail})" if held else _decided(decision)
     if node.busy and because not in EMPTIED:
         return f"{listed([pod.key for pod in node.pods])} started there"
-    if claimed := _claimed(node, case):
-        return claimed
+    way = Blocks.EVICTION if because is Because.EVICTED else way_of(node, case)
+    for hold in (*node_holds(node, way), *case_holds(node, case, way)):
+        if hold.by not in TOLD_BELOW:
+            return hold.why
     if node.instance in case.wanted.needed:
         placed = [workload for workload, instance in case.wanted.placed if instance == node.instance]
         names = listed(placed or list(case.wanted.settled))
         return f"waiting work fits on it: {names}" if names else "waiting work fits on it"
-    if node.instance in case.wanted.warm:
-        return f"CapacityBuffer {case.wanted.warm[node.instance]} keeps it free"
     return _not_due(node, because, case) or _decided(decision)
-
-
-def _claimed(node: Node, case: Case) -> str:
-    backoff = case.state.removal_backoff
-    if node.cordoned_by is CordonedBy.SOMEONE:
-        return "someone else cordoned it"
-    if node.maintained:
-        return f"it {node.maintained}"
-    if node.protected:
-        return "it is protected by an annotation"
-    if node.hosts:
-        return f"it runs {listed(node.hosts)}"
-    if is_kept(node, case) and node.kept_until is not None:
-        claimant = f"{node.kept_for} asks" if node.kept_for else "a workload asks"
-        return f"{claimant} to keep it until {node.kept_until:%Y-%m-%d %H:%M} UTC"
-    if has_unknown_hours(node, case):
-        return UNKNOWN_HOURS
-    if node.unknown_since is not None:
-        return "its GPUs are in use although no pod holds them"
-    return backoff.reason if backoff is not None and removal_backs_off(node, case) else ""
 
 
 def _not_due(node: Node, because: Because, case: Case) -> str:

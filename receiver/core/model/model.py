@@ -112,6 +112,75 @@ class CordonedBy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cordon:
+    """Whose cordon a node carries, and what our annotations on it say."""
+
+    by: CordonedBy | None = None
+    action: str | None = None  # the id of the removal that set ours, or `REPAIR`
+    stop: str | None = None  # the budget stop that closes it to new work
+    deleted: bool = False  # that removal counts its DELETE as accepted, and Civo lists it as running
+
+    @property
+    def removal(self) -> str | None:
+        """The id of the removal that set ours, None for a repair."""
+        return None if self.action == REPAIR else self.action
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """What keeps a node from being removed beside its GPU pods."""
+
+    protected: bool = False
+    until: datetime | None = None  # until when a workload has it kept (``keep-until``)
+    pod: str = ""  # of that workload
+    hosts: tuple[str, ...] = ()  # what must not be removed with it: our own pod, Prometheus, Alertmanager
+    drain_losses: tuple[str, ...] = ()  # the pods without a GPU that a drain would lose, each with its reason
+
+    def lasts(self, now: datetime) -> bool:
+        """True while a workload has it kept."""
+        return self.until is not None and now < self.until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What is wrong with a node's GPUs, and who works on it."""
+
+    sick: str = ""  # what its GPUs lack, such as ``XID 79 on GPU 0``
+    since: datetime | None = None  # when that began, or what came before without a break
+    partly: bool = False  # some of its GPUs work, and `Node.allocatable` leaves out the others
+    maintained: str = ""  # who works on it: it is no room meanwhile, and is not removed
+    maintained_until: datetime | None = None  # how long that counts at most
+
+    @property
+    def out_of_service(self) -> bool:
+        """True while no work should begin there, whoever may use the node."""
+        return bool(self.maintained) or (bool(self.sick) and not self.partly)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """When what happened to a node."""
+
+    usable_since: datetime | None = None  # None: it never was
+    seen_since: datetime | None = None  # when it was first watched
+    unknown_since: datetime | None = None  # when its GPUs were first seen in use without a pod
+    lost_at: datetime | None = None  # when it stopped being usable, or vanished from Kubernetes before it ever was
+    undated: bool = False  # Civo gives no usable time of its creation: when its paid units begin is unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BesideGpus:
+    """What a node has beside whole GPUs, by resource (`core.model.pods`) or kind of device (`core.model.devices`)."""
+
+    compute: Mapping[str, int] = field(default_factory=dict)  # allocatable
+    others: Mapping[str, int] = field(default_factory=dict)  # what pods without GPUs request of that
+    daemons: Mapping[str, int] = field(default_factory=dict)  # what DaemonSets' pods request of that
+    dra: bool = False  # a DRA driver serves its GPUs
+    devices: Mapping[str, int] = field(default_factory=dict)  # free devices of DRA and their counters
+    devices_returned: Mapping[str, int] = field(default_factory=dict)  # the same once its pods have left that soon do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One instance of a pool joined with its Kubernetes node."""
 
@@ -119,42 +188,21 @@ class Node:
     instance: str
     stage: Stage
     created_at: datetime
+    civo_status: str = ""  # Civo's word for the instance, unless it is the one that the stage stands for
     allocatable: Mapping[str, int] = field(default_factory=dict)  # GPU resources
     pods: tuple[Pod, ...] = ()  # GPU pods bound to it
     idle_since: datetime | None = None  # None while a pod holds a GPU there, or that is unknown
     registered: bool = True  # Kubernetes has a Node object for it
     ready: bool = True
-    was_usable: bool = False
-    usable_since: datetime | None = None
-    seen_since: datetime | None = None  # when it was first watched
-    unknown_since: datetime | None = None  # when its GPUs were first seen in use without a pod
-    lost_at: datetime | None = None  # when it stopped being usable, or vanished from Kubernetes before it ever was
-    kept_until: datetime | None = None  # until when a workload has it kept
-    kept_for: str = ""  # the pod of that workload
-    cordoned_by: CordonedBy | None = None
-    cordoned_for: str | None = None  # the action id in our cordon annotation
-    closed_for: str | None = None  # the budget stop in our annotation that closes it to new work
-    protected: bool = False
-    civo_status: str = ""  # Civo's word for the instance, unless it is the one that the stage stands for
-    undated: bool = False  # Civo gives no usable time of its creation: when its paid units begin is unknown
-    deleted: bool = False  # a removal counts its DELETE as accepted, and Civo lists it as running: it stays cordoned
-    hosts: tuple[str, ...] = ()  # what must not be removed with it: our own pod, Prometheus, Alertmanager
-    kept_by: tuple[str, ...] = ()  # the pods without a GPU that a drain would lose, each with its reason
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     startup_taint: str = ""  # the key of the one that alone keeps pods away
-    sick: str = ""  # what its GPUs lack, such as ``XID 79 on GPU 0``
-    sick_since: datetime | None = None  # when that began, or what came before without a break
-    partly_sick: bool = False  # some of its GPUs work, and *allocatable* leaves out the others
-    maintained: str = ""  # who works on it: it is no room meanwhile, and is not removed
-    maintained_until: datetime | None = None  # how long that counts at most
-    dra: bool = False  # a DRA driver serves its GPUs
     activity: Activity | None = None  # what DCGM reports of its GPUs
-    compute: Mapping[str, int] = field(default_factory=dict)  # allocatable compute resources (`core.model.pods`)
-    devices: Mapping[str, int] = field(default_factory=dict)  # free devices of DRA and their counters, by kind
-    devices_returned: Mapping[str, int] = field(default_factory=dict)  # the same once its pods have left that soon do
-    others: Mapping[str, int] = field(default_factory=dict)  # what pods without GPUs request of that
-    daemons: Mapping[str, int] = field(default_factory=dict)  # what DaemonSets' pods request of that
+    cordon: Cordon = Cordon()
+    keep: Keep = Keep()
+    health: Health = Health()
+    times: Times = Times()
+    beside: BesideGpus = BesideGpus()
 
     @property
     def leaving(self) -> bool:
@@ -164,54 +212,55 @@ class Node:
     @property
     def note(self) -> str:
         """What its stage alone does not say, such as ``waits for taint readiness.k8s.io/gpu``; empty for nothing."""
-        if not self.registered and self.lost_at is not None and self.stage is not Stage.UNKNOWN:
+        if not self.registered and self.times.lost_at is not None and self.stage is not Stage.UNKNOWN:
             return "has no Node object in Kubernetes any more"
         if self.startup_taint:
             return f"waits for taint {self.startup_taint}"
         if self.civo_status and not self.leaving:
             return f"Civo reports {self.civo_status}"
-        if self.sick or self.maintained:
-            return self.maintained or f"is sick: {self.sick}"
-        return "has GPUs that a DRA driver serves" if self.dra else ""
+        if self.health.sick or self.health.maintained:
+            return self.health.maintained or f"is sick: {self.health.sick}"
+        return "has GPUs that a DRA driver serves" if self.beside.dra else ""
 
     @property
-    def out_of_service(self) -> bool:
-        """True while no work should begin on it: it is maintained, or all of its GPUs are sick."""
-        return bool(self.maintained) or (bool(self.sick) and not self.partly_sick)
+    def was_usable(self) -> bool:
+        """True once it has been usable."""
+        return self.times.usable_since is not None
 
     @property
     def vanished(self) -> bool:
         """True when it vanished from Kubernetes before it was usable."""
-        is_gone = not self.registered and self.lost_at is not None
+        is_gone = not self.registered and self.times.lost_at is not None
         return is_gone and self.stage is Stage.BROKEN and not self.was_usable
 
     @property
     def watched_since(self) -> datetime:
         """When its time to become usable began: what happened before it was watched is unknown."""
-        return max(self.created_at, self.seen_since or self.created_at)
+        return max(self.created_at, self.times.seen_since or self.created_at)
 
     @property
     def busy(self) -> bool:
         """True when a GPU pod is bound here, running or about to."""
         return bool(self.pods)
 
-    def kept(self, now: datetime) -> bool:
-        """True while a workload has it kept (``keep-until``)."""
-        return self.kept_until is not None and now < self.kept_until
+    @property
+    def idle(self) -> bool:
+        """True when no GPU pod is bound here, and since when is known."""
+        return self.idle_since is not None and not self.busy
 
     @property
     def free(self) -> Mapping[str, int]:
         """Allocatable GPU and compute resources that no pod here has asked for, and devices that no claim holds."""
-        used = dict(self.others)
+        used = dict(self.beside.others)
         for pod in self.pods:
             for resource, count in pod.asks.items():
                 used[resource] = used.get(resource, 0) + count
-        free = less({**self.allocatable, **self.compute}, used)
+        free = less({**self.allocatable, **self.beside.compute}, used)
         if any(map(is_share, used)):
             put_bound(free, ((pod.requests, pod.devices) for pod in self.pods))
-        if not self.devices:
+        if not self.beside.devices:
             return free
-        free |= self.devices
+        free |= self.beside.devices
         for pod in self.pods:
             if pod.reserved:  # its claims have no devices yet
                 put_all_claims(free, pod.requests)

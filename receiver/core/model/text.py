@@ -36,6 +36,11 @@ def some(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def clock(at: datetime, now: datetime) -> str:
+    """*at* as a time of day, with its date where that is not today's."""
+    return f"{at:%H:%M:%S} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
 def number(value: object) -> Decimal | None:
     """*value* as a finite Decimal, or None if it is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):

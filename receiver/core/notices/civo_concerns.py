@@ -91,7 +91,7 @@ def odd_at_civo(pool: Pool, state: PoolState) -> Iterator[Concern]:
     odd = [n for n in state.of(Stage.USABLE) if n.civo_status]
     for status in dict.fromkeys(n.civo_status for n in odd):
         nodes = sorted(
-            (n for n in odd if n.civo_status == status), key=lambda n: (n.usable_since or n.created_at, n.name)
+            (n for n in odd if n.civo_status == status), key=lambda n: (n.times.usable_since or n.created_at, n.name)
         )
         yield Concern(
             kind=Cause.UNKNOWN,
@@ -103,7 +103,7 @@ def odd_at_civo(pool: Pool, state: PoolState) -> Iterator[Concern]:
             topic=f"status:{pool.id}:{status}",
             key=nodes[0].instance,  # a word that Civo uses of every node from now on is told once
         )
-    for node in (n for n in state.living if n.undated):
+    for node in (n for n in state.living if n.times.undated):
         yield Concern(
             kind=Cause.UNKNOWN,
             what=f"Civo gives no usable creation time for {node.name}",

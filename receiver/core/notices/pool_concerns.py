@@ -270,10 +270,10 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
 def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     """Nodes whose GPUs are sick: they cost money, and work that starts there may fail."""
     for node in state.of(Stage.USABLE):
-        if not node.sick or node.sick_since is None:
+        if not node.health.sick or node.health.since is None:
             continue
         begun = node.instance in wanted.repairs
-        counts = "only its healthy GPUs count" if node.partly_sick and not begun else "the node no longer counts"
+        counts = "only its healthy GPUs count" if node.health.partly and not begun else "the node no longer counts"
         goes, replaces = "removed once idle", ". With `repair: replace`, the pool replaces such nodes"
         if pool.repair is Repair.REPLACE:
             replaces = ""
@@ -284,14 +284,14 @@ def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Ite
         yield Concern(
             kind=Cause.SICK,
             what=f"sick GPUs on {node.name}",
-            why=f"since {wording.moment(node.sick_since, seen.now)}: {node.sick}",
+            why=f"since {wording.moment(node.health.since, seen.now)}: {node.health.sick}",
             whose=wording.whose(wording.asked_by(node.pods, seen.policy)),
             cost=wording.an_hour(pool, 1),
             doing=f"{counts} as capacity; its GPU pods keep running, and it is {goes}",
             todo=f"Look at: kubectl describe node {node.name}, nvidia-smi on it. A reset of the GPU or a restart of the"
             f" node may help{replaces}",
             topic=f"sick:{node.instance}",
-            key=node.sick_since.isoformat(),
+            key=node.health.since.isoformat(),
         )
 
 
@@ -303,7 +303,7 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
         moves = "the node is then removed and the pods move to another one"
         spells = [
             (
-                node.unknown_since,
+                node.times.unknown_since,
                 f"cannot tell whether {node.name} is idle",
                 "its GPUs have been in use since {}, but no GPU pod holds them",
                 "the node is kept until this is resolved",
@@ -316,7 +316,7 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
         ):  # one that nothing runs on is removed, and told as such
             spells.append(
                 (
-                    node.lost_at,
+                    node.times.lost_at,
                     f"{node.name} is broken and still runs GPU pods",
                     "it has not been Ready, or has lacked its GPUs, since {}",
                     "the node is kept while a GPU pod is bound to it",
@@ -382,21 +382,21 @@ def _usable_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> I
     start: an image that cannot be pulled holds a paid GPU."""
     paid_for = max(seen.policy.unknown_after, seen.policy.billing.granularity)
     for node in state.of(Stage.USABLE):
-        if node.idle_since is not None and node.kept_by and seen.now - node.idle_since >= paid_for:
+        if node.idle_since is not None and node.keep.drain_losses and seen.now - node.idle_since >= paid_for:
             release = f"delete the pod, or kubectl annotate pod -n NAMESPACE POD {SAFE_TO_EVICT}=true"
             yield Concern(
                 kind=Cause.NOT_DRAINED,
                 what=f"idle node {node.name} stays for a pod without a GPU",
-                why="; ".join(node.kept_by),
+                why="; ".join(node.keep.drain_losses),
                 cost=wording.an_hour(pool, 1),
                 doing="the node stays until that pod is gone, or may be evicted",
                 todo=f"To release the node: {release};"
                 " for a pod of kube-system, add a PodDisruptionBudget that covers it",
                 topic=f"not drained:{node.instance}",
-                key="; ".join(node.kept_by),
+                key="; ".join(node.keep.drain_losses),
             )
         idle = node.idle_since is not None and seen.now - node.idle_since >= seen.policy.unknown_after
-        if idle and node.cordoned_by is CordonedBy.SOMEONE:
+        if idle and node.cordon.by is CordonedBy.SOMEONE:
             yield Concern(
                 kind=Cause.CORDONED,
                 what=f"idle and cordoned: {node.name}",
@@ -409,9 +409,10 @@ def _usable_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> I
             )
         yield from _tainted(node, pool, wanted, seen)
         offers = {r: node.allocatable.get(r, 0) for r in pool.resources}
-        faulty = node.sick or node.sick_since is not None or node.maintained  # `_sick_nodes` tells of that
+        health = node.health
+        faulty = health.sick or health.since is not None or health.maintained  # `_sick_nodes` tells of that
         # What DRA serves is learnt from the node itself.
-        if offers != dict(pool.resources) and not (node.dra or faulty):
+        if offers != dict(pool.resources) and not (node.beside.dra or faulty):
             yield Concern(
                 kind=Cause.MISDESCRIBED,
                 what=f"{node.name} offers other GPUs than configured",
@@ -422,7 +423,7 @@ def _usable_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> I
                 key=_listed(offers),
             )
         for pod in node.pods:
-            since = max(node.usable_since or pod.created_at, pod.created_at)
+            since = max(node.times.usable_since or pod.created_at, pod.created_at)
             starting = pod.phase is PodPhase.STARTING and not (pod.daemon or pod.terminating)
             if not starting or seen.now - since < pool.provision_timeout:
                 continue

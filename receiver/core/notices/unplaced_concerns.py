@@ -44,8 +44,8 @@ def of_pool(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterato
 
 
 def _is_long(pod: Pod, node: Node, evidence: SchedulerRefusal | None, reopened: datetime | None, now: datetime) -> bool:
-    since = node.idle_since or node.usable_since
-    if since is None or node.closed_for is not None:
+    since = node.idle_since or node.times.usable_since
+    if since is None or node.cordon.stop is not None:
         return False
     stands = evidence.beside_since if evidence is not None else None
     return now - max(since, pod.created_at, reopened or since, stands or since) >= IGNORED_FOR

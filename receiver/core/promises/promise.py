@@ -18,7 +18,7 @@ from receiver.core.promises.startup import ZERO, Learnt, chance, gap
 from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.capacity import Given
 from receiver.core.scaling.guardrails.waiting import COOLED_DOWN
-from receiver.core.scaling.packing import takes_pods
+from receiver.core.scaling.node_holds import Blocks, node_hold
 from receiver.core.scaling.rooms import Bin, foreign_taints
 from receiver.core.scaling.terminations import STUCK_AFTER
 
@@ -179,7 +179,7 @@ class Promises:
         """What is free on a node when one of its workloads, of that name, has ended there. A gang ends as a whole."""
         rooms: list[tuple[Mapping[str, int], str]] = []
         for node in self.state.of(Stage.USABLE):
-            if takes_pods(node) and not foreign_taints(node, self.pool):
+            if not (node_hold(node, Blocks.PODS) or foreign_taints(node, self.pool)):
                 free_after: dict[str, Counter[str]] = {}
                 free = node.free
                 for pod in node.pods:

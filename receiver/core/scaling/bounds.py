@@ -23,6 +23,7 @@ from receiver.core.model.policy import Pool
 from receiver.core.model.windows import Bounds, Window, bounds_at, is_open, stays_open
 from receiver.core.money.budget import Budgets, BudgetStage
 from receiver.core.scaling.demand import tolerates_cordon
+from receiver.core.scaling.node_holds import closed_by_a_budget
 
 TOPIC = "evict:"  # of the notices
 REPLACERS = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})  # they replace every pod that goes
@@ -189,24 +190,17 @@ def lacks_price(budgets: Budgets, pool: str) -> tuple[str, ...]:
     return tuple(sorted({size for view in budgets.touched(pool) for size in view.unpriced}))
 
 
-def takes_work(node: Node | None, closed: str | None) -> bool:
-    """True when new work may begin on *node* (None: one that Civo does not list yet), by the result of `why_closed`."""
-    if closed is None:
-        return node is None or node.closed_for is None
-    return not closed or (node is not None and bool(node.hosts))
-
-
 def to_close(nodes: Iterable[Node], closed: str | None) -> tuple[Node, ...]:
     """The nodes to close now, as *closed* says; one that others cordoned is closed already."""
     if not closed:
         return ()
-    open_nodes = [n for n in nodes if n.registered and n.stage is not Stage.DELETING and not n.hosts]
-    ours = [n for n in open_nodes if n.cordoned_by is not CordonedBy.SOMEONE]
-    return tuple(n for n in ours if n.closed_for != closed or n.cordoned_by is not CordonedBy.US)
+    open_nodes = [n for n in nodes if n.registered and n.stage is not Stage.DELETING and not n.keep.hosts]
+    ours = [n for n in open_nodes if n.cordon.by is not CordonedBy.SOMEONE]
+    return tuple(n for n in ours if n.cordon.stop != closed or n.cordon.by is not CordonedBy.US)
 
 
 def to_open(nodes: Iterable[Node], closed: str | None) -> tuple[Node, ...]:
     """The nodes that we closed and that are to be opened now: all when the stop is over, else those that host us."""
     if closed is None:
         return ()
-    return tuple(n for n in nodes if n.closed_for is not None and takes_work(n, closed))
+    return tuple(n for n in nodes if n.cordon.stop is not None and closed_by_a_budget(n, closed) is None)

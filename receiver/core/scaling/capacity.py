@@ -9,17 +9,18 @@ from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.model.actions import Because, VictimStage
-from receiver.core.model.model import ON_ITS_WAY, REPAIR, CordonedBy, Facts, Node, PoolState, Stage
+from receiver.core.model.model import ON_ITS_WAY, Facts, Node, PoolState, Stage
 from receiver.core.model.overrides import Question, approved_growth, growth_ever_approved
 from receiver.core.model.pods import COMPUTE, Pod, Workload, gpus_in
-from receiver.core.model.policy import Policy, Pool, Repair, Scope
+from receiver.core.model.policy import Policy, Pool, Scope
 from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.signals import SignalAction
 from receiver.core.money.budget import Budgets, BudgetView, Key, Refusal, highest, passes_hold, teams_of, unseen
 from receiver.core.money.cost import unit_price
-from receiver.core.scaling.bounds import BoundsInForce, Grace, bounds_of, graces_of, takes_work, why_closed
+from receiver.core.scaling.bounds import BoundsInForce, Grace, bounds_of, graces_of, why_closed
 from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from receiver.core.scaling.neighbours import Neighbours
+from receiver.core.scaling.node_holds import closed_by_a_budget, work_hold
 from receiver.core.scaling.rooms import Bin, Kind, requests_of, shape, site_of, spoilt, why_spoilt
 from receiver.core.scaling.template import new_node
 from receiver.core.scaling.terminations import leaving_soon
@@ -282,9 +283,8 @@ def _capacity(
 ) -> list[Bin]:
     """Room that exists or is on its way. Fullest usable nodes come first, then younger stages.
 
-    A usable node counts even when the scheduler has not used it: another like it would not help either. A cordon by
-    others takes a node out, and so does an accepted DELETE, also after its removal has ended, a budget stop (*closed*:
-    see `why_closed`), an eviction by a window that *evicts*, sickness and maintenance.
+    A usable node counts even when the scheduler has not used it: another like it would not help either. `work_hold`
+    says which nodes are no room. *closed* is the result of `why_closed`; a pool *evicts* while such a window is open.
     """
     deleted_stages, cordon_stages = (VictimStage.DELETED, VictimStage.GONE), (VictimStage.CHOSEN, VictimStage.CORDONED)
     going = {
@@ -292,19 +292,13 @@ def _capacity(
         for v in (state.open_action.victims if state.open_action else ())
         if v.stage in deleted_stages or (evicts and v.because is Because.EVICTED and v.stage in cordon_stages)
     }
-    nodes = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and not n.out_of_service]
-    # Some GPUs of a node under repair may work, or work again for a moment. Its removal's cordon replaces the repair's.
-    repaired = {n.instance for n in nodes if n.cordoned_for == REPAIR}
-    if pool.repair is Repair.REPLACE:
-        repaired |= {n.instance for n in nodes if n.sick and n.cordoned_for}
-    nodes = [n for n in nodes if n.cordoned_by is None or n.instance not in repaired]
-    usable = [n for n in nodes if n.instance not in going and not n.deleted]
-    rooms = [_room_on(node, pool, state, facts.at) for node in usable if takes_work(node, closed)]
+    usable = [n for n in state.of(Stage.USABLE) if n.instance not in going and work_hold(n, pool, closed) is None]
+    rooms = [_room_on(node, pool, state, facts.at) for node in usable]
     names = {n.instance: n.name for n in usable}
     rooms.sort(key=lambda room: (not room.usable, room.gpus, names[room.instance or ""]))
-    coming = [n for n in state.living if _is_coming(n, pool, facts) and takes_work(n, closed)]
+    coming = [n for n in state.living if _is_coming(n, pool, facts) and closed_by_a_budget(n, closed) is None]
     rooms += [Bin(pool=pool.id, instance=node.instance, free=dict(offer)) for node in coming]
-    if takes_work(None, closed) and not unlisted_too_long(pool, state, facts.at):
+    if not closed and not unlisted_too_long(pool, state, facts.at):
         rooms += [Bin(pool=pool.id, instance=None, free=dict(offer)) for _ in range(state.unlisted)]
     return rooms
 
@@ -316,8 +310,9 @@ def _room_on(node: Node, pool: Pool, state: PoolState, now: datetime) -> Bin:
     staying = tuple(p for p in node.pods if p.namespace not in IGNORED_NAMESPACES and p not in leaving)
     free = (node if len(staying) == len(node.pods) else replace(node, pods=staying)).free
     at = max((pod.leaves_at for pod in leaving if pod.leaves_at is not None), default=None)
-    if node.devices_returned and node.cordoned_by is None:  # the claim of a pod may be released after the pod has gone
-        free, at = replace(node, pods=staying, devices=node.devices_returned).free, at or now
+    if node.beside.devices_returned and node.cordon.by is None:  # a pod's claim may be released after the pod has gone
+        beside = replace(node.beside, devices=node.beside.devices_returned)
+        free, at = replace(node, pods=staying, beside=beside).free, at or now
     site = site_of(node, pool, state.offer, now) if node.labels or node.taints else None
     return Bin(pool=pool.id, instance=node.instance, free=dict(free), usable=at is None, vacant_at=at, site=site)
 
@@ -327,12 +322,12 @@ def _is_coming(node: Node, pool: Pool, facts: Facts) -> bool:
     old: the state of another new node would be unknown too."""
     if node.stage is Stage.UNKNOWN:
         return not node.was_usable
-    if node.out_of_service:
+    if node.health.out_of_service:
         return False
-    if not node.registered and node.lost_at is not None:  # its Node object is missing, or known to be deleted
-        return node.stage is Stage.BOOTING and not node.busy and facts.at - node.lost_at <= SHORT_LOSS
-    if node.stage is Stage.BROKEN and node.lost_at is not None:
-        return not node.busy and facts.at - node.lost_at <= SHORT_LOSS  # a device plugin that restarts
+    if not node.registered and node.times.lost_at is not None:  # its Node object is missing, or known to be deleted
+        return node.stage is Stage.BOOTING and not node.busy and facts.at - node.times.lost_at <= SHORT_LOSS
+    if node.stage is Stage.BROKEN and node.times.lost_at is not None:
+        return not node.busy and facts.at - node.times.lost_at <= SHORT_LOSS  # a device plugin that restarts
     return node.stage in ON_ITS_WAY and not node.was_usable and facts.at - node.created_at <= pool.provision_timeout
 
 

@@ -31,7 +31,8 @@ from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.guardrails import GUARDRAILS, LASTING, apply
 from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.guardrails.waiting import ONE_CHANGE_AT_A_TIME
-from receiver.core.scaling.removal import Removable, busy_beyond, is_dead, is_kept, reconsider_at, removable, unapproved
+from receiver.core.scaling.holds import kept_by_a_workload
+from receiver.core.scaling.removal import Removable, busy_beyond, is_dead, reconsider_at, removable, unapproved
 from receiver.core.scaling.terminations import without_abandoned
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
@@ -227,7 +228,7 @@ def _notes(case: Case) -> list[Reason]:
     notes += [_note("override", case, override) for override in case.wanted.bounds.overrides.all]
     if case.state.silence is not None:
         notes.append(_note("silence", case, case.state.silence))
-    kept_nodes = tuple(n for n in case.state.of(Stage.USABLE) if not n.busy and is_kept(n, case))
+    kept_nodes = tuple(n for n in case.state.of(Stage.USABLE) if not n.busy and kept_by_a_workload(n, case))
     if kept_nodes:
         notes.append(_note("keep_until", case, kept_nodes))
     evicting = tuple(grace for grace in case.wanted.graces if grace.told and busy_beyond(grace, case))
@@ -263,7 +264,7 @@ def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
     # Growth waits until these nodes are gone: dead ones were bought for the same demand. At a budget stop nothing is
     # bought, and waiting work cannot start on idle nodes.
     empty = [n for n in removable_now.nodes if not n.busy]
-    useless = [n for n in empty if case.full or (n.out_of_service and case.growth_held)]  # for what is wanted
+    useless = [n for n in empty if case.full or (case.growth_held and n.health.out_of_service)]  # for what is wanted
     goes_first = bool(case.dead or removable_now.announced or useless or (wanted.stopped and removable_now.nodes))
     if goes_first:
         reasons = [replace(r, verdict=Verdict.NOTES, target=case.present) for r in reasons]

@@ -18,6 +18,7 @@ from receiver.core.scaling.capacity import Tally
 from receiver.core.scaling.demand import refusal, tolerates_cordon
 from receiver.core.scaling.failures import blame
 from receiver.core.scaling.market import goes_early, is_small
+from receiver.core.scaling.node_holds import Blocks, node_hold
 from receiver.core.scaling.rooms import Bin
 
 LAST_WORKLOADS = 300  # workloads change, and so many predict as well as two thousand
@@ -79,7 +80,7 @@ def soft_taints(facts: Facts, policy: Policy, survival: Survival) -> Iterator[tu
         for node in state.of(Stage.USABLE):
             carried = tuple(taint for taint in SOFT_TAINTS if taint in node.taints)
             wanted: tuple[Taint, ...] = ()
-            if not takes_pods(node) or (packs and not free_gpus(node.free, pool)):
+            if node_hold(node, Blocks.PODS) or (packs and not free_gpus(node.free, pool)):
                 works = node.busy and node.registered
                 wanted = tuple(taint for taint in carried if taint != IDLE) if works else carried
             elif fills and node is not filled:
@@ -110,13 +111,14 @@ def changes_at(facts: Facts, policy: Policy) -> datetime | None:
     """The first moment after now at which an idle node's taints change by time alone."""
     if policy.packing is not Packing.FILL or _fills(policy) or not policy.billing.by_the_hour:
         return None
-    nodes = [n for p in policy.pools for n in facts.pool(p.id).of(Stage.USABLE) if not n.busy and takes_pods(n)]
+    usable = [n for p in policy.pools for n in facts.pool(p.id).of(Stage.USABLE)]
+    nodes = [n for n in usable if not (n.busy or node_hold(n, Blocks.PODS))]
     ends = [next_unit_at(n.created_at, facts.at, policy.billing) for n in nodes]
     return min((end - ENDS_SOON if end - facts.at > ENDS_SOON else end for end in ends), default=None)
 
 
 def in_use(state: PoolState, pool: Pool) -> Sequence[Node]:
-    return [n for n in state.of(Stage.USABLE) if n.busy and takes_pods(n) and free_gpus(n.free, pool)]
+    return [n for n in state.of(Stage.USABLE) if n.busy and not node_hold(n, Blocks.PODS) and free_gpus(n.free, pool)]
 
 
 def _fills(policy: Policy) -> bool:
@@ -134,11 +136,6 @@ def _filled(nodes: Sequence[Node], survival: Survival, now: datetime) -> Node | 
     if len(now_filled) == 1:
         return now_filled[0]
     return min(nodes, key=lambda n: (-chances[n.instance], -sum(p.gpus for p in n.pods), n.created_at, n.name))
-
-
-def takes_pods(node: Node) -> bool:
-    """True for a node that the scheduler may put pods on."""
-    return node.registered and node.cordoned_by is None and node.closed_for is None and not node.out_of_service
 
 
 def free_gpus(free: Mapping[str, int], pool: Pool) -> int:
@@ -202,7 +199,7 @@ def movable(tallies: Iterable[Tally], now: datetime, pairs: Collection[tuple[str
         others = [
             p
             for p in places
-            if p is not place and p.node.instance not in emptied and p.node.cordoned_by is None
+            if p is not place and p.node.instance not in emptied and p.node.cordon.by is None
             and (p.node.busy or p.room.used)
         ]  # fmt: skip
         with blame(pool=place.tally.pool.id):
@@ -214,7 +211,7 @@ def movable(tallies: Iterable[Tally], now: datetime, pairs: Collection[tuple[str
 
 
 def _may_be_emptied(node: Node, now: datetime) -> bool:
-    return bool(node.pods) and all(consents(pod) for pod in node.pods) and not node.kept(now)
+    return bool(node.pods) and all(consents(pod) for pod in node.pods) and not node.keep.lasts(now)
 
 
 def _pack(pods: Sequence[Pod], places: Sequence[_Place], pairs: Collection[tuple[str, str]]) -> set[str] | None:

@@ -16,7 +16,8 @@ from receiver.core.scaling.demand import misfit, missing_pods, refusal, take, wo
 from receiver.core.scaling.failures import blame
 from receiver.core.scaling.market import ASKED_WITHIN
 from receiver.core.scaling.neighbours import Neighbours
-from receiver.core.scaling.packing import SOFT_TAINTS, Survival, free_gpus, takes_pods
+from receiver.core.scaling.node_holds import Blocks, node_hold
+from receiver.core.scaling.packing import SOFT_TAINTS, Survival, free_gpus
 from receiver.core.scaling.rooms import Bin, Kind, shape, site_of
 
 LEAD_MARGIN = timedelta(minutes=1)  # a step, Civo's answer, the scheduler
@@ -143,7 +144,7 @@ class Admissions:
             for pool in policy.pools
             if not waiting_gpus.get(pool.id)
             for node in facts.pool(pool.id).of(Stage.USABLE)
-            if takes_pods(node) and node.instance not in going
+            if node.instance not in going and not node_hold(node, Blocks.PODS)
         ]
         self._rooms.sort(key=lambda room: (room.soft, room.node.created_at, room.node.name))
         self._kept = self._to_keep() + buffered_gpus

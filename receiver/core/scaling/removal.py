@@ -8,19 +8,20 @@ from datetime import datetime, timedelta
 from receiver.core.model.actions import Because, Reason, Victim, VictimStage
 from receiver.core.model.model import ON_ITS_WAY, CordonedBy, Node, Stage
 from receiver.core.model.overrides import approved_instances
-from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import next_change
 from receiver.core.money.cost import HOUR, next_unit_at
 from receiver.core.scaling import witness
-from receiver.core.scaling.bounds import Grace, evicting, window_may_evict
+from receiver.core.scaling.bounds import Grace, evicting
 from receiver.core.scaling.guardrails.rule import Case
+from receiver.core.scaling.holds import holds_on, may_go, removal_backs_off
 from receiver.core.scaling.market import goes_early
+from receiver.core.scaling.node_holds import Blocks
 from receiver.core.scaling.nominations import HOLDS_FOR
 from receiver.core.scaling.packing import consents
-from receiver.core.scaling.repair import SICK_FOR, is_unclaimed, may_end
+from receiver.core.scaling.repair import SICK_FOR
 from receiver.core.scaling.rooms import foreign_taints
 from receiver.core.scaling.terminations import changes_at
-from receiver.core.scaling.waits import LONGEST_REMOVAL_BACKOFF, SHORT_LOSS, dead_nodes, waits
+from receiver.core.scaling.waits import SHORT_LOSS, dead_nodes, waits
 
 SAFETY_MINIMUM = timedelta(seconds=10)  # a node this fresh from work is not judged idle, whatever the paid hour says
 LOOK_AGAIN_AFTER = timedelta(seconds=5)  # between our cordon and the last look: a pod bound meanwhile becomes visible
@@ -50,7 +51,7 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
     or a window's maximum, or whose moment has come or comes *within* a time, then busy ones that are evicted or
     emptied."""
     repaired = _repaired(case)
-    lost = [n for n in dead_nodes(case.pool, case.state, case.now) if not n.busy and is_eligible(n, case)]
+    lost = [n for n in dead_nodes(case.pool, case.state, case.now) if may_go(n, case, Blocks.REPLACEMENT)]
     dead = [*(n for n in lost if n not in repaired), *(n for n in repaired if not n.busy)]
     gone_first = {n.instance for n in dead}
     many = tuple(n for n in _surplus(case, len(dead)) if n.instance not in gone_first)
@@ -59,8 +60,10 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
     chosen, under_eviction = {n.instance for n in (*many, *over, *repaired)}, evicting(case.state)
     other_nodes = [n for n in case.state.nodes if n.instance not in chosen]
     soon = case.now + within
-    due = [n for n in other_nodes if is_idle_and_free(n, case) and removable_at(n, case) <= soon]
-    moved = [n for n in other_nodes if could_be_emptied(n, case) and unit_ends_soon(n, case) <= soon]
+    idle = [n for n in other_nodes if n.idle and removable_at(n, case) <= soon]
+    due = [n for n in idle if may_go(n, case, Blocks.REMOVAL)]
+    full = [n for n in other_nodes if n.instance in case.wanted.movable and unit_ends_soon(n, case) <= soon]
+    moved = [n for n in full if may_go(n, case, Blocks.CONSOLIDATION)]
     moved += [n for n in repaired if n.busy and n not in over]
     going = {v.instance for v in _victims(case) if v.stage in ON_THE_WAY}  # first: no other is chosen meanwhile
     for nodes in (dead, due, moved):
@@ -87,6 +90,13 @@ def is_dead(node: Node, case: Case) -> bool:
     return repaired or node.stage is not Stage.USABLE
 
 
+def way_of(node: Node, case: Case) -> Blocks:
+    """How *node* would go for a reason of its own."""
+    if node.instance in case.wanted.repairs or node in dead_nodes(case.pool, case.state, case.now):
+        return Blocks.REPLACEMENT
+    return Blocks.CONSOLIDATION if node.busy else Blocks.REMOVAL
+
+
 def _repaired(case: Case) -> Sequence[Node]:
     """The node under repair that goes now, one at a time. Work that could not start again before a budget's month ends
     is not moved."""
@@ -94,81 +104,13 @@ def _repaired(case: Case) -> Sequence[Node]:
         return ()
     chosen = {v.instance for v in _victims(case) if v.stage in ON_THE_WAY}
     mine = [n for n in case.state.nodes if n.instance in case.wanted.repairs]
-    able = [n for n in mine if may_end(n) and is_eligible(n, case) and not (n.busy and would_be_lost(n, case))]
-    return sorted(able, key=lambda n: (n.instance not in chosen, n.busy, n.sick_since or case.now, n.name))[:1]
+    able = [n for n in mine if n.health.sick and may_go(n, case, Blocks.REPLACEMENT)]
+    return sorted(able, key=lambda n: (n.instance not in chosen, n.busy, n.health.since or case.now, n.name))[:1]
 
 
 def _growth_goes_first(case: Case) -> bool:
     """True while the pool can grow for what is wanted: repairs wait until that is asked for."""
     return case.wanted.new_nodes > 0 and not case.growth_held
-
-
-def is_kept(node: Node, case: Case) -> bool:
-    """True while a workload has *node* kept; a budget stop overrides that."""
-    return node.kept(case.now) and not case.wanted.stopped
-
-
-def claims_on(node: Node) -> str:
-    """What makes *node* ineligible, in a sentence; empty for nothing."""
-    claims = (
-        ("someone else cordoned it", node.cordoned_by is CordonedBy.SOMEONE),
-        (f"it {node.maintained}", bool(node.maintained)),
-        ("it is protected", node.protected),
-        (f"it hosts {', '.join(node.hosts)}", bool(node.hosts)),
-        ("; ".join(node.kept_by), bool(node.kept_by)),
-    )
-    return "; ".join(claim for claim, applies in claims if applies)
-
-
-def removal_backs_off(node: Node, case: Case) -> bool:
-    """True while a removal of this node backs off: something there could not be evicted."""
-    backoff = case.state.removal_backoff
-    holds = backoff is not None and backoff.holds(case.now, LONGEST_REMOVAL_BACKOFF)
-    return backoff is not None and holds and node.instance in backoff.instances
-
-
-def is_eligible(node: Node, case: Case) -> bool:
-    """True unless others cordoned *node*, it is protected or keeps a pod, or its removal backs off."""
-    return is_unclaimed(node) and not removal_backs_off(node, case)
-
-
-def has_unknown_hours(node: Node, case: Case) -> bool:
-    """True while nothing says when the paid units of *node* begin, and it would go by them; a budget's stop does not
-    wait for that."""
-    return node.undated and case.policy.billing.by_the_hour and not case.wanted.stopped
-
-
-def is_idle_and_free(node: Node, case: Case) -> bool:
-    """True when nothing but time keeps *node*: it is usable, idle, eligible, and no waiting work or buffer needs it."""
-    return (
-        node.stage is Stage.USABLE
-        and not node.busy
-        and node.idle_since is not None
-        and node.unknown_since is None
-        and not is_kept(node, case)
-        and not has_unknown_hours(node, case)
-        and node.instance not in case.wanted.needed
-        and (case.wanted.stopped or node.instance not in case.wanted.warm)
-        and is_eligible(node, case)
-    )
-
-
-def could_be_emptied(node: Node, case: Case) -> bool:
-    """True when nothing but time keeps the pods of *node* where they are: they consented, and fit elsewhere.
-
-    Where seconds are paid, low utilization must have lasted (`scale_down`). While GPUs are waited for in this pool,
-    only a node that is being emptied already goes on.
-    """
-    is_chosen = any(v.instance == node.instance and v.because is Because.CONSOLIDATED for v in _victims(case))
-    return (
-        node.stage is Stage.USABLE
-        and node.instance in case.wanted.movable
-        and case.firing(SignalAction.HOLD) is None
-        and not has_unknown_hours(node, case)
-        and is_eligible(node, case)
-        and (case.policy.billing.by_the_hour or case.firing(SignalAction.SCALE_DOWN) is not None)
-        and (is_chosen or not case.wanted.waiting_gpus)
-    )
 
 
 def _victims(case: Case) -> Sequence[Victim]:
@@ -206,7 +148,7 @@ def unit_ends_soon(node: Node, case: Case) -> datetime:
 
 def is_no_spare(node: Node, case: Case) -> bool:
     """True for a node on which no ordinary work of the pool starts: it is sick, maintained, or tainted by others."""
-    return node.out_of_service or bool(foreign_taints(node, case.pool))
+    return node.health.out_of_service or bool(foreign_taints(node, case.pool))
 
 
 def idle_removals_left(case: Case) -> int:
@@ -216,7 +158,7 @@ def idle_removals_left(case: Case) -> int:
         n
         for n in case.state.of(Stage.USABLE)
         if not (n.busy or is_no_spare(n, case) or n.instance in case.wanted.needed or n.instance in case.wanted.repairs)
-        and n.cordoned_by is not CordonedBy.SOMEONE
+        and n.cordon.by is not CordonedBy.SOMEONE
     ]
     if case.wanted.stopped:
         return len(spare)
@@ -244,7 +186,7 @@ def _surplus(case: Case, dead: int) -> tuple[Node, ...]:
         return ()
     chosen = {v.instance for v in _victims(case)}
     idle = sorted(
-        (n for n in case.state.nodes if is_idle_and_free(n, case)),
+        (n for n in case.state.nodes if n.idle and may_go(n, case, Blocks.REMOVAL)),
         key=lambda n: (n.instance not in chosen, next_unit_at(n.created_at, case.now, case.policy.billing), n.name),
     )
     return tuple(idle[: max(0, case.present - dead - bounds.max_nodes)])
@@ -265,7 +207,7 @@ def evicted(case: Case, dead: Collection[str], leaving: Collection[str]) -> tupl
     over = [g.max_nodes for g in graces if g.ends_at is not None and g.ends_at <= case.now]
     going = {v.instance for v in _victims(case) if v.stage in ON_THE_WAY}
     alive = (n for n in case.state.nodes if n.instance not in dead)
-    able = [n for n in alive if could_be_evicted(n, case) and not removal_backs_off(n, case)]
+    able = [n for n in alive if (n.busy or n.idle) and may_go(n, case, Blocks.EVICTION)]
 
     def loss(node: Node) -> tuple[bool, bool, bool, int, timedelta, datetime, str]:
         gpus, lost = sum(pod.gpus for pod in node.pods), timedelta(0)
@@ -289,33 +231,15 @@ def surplus_over(most: int, case: Case, removed: Collection[str] = ()) -> int:
     return max(0, min(case.present - len(removed), usable) - most)
 
 
-def could_be_evicted(node: Node, case: Case) -> bool:
-    """True when *node* is unclaimed, the window may evict all of its pods, and no try has failed since it opened.
-
-    GPUs in use without a pod keep an idle node, unless a window has begun to empty it: the readings may be older than
-    its last pod's end. A busy node stays if its work could not start again before a budget's month ends.
-    """
-    if node.stage is not Stage.USABLE or not is_unclaimed(node) or is_kept(node, case):
-        return False
-    if not node.busy:
-        return node.idle_since is not None and (node.unknown_since is None or node.instance in evicting(case.state))
-    tried = any(node.instance in grace.not_emptied for grace in case.wanted.graces)
-    return not tried and not would_be_lost(node, case) and all(window_may_evict(pod) for pod in node.pods)
-
-
-def would_be_lost(node: Node, case: Case) -> bool:
-    """True when evicted work of *node* could not start again before a budget's month ends."""
-    return case.wanted.stopped or node.instance in case.wanted.unreturning
-
-
 def busy_beyond(grace: Grace, case: Case) -> tuple[Node, ...]:
-    """The busy nodes that *grace* would choose from when there are more usable nodes than it allows, except those that
-    a window has begun to empty."""
+    """The busy nodes that *grace* would choose from when there are more usable nodes than it allows, those included
+    whose removal backs off, except those that a window has begun to empty."""
     emptying = evicting(case.state)
     if surplus_over(grace.max_nodes, case) <= len(emptying):
         return ()
-    able = (n for n in case.state.nodes if n.busy and could_be_evicted(n, case))
-    return tuple(n for n in able if n.instance not in emptying)
+    busy = (n for n in case.state.nodes if n.busy and n.instance not in emptying)
+    backs_off = removal_backs_off.__name__
+    return tuple(n for n in busy if all(hold.by == backs_off for hold in holds_on(n, case, Blocks.EVICTION)))
 
 
 def reconsider_at(case: Case, reasons: Iterable[Reason]) -> datetime | None:
@@ -364,12 +288,12 @@ def changes(case: Case) -> Sequence[datetime]:
 
 def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
     by_the_hour = case.policy.billing.by_the_hour
-    if node.kept_until is not None:
-        yield node.kept_until
-    if node.sick_since is not None:
-        yield node.sick_since + SICK_FOR
-    if node.maintained_until is not None:
-        yield node.maintained_until
+    if node.keep.until is not None:
+        yield node.keep.until
+    if node.health.since is not None:
+        yield node.health.since + SICK_FOR
+    if node.health.maintained_until is not None:
+        yield node.health.maintained_until
     next_unit = next_unit_at(node.created_at, case.now, case.policy.billing)
     if node.stage is Stage.USABLE and node.idle_since is not None:
         yield removal_moment(node, case)
@@ -380,9 +304,9 @@ def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
         yield node.created_at + case.pool.provision_timeout + AN_INSTANT
     yield from changes_at(node)
     yield from (p.nomination.since + HOLDS_FOR for p in node.pods if p.nomination is not None)
-    if node.lost_at is not None:
-        yield node.lost_at + SHORT_LOSS + AN_INSTANT  # from then on it is no room for what waits
-        yield node.lost_at + case.pool.provision_timeout + AN_INSTANT
+    if node.times.lost_at is not None:
+        yield node.times.lost_at + SHORT_LOSS + AN_INSTANT  # from then on it is no room for what waits
+        yield node.times.lost_at + case.pool.provision_timeout + AN_INSTANT
     if not node.was_usable:
         yield node.watched_since + case.pool.provision_timeout + AN_INSTANT
     if by_the_hour and node.busy and all(consents(p) for p in node.pods):

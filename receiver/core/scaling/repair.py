@@ -6,21 +6,15 @@ from datetime import datetime, timedelta
 
 from receiver.core.model.actions import VictimStage
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.model import REPAIR, Backoff, CordonedBy, Node, Stage
+from receiver.core.model.model import REPAIR, Backoff, Node, Stage
 from receiver.core.model.policy import Repair
 from receiver.core.scaling.capacity import Allowance, Tally
-from receiver.core.scaling.packing import consents
+from receiver.core.scaling.node_holds import Blocks, node_hold
 from receiver.core.scaling.waits import FIRST_BACKOFF_BESIDE_WORKING_NODES, IN_A_DAY, LONGEST_BACKOFF
 
 SICK_FOR = timedelta(minutes=10)  # until then a sickness may pass by itself
 WELL_FOR = timedelta(minutes=30)  # a new node that works as long shows that the next one may work too
 ON_THE_WAY = (VictimStage.CHOSEN, VictimStage.CORDONED)
-
-
-def is_unclaimed(node: Node) -> bool:
-    """True unless others cordoned or maintain *node*, it is protected, or it runs what must not be interrupted."""
-    theirs = node.cordoned_by is CordonedBy.SOMEONE or bool(node.maintained)
-    return not (theirs or node.protected or node.hosts or node.kept_by)
 
 
 def under_repair(tally: Tally, allowance: Allowance, now: datetime) -> frozenset[str]:
@@ -32,10 +26,10 @@ def under_repair(tally: Tally, allowance: Allowance, now: datetime) -> frozenset
     victims = state.open_action.victims if state.open_action else ()
     chosen = {v.instance for v in victims if v.stage in ON_THE_WAY}  # the cordon of a removal replaces that of a repair
     able = [n for n in state.of(Stage.USABLE, Stage.BROKEN) if _may_be_repaired(n, now)]
-    in_repair = [n for n in able if n.cordoned_for == REPAIR]
-    new = [n for n in able if n.sick and n not in in_repair and (n.instance in chosen or tally.room != 0)]
-    new.sort(key=lambda n: (n.instance not in chosen, n.busy, n.sick_since or now, n.name))
-    going = sum(n.stage is Stage.DELETING and n.sick_since is not None for n in state.nodes)
+    in_repair = [n for n in able if n.cordon.action == REPAIR]
+    new = [n for n in able if n.health.sick and n not in in_repair and (n.instance in chosen or tally.room != 0)]
+    new.sort(key=lambda n: (n.instance not in chosen, n.busy, n.health.since or now, n.name))
+    going = sum(n.stage is Stage.DELETING and n.health.since is not None for n in state.nodes)
     repairs_left = max(1, int(pool.repair_share * len(state.living))) - going - len(in_repair)
     covered = [
         n
@@ -46,20 +40,10 @@ def under_repair(tally: Tally, allowance: Allowance, now: datetime) -> frozenset
 
 
 def _may_be_repaired(node: Node, now: datetime) -> bool:
-    since = node.sick_since
-    theirs = node.cordoned_for == REPAIR and node.cordoned_by is None  # a person made it schedulable again
+    since = node.health.since
+    theirs = node.cordon.action == REPAIR and node.cordon.by is None  # a person made it schedulable again
     long = since is not None and now - since >= SICK_FOR
-    return long and node.registered and not theirs and is_unclaimed(node) and not node.kept(now)
-
-
-def may_end(node: Node) -> bool:
-    """True when *node*, which is under repair, may be removed now: it is still sick, and no GPU is in use there or
-    every pod consents."""
-    if not node.sick:
-        return False
-    if node.busy:
-        return node.stage is Stage.USABLE and all(consents(pod) for pod in node.pods)
-    return node.unknown_since is None
+    return long and node.registered and not (theirs or node.keep.lasts(now) or node_hold(node, Blocks.REPLACEMENT))
 
 
 def falling_sick(lives: Iterable[NodeLife], pool: str, now: datetime) -> Backoff | None:

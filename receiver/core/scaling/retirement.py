@@ -91,7 +91,7 @@ def next_move(victim: Victim, node: Node | None, view: VictimView) -> Move:
     if view.stays or (node.busy and victim.because not in EMPTIED):
         return _given_back(victim, node, view)
     cordoned = victim.stage is VictimStage.CORDONED
-    if cordoned and node.cordoned_by is not CordonedBy.US:
+    if cordoned and node.cordon.by is not CordonedBy.US:
         if _is_younger(victim, CORDON_SHOWS_WITHIN, view.now):
             return Later()  # the list may be older than our cordon
         return Spare(f"{node.name} was uncordoned by someone else", refused=True, lifts=False)
@@ -173,7 +173,7 @@ def _emptying(victim: Victim, node: Node, view: VictimView) -> Move | None:
 
 def _ending(victim: Victim, node: Node, view: VictimView) -> Move:
     """Look at the node once more, because draining takes time, and delete it."""
-    if victim.because is Because.EVICTED and node.unknown_since is not None:
+    if victim.because is Because.EVICTED and node.times.unknown_since is not None:
         if _is_within(victim, DRAIN_WITHIN, view.now):
             return Later(f"the GPUs of {node.name} are in use, and no GPU pod holds them", code=GPUS_IN_USE)
         still = f"the GPUs of {node.name} are still in use after {lasting(DRAIN_WITHIN)}, and no GPU pod holds them"

@@ -71,10 +71,10 @@ class Site:
 
 def site_of(node: Node, pool: Pool, offer: Offer | None, now: datetime) -> Site:
     """Return *node* as pods see it. A label that a new node lacks is on its way: several controllers set them."""
-    taints, labels = foreign_taints(node, pool), node.labels
+    taints, labels, usable_since = foreign_taints(node, pool), node.labels, node.times.usable_since
     if labels and pool.apply_to_nodes:
         labels = {**labels, **pool.labels}
-    if labels and node.usable_since is not None and now - node.usable_since < SHORT_LOSS:
+    if labels and usable_since is not None and now - usable_since < SHORT_LOSS:
         usual = {**(offer.labels if offer is not None else {}), **pool.offered_labels}
         labels = {**{key: value for key, value in usual.items() if key != HOST_LABEL}, **labels}
     relabelled = bool(labels) and any(labels.get(key) != value for key, value in pool.offered_labels.items())
@@ -83,7 +83,7 @@ def site_of(node: Node, pool: Pool, offer: Offer | None, now: datetime) -> Site:
         labels=labels,
         taints=taints,
         differs=bool(taints) or relabelled,
-        fresh=node.usable_since is not None and node.idle_since is not None and node.idle_since <= node.usable_since,
+        fresh=usable_since is not None and node.idle_since is not None and node.idle_since <= usable_since,
     )
 
 

@@ -68,7 +68,7 @@ def offer_of(
         node=newest.name,
         at=now,
         configured=fingerprint(pool),
-        allocatable={**most, **less(newest.compute, newest.daemons)},
+        allocatable={**most, **less(newest.beside.compute, newest.beside.daemons)},
         labels={},
     )
     if before is not None and _is_of_size(before, pool):
@@ -139,7 +139,7 @@ def _bare(offer: Offer) -> Offer:
 def _new_since(node: Node) -> datetime | None:
     """When *node* was seen to become usable; None for one that was usable, and not new, when it was first seen: as its
     pods show, too, where Kubernetes did not answer meanwhile."""
-    since = node.usable_since
+    since = node.times.usable_since
     if since is None or any(p.bound_at is not None and since - p.bound_at > SETTLED_AFTER for p in node.pods):
         return None
     return since if since > node.watched_since or since - node.created_at <= SETTLED_AFTER else None
@@ -150,7 +150,7 @@ def _age(node: Node) -> tuple[datetime, str]:
 
 
 def _is_held_up(node: Node) -> bool:
-    return bool(node.startup_taint or node.sick or node.sick_since or node.maintained)
+    return bool(node.startup_taint or node.health.sick or node.health.since or node.health.maintained)
 
 
 def _is_of_size(offer: Offer, pool: Pool) -> bool:

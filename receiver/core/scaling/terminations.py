@@ -47,7 +47,7 @@ def leaves_soon(pod: Pod, takes: timedelta, now: datetime) -> bool:
 def leaving_soon(node: Node, state: PoolState, now: datetime) -> tuple[Pod, ...]:
     """Return the pods of *node*, one of the pool of *state*, whose room is about to be free for what waits. A node that
     is cordoned is given to no work: what was evicted there needs room elsewhere."""
-    if node.stage is not Stage.USABLE or node.cordoned_by is not None:
+    if node.stage is not Stage.USABLE or node.cordon.by is not None:
         return ()
     leaving = [pod for pod in node.pods if pod.leaves_at is not None]
     if not leaving:  # as on almost every node

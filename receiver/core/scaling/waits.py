@@ -125,15 +125,16 @@ def dead_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
     new = [
         n for n in stuck_nodes(pool, state, now) if not n.vanished and now - n.watched_since > pool.provision_timeout
     ]
-    new += [n for n in state.living if n.vanished and n.lost_at is not None and now - n.lost_at > SHORT_LOSS]
+    vanished = (n for n in state.living if n.vanished)
+    new += [n for n in vanished if n.times.lost_at is not None and now - n.times.lost_at > SHORT_LOSS]
     return tuple(n for n in (*new, *lost_nodes(pool, state, now)) if n.registered or not state.unjoined)
 
 
 def lost_nodes(pool: Pool, state: PoolState, now: datetime) -> list[Node]:
     """The nodes that were usable, broke, and did not recover within the provision timeout."""
     broken = [n for n in state.living if n.was_usable and n.stage is Stage.BROKEN]
-    waited = (n for n in broken if n.lost_at is not None and now - n.lost_at > pool.provision_timeout)
-    return [n for n in waited if not n.maintained]
+    waited = (n for n in broken if n.times.lost_at is not None and now - n.times.lost_at > pool.provision_timeout)
+    return [n for n in waited if not n.health.maintained]
 
 
 def awaited_since(state: PoolState) -> datetime | None:
@@ -228,7 +229,7 @@ def removals_stop(late: LateCount | None, civo_count: int, living: Sequence[Node
 def _came_after(node: Node, removal: datetime) -> bool:
     """True for an instance that did not exist at a *removal*. A person's node that was kept, and one of our own growth
     that Civo lists late, are older."""
-    is_new = node.seen_since is not None and node.seen_since >= removal
+    is_new = node.times.seen_since is not None and node.times.seen_since >= removal
     return is_new and node.created_at >= removal - CLOCKS_DIFFER
 
 

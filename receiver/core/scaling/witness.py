@@ -18,6 +18,7 @@ from receiver.core.model.refusals import SchedulerRefusal, is_judgement, is_of_n
 from receiver.core.model.text import cut
 from receiver.core.money.cost import first_unit_from, unit_price
 from receiver.core.scaling.capacity import USABLE, Given, Tally
+from receiver.core.scaling.node_holds import Blocks, node_hold
 from receiver.core.scaling.rooms import shape
 from receiver.core.scaling.template import fingerprint
 
@@ -238,7 +239,7 @@ def _units_for_nothing(node: Node, policy: Policy, now: datetime) -> int:
     """The paid units of *node* that began since it is idle; all of them if no GPU pod ever ran there."""
     if node.busy or node.idle_since is None:
         return 0
-    unused = node.usable_since is None or node.idle_since <= node.usable_since
+    unused = node.times.usable_since is None or node.idle_since <= node.times.usable_since
     first = first_unit_from(node.created_at, node.created_at if unused else node.idle_since, policy.billing)
     return 0 if first > now else 1 + (now - first) // policy.billing.granularity
 
@@ -275,7 +276,7 @@ def _beside(facts: Facts, rooms: Mapping[str, Sequence[Given]], policy: Policy) 
 
 def _is_open(node: Node) -> bool:
     """True for a node that the scheduler may use now."""
-    return node.stage is Stage.USABLE and node.cordoned_by is None and node.closed_for is None and not node.deleted
+    return node.stage is Stage.USABLE and node_hold(node, Blocks.PODS) is None
 
 
 def _was_judged(pod: Pod) -> bool:

@@ -121,7 +121,7 @@ def close_nodes(work: StepContext, strays: Iterable[str], *, steady: bool) -> No
             if steady and (opening := to_open(nodes, stop_reason)):
                 _write_all(pool, [n.name for n in opening], "", work, stopped=bool(stop_reason))
             unpriced = lacks_price(work.assignment.budgets, pool.id)
-            if unpriced and any(n.closed_for is not None for n in nodes):
+            if unpriced and any(n.cordon.stop is not None for n in nodes):
                 work.say_later(partial(money_notices.stay_closed, pool, unpriced))
     for node in strays if steady else ():
         _write(STRAY, node, "", work)

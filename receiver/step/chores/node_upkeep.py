@@ -36,12 +36,12 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Ste
     action = progress.action if progress else state.open_action
     ours = {v.node for v in action.victims if v.stage not in FINISHED} if action else set()
     for node in state.living:
-        if node.name in ours or node.deleted or node.cordoned_for is None:
+        if node.name in ours or node.cordon.deleted or node.cordon.action is None:
             continue
-        lifted = node.cordoned_by is None and (node.cordoned_for != REPAIR or node.sick_since is None)
-        if not (lifted or (node.cordoned_by is CordonedBy.US and not node.maintained)):
+        lifted = node.cordon.by is None and (node.cordon.action != REPAIR or node.health.since is None)
+        if not (lifted or (node.cordon.by is CordonedBy.US and not node.health.maintained)):
             continue
-        if node.cordoned_for == REPAIR and node.instance in work.assignment.pools[state.pool].repairs:
+        if node.cordon.action == REPAIR and node.instance in work.assignment.pools[state.pool].repairs:
             continue
         if _may_still_vanish(node, state.pool, work):
             continue
@@ -51,7 +51,7 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Ste
 def _may_still_vanish(node: Node, pool: str, work: StepContext) -> bool:
     """True while an unanswered DELETE of *node* may still take effect, however the removal ended meanwhile."""
     removals = (stored.action for stored in work.store.actions(pool=pool, limit=RECENT_ACTIONS))
-    victims = (v for removal in removals for v in removal.victims if removal.id == node.cordoned_for)
+    victims = (v for removal in removals for v in removal.victims if removal.id == node.cordon.action)
     return any(v.instance == node.instance and may_still_vanish(v, work.now) for v in victims)
 
 
@@ -63,7 +63,7 @@ def cordon_for_repair(work: StepContext) -> None:
         repairs, decision = work.assignment.pools[pool.id].repairs, work.decisions[pool.id]
         going = decision.candidates[: max(0, decision.present - decision.target)]
         for node in work.facts.pool(pool.id).living if repairs else ():
-            if node.instance not in repairs or node.instance in going or node.cordoned_by is not None:
+            if node.instance not in repairs or node.instance in going or node.cordon.by is not None:
                 continue
             work.hands.write(CORDON, Write({"node": node.name}, partial(cluster.cordon, node.name, REPAIR)))
 

@@ -226,6 +226,22 @@ def test_a_dead_node_may_go_at_once() -> None:
     assert gone(facts(a_state(dead))).at == NOW
 
 
+def test_a_dead_node_stays_while_a_pod_is_bound_to_it() -> None:
+    times: dict[str, Any] = {"created_at": NOW - 3 * HOUR, "lost_at": NOW - 2 * HOUR}
+    dead = a_node(stage=Stage.BROKEN, idle_since=None, pods=(a_job(),), was_usable=True, **times)
+    left = gone(facts(a_state(dead)))
+    assert left.at is None
+    assert left.blocks == ("it is broken, and GPU pods are bound to it: ml/train",)
+
+
+def test_a_dead_node_is_kept_for_no_workload() -> None:
+    times: dict[str, Any] = {"created_at": NOW - 3 * HOUR, "lost_at": NOW - 2 * HOUR}
+    dead = a_node(stage=Stage.BROKEN, idle_since=None, kept_until=NOW + HOUR, **times)
+    pause = an_override("pause", until=NOW + timedelta(hours=2))
+    left = gone(facts(a_state(dead), overrides=(pause,)))
+    assert [block[:5] for block in left.blocks] == ["pause"]
+
+
 REMOVALS = Approval(removals=True, wait=10 * MINUTE)
 REJECTED = a_question("i-n1", answer=Answer.REJECT, who="bob", answered_at=NOW - MINUTE)
 

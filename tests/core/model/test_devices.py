@@ -31,7 +31,7 @@ from receiver.core.model.policy import Taint
 from receiver.ports import ClusterFacts
 from receiver.replay.world.scheduler import untolerated
 from receiver.step.devices import DeviceJoin
-from tests.core.builders import a_node, a_pod, a_policy, a_pool, a_state, facts, run
+from tests.core.builders import a_node, a_pod, a_policy, a_pool, a_state, facts, run, with_fields
 
 GPU_DRIVER = "gpu.nvidia.com"
 TYPE, MODEL, ROOT = f"{GPU_DRIVER}/type", f"{GPU_DRIVER}/model", "resource.kubernetes.io/pcieRoot"
@@ -362,8 +362,8 @@ def test_a_claim_without_devices_takes_them_from_the_node_that_its_pod_reserves(
 @pytest.mark.parametrize(("cordoned", "new"), [(None, 0), (CordonedBy.US, 1)], ids=["open", "being emptied"])
 def test_devices_that_come_back_soon_are_room_for_what_claims_them(cordoned: CordonedBy | None, new: int) -> None:
     full, name = claiming_node(taken=4)
-    node = replace(full, devices_returned=claiming_node()[0].devices, cordoned_by=cordoned)
-    found = facts(a_state(node, devices=claiming_node()[0].devices), waiting=[a_pod(requests={name: 2})])
+    node = with_fields(full, devices_returned=claiming_node()[0].beside.devices, cordoned_by=cordoned)
+    found = facts(a_state(node, devices=claiming_node()[0].beside.devices), waiting=[a_pod(requests={name: 2})])
     assignment, _ = run(found, a_policy(a_pool(resources={})))
     assert assignment.pools["l40s-id"].new_nodes == new
 

@@ -26,7 +26,7 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.notices.action_notices import removals_stop
 from receiver.core.notices.notice import Notice
 from receiver.core.scaling.witness import request_of
-from tests.core.builders import GPU, MINUTE, NOW, a_node, a_pool, a_signal, a_state, all_up
+from tests.core.builders import GPU, MINUTE, NOW, a_node, a_pool, a_signal, a_state, all_up, with_fields
 from tests.core.notices.scene import (
     BUDGET,
     H100,
@@ -239,11 +239,13 @@ CASES: Mapping[str, Callable[[], Notice]] = {
         known(pool_of(busy(), late())), OutcomeKind.CONFIRMED, "1 node removed, 1 left", gone=True
     ),
     "sick": lambda: _warned(
-        known(pool_of(replace(busy("l40s-2"), sick="XID 79 on GPU 0", sick_since=NOW - 16 * MINUTE)))
+        known(pool_of(with_fields(busy("l40s-2"), sick="XID 79 on GPU 0", sick_since=NOW - 16 * MINUTE)))
     ),
     "sick_under_repair": lambda: _warned(
         known(
-            pool_of(busy(), replace(busy("l40s-2"), sick="condition DCGMError is True", sick_since=NOW - 60 * MINUTE))
+            pool_of(
+                busy(), with_fields(busy("l40s-2"), sick="condition DCGMError is True", sick_since=NOW - 60 * MINUTE)
+            )
         ),
         replace(POLICY, pools=(replace(L40S, repair=Repair.REPLACE), H100)),
     ),

@@ -10,7 +10,7 @@ import pytest
 
 from receiver.core.explain.explain import Fate, State, fates
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.model import Facts, Node, Stage
+from receiver.core.model.model import CordonedBy, Facts, Node, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Budget, Policy, Taint
 from receiver.core.promises.promise import Promise, Promises
@@ -375,7 +375,7 @@ def test_work_that_waits_for_no_end_takes_no_room_from_those_behind(node: list[N
 
 @pytest.mark.parametrize(
     "node",
-    [{"cordoned_by": "ada"}, {"taints": (Taint(key="dedicated", effect="NoSchedule"),)}],
+    [{"cordoned_by": CordonedBy.SOMEONE}, {"taints": (Taint(key="dedicated", effect="NoSchedule"),)}],
     ids=["closed", "taint"],
 )
 def test_work_that_ends_on_a_node_that_takes_no_pods_leaves_no_room(node: dict[str, Any]) -> None:

@@ -1,7 +1,6 @@
 """The bounds of a pool by overrides, with who has authority over whom; and which nodes are closed to new work."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import combinations
@@ -18,7 +17,8 @@ from receiver.core.model.policy import Budget, Limits, Policy, Pool, Scope
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window
 from receiver.core.money.budget import Budgets, BudgetStage, BudgetView
-from receiver.core.scaling.bounds import bounds_of, lacks_price, takes_work, to_close, to_open, why_closed
+from receiver.core.scaling.bounds import bounds_of, lacks_price, to_close, to_open, why_closed
+from receiver.core.scaling.node_holds import closed_by_a_budget
 from tests.core.builders import (
     EVERY_SECOND,
     HOUR,
@@ -40,6 +40,7 @@ from tests.core.builders import (
     facts,
     rules,
     run,
+    with_fields,
 )
 from tests.core.worlds import LAWS
 
@@ -294,7 +295,7 @@ def test_a_kept_node_is_not_emptied() -> None:
     pool = a_pool(resources={"nvidia.com/gpu": 2})
     pods = [a_pod(n, node=n, evictable=True, owner="ReplicaSet/web") for n in ("n1", "n2")]
     nodes = [a_busy_node(p.name, pods=(p,), allocatable={"nvidia.com/gpu": 2}, created_at=HOUR_ENDS_SOON) for p in pods]
-    kept = [replace(n, kept_until=NOW + HOUR) for n in nodes]
+    kept = [with_fields(n, kept_until=NOW + HOUR) for n in nodes]
     assert decided(a_state(*nodes), policy=a_policy(pool)).target == 1
     assert decided(a_state(kept[0], nodes[1]), policy=a_policy(pool)).candidates == ("i-n2",)
     assert decided(a_state(*kept), policy=a_policy(pool)).target == 2
@@ -448,19 +449,16 @@ def test_a_pool_is_closed_by_the_stop_of_a_budget_that_covers_all_of_it(
     [
         ("", a_node(), True),
         ("", a_node(closed_for=WHY), True),  # it is opened in this step
-        ("", None, True),
         (WHY, a_node(), False),
-        (WHY, None, False),
         (None, a_node(), True),
         (None, a_node(closed_for=WHY), False),
-        (None, None, True),
         (WHY, a_node(hosts=("monitoring/prometheus-0",)), True),  # it stays open
     ],
 )
 def test_what_is_closed_takes_no_work_and_stays_so_while_nobody_can_tell(
-    why: str | None, node: Node | None, takes: bool
+    why: str | None, node: Node, takes: bool
 ) -> None:
-    assert takes_work(node, why) is takes
+    assert (closed_by_a_budget(node, why) is None) is takes
 
 
 OPEN = a_node("open")
@@ -472,7 +470,7 @@ THEIRS = a_node("theirs", cordoned_by=CordonedBy.SOMEONE)
 UNREGISTERED = a_node("unregistered", registered=False)
 DELETING = a_node("deleting", stage=Stage.DELETING)
 HOSTS = a_node("hosts", hosts=("monitoring/prometheus-0",))
-HOSTS_NOW = replace(CLOSED, name="hosts-now", hosts=("monitoring/prometheus-0",))
+HOSTS_NOW = with_fields(CLOSED, name="hosts-now", hosts=("monitoring/prometheus-0",))
 ALL = (OPEN, CLOSED, LIFTED, OLDER, GOING, THEIRS, UNREGISTERED, DELETING, HOSTS, HOSTS_NOW)
 
 

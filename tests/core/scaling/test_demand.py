@@ -259,7 +259,7 @@ def test_the_nodes_asked_for_hold_the_pods_by_every_resource(world: tuple[Facts,
     rooms: list[tuple[str, dict[str, int]]] = []
     for state in found.pools:
         for node in state.nodes:
-            taken = node.others if node.stage is Stage.USABLE else {}
+            taken = node.beside.others if node.stage is Stage.USABLE else {}
             rooms.append((state.pool, {r: n - taken.get(r, 0) for r, n in empty[state.pool].items()}))
         more = state.unlisted + given_out.pools[state.pool].for_demand
         rooms += [(state.pool, dict(empty[state.pool])) for _ in range(more)]

@@ -46,6 +46,7 @@ from tests.core.builders import (
     a_state,
     facts,
     run,
+    with_fields,
 )
 from tests.core.filled import TWO_STEPS
 from tests.core.small_worlds import ENDS_SOON, HOLDS, MOVING_POD, NODE_KINDS, open_removals, small_worlds
@@ -60,18 +61,19 @@ def test_only_nodes_that_are_ours_to_take_and_nobody_uses_may_go(world: World) -
         assert decision.present - decision.target <= len(decision.candidates) <= decision.present
         for instance in decision.candidates:
             node = by_instance[instance]
-            assert node.cordoned_by is not CordonedBy.SOMEONE
-            assert not node.protected
-            assert not node.hosts
+            assert node.cordon.by is not CordonedBy.SOMEONE
+            assert not node.keep.protected
+            assert not node.keep.hosts
             if node.stage is Stage.USABLE and not node.pods:
                 assert node.idle_since is not None
-                assert node.unknown_since is None
+                assert node.times.unknown_since is None
             if node.stage in ON_ITS_WAY:
                 assert NOW - node.created_at > pool.provision_timeout
             elif node.stage is not Stage.USABLE:
                 assert node.stage is Stage.BROKEN
                 gone_from_kubernetes = not node.registered and not node.was_usable
-                assert node.lost_at is None or gone_from_kubernetes or NOW - node.lost_at > pool.provision_timeout
+                lost_at = node.times.lost_at
+                assert lost_at is None or gone_from_kubernetes or NOW - lost_at > pool.provision_timeout
 
 
 @LAWS
@@ -101,7 +103,7 @@ def test_a_window_evicts_after_the_grace_that_was_told_and_only_what_is_too_many
         assert len(decision.evicted) <= len(usable) - window.max_nodes
         assert len(decision.evicted) <= decision.present - window.max_nodes
         busy = {n.instance: n for n in usable if n.busy}
-        assert not any(busy[i].kept(NOW) for i in decision.evicted)
+        assert not any(busy[i].keep.lasts(NOW) for i in decision.evicted)
 
 
 # What may be so of a usable node three minutes before its next paid hour; half of these let it go.
@@ -138,10 +140,10 @@ def test_exactly_the_nodes_that_nothing_speaks_for_go_at_their_hours_end(
         if not n.pods
         and n.idle_since == NOW - timedelta(minutes=15)
         and n.created_at == HOUR_ENDS_SOON
-        and not n.protected
-        and not n.hosts
-        and not n.kept_by
-        and n.cordoned_by is not CordonedBy.SOMEONE
+        and not n.keep.protected
+        and not n.keep.hosts
+        and not n.keep.drain_losses
+        and n.cordon.by is not CordonedBy.SOMEONE
     }
     assert set(decision.candidates) == free
     left = len(free) if per_hour is None else max(0, per_hour - before)
@@ -472,7 +474,7 @@ def test_a_removal_is_still_wanted_once_its_nodes_are_cordoned(world: World) -> 
         begun = replace(
             state,
             open_action=replace(action, victims=tuple(replace(v, stage=VictimStage.CORDONED) for v in action.victims)),
-            nodes=tuple(replace(n, cordoned_by=CordonedBy.US) if n.instance in going else n for n in state.nodes),
+            nodes=tuple(with_fields(n, cordoned_by=CordonedBy.US) if n.instance in going else n for n in state.nodes),
         )
         then = replace(found, pools=tuple(begun if s.pool == pool.id else s for s in found.pools))
         after = decide_all(then, assign(then, policy), policy)[pool.id]

@@ -438,7 +438,7 @@ def test_what_is_emptied_fits_into_what_else_runs(world: World) -> None:
     guests = [p for n in nodes for p in n.pods if n.instance in moves]
     assert all(consents(p) for p in guests)
     assert not moves & needed
-    rest = [n for n in nodes if n.instance not in moves and n.cordoned_by is None and (n.pods or n.instance in needed)]
+    rest = [n for n in nodes if n.instance not in moves and n.cordon.by is None and (n.pods or n.instance in needed)]
     assert sum(p.gpus for p in guests) <= sum(max(0, sum(n.free.values())) for n in rest)
 
 

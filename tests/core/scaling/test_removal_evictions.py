@@ -36,6 +36,7 @@ from tests.core.builders import (
     facts,
     rules,
     run,
+    with_fields,
 )
 from tests.core.worlds import LAWS
 
@@ -459,9 +460,9 @@ def test_exactly_as_many_are_evicted_as_are_too_many_and_may_be(there: list[Node
     may = {
         n.name
         for n in usable
-        if not n.protected
-        and n.kept_until is None
-        and n.unknown_since is None
+        if not n.keep.protected
+        and n.keep.until is None
+        and n.times.unknown_since is None
         and all(
             p.owner.startswith("ReplicaSet/") and not p.protected and not p.daemon and p.gang is None for p in n.pods
         )
@@ -476,7 +477,7 @@ def test_what_was_begun_is_carried_through_without_the_word_and_nothing_else(
     there: list[Node], most: int, data: st.DataObject
 ) -> None:
     names = data.draw(st.sets(st.sampled_from([n.name for n in there])))
-    there = [replace(n, cordoned_by=CordonedBy.US) if n.name in names else n for n in there]
+    there = [with_fields(n, cordoned_by=CordonedBy.US) if n.name in names else n for n in there]
     pool, waits = the_pool(replace(NIGHT, max_nodes=most)), [a_pod(gpus=8)] * data.draw(st.integers(0, 1))
     known = answer(*there, pool=pool, waiting=waits, state=begun(*names))
     untold = answer(*there, pool=pool, told=None, waiting=waits, state=begun(*names))

@@ -1,7 +1,6 @@
 """Which sick nodes are repaired, and when a pool slows down whose nodes fall sick."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -28,6 +27,7 @@ from tests.core.builders import (
     a_state,
     facts,
     run,
+    with_fields,
 )
 
 REPLACED = a_pool(repair=Repair.REPLACE, max_nodes=10)
@@ -170,7 +170,7 @@ def test_while_neither_change_is_possible_the_decision_is_about_the_growth() -> 
 
 
 def test_a_repair_that_is_under_way_is_called_off_for_growth_that_only_it_holds_back() -> None:
-    cordoned = replace(SICK_AND_DUE, cordoned_by=CordonedBy.US, cordoned_for="retire-1")
+    cordoned = with_fields(SICK_AND_DUE, cordoned_by=CordonedBy.US, cordoned_for="retire-1")
     state = {"open_action": a_removal("a")}
     called_off = answer(cordoned, pool=REPLACED, state=state)
     assert (called_off.target, called_off.deciding.rule) == (1, "one_change_at_a_time")

@@ -28,6 +28,7 @@ from tests.core.builders import (
     an_offer,
     facts,
     run,
+    with_fields,
 )
 from tests.core.worlds import LAWS
 
@@ -207,7 +208,7 @@ BY_PEOPLE = {
     "label removed": labelled(gpu=None),
     "pool label removed": labelled(**{POOL_LABEL: None}),
     "role added": labelled(**{"node-role.kubernetes.io/reserved": ""}),
-    "cordoned": lambda n: replace(
+    "cordoned": lambda n: with_fields(
         n, cordoned_by=CordonedBy.SOMEONE, taints=(*n.taints, Taint(key="node.kubernetes.io/unschedulable"))
     ),
     "driver upgrade": labelled(**{"nvidia.com/gpu-driver-upgrade-state": "cordon-required"}),
@@ -314,7 +315,7 @@ def in_a_row(nodes: Iterable[Node]) -> Offer | None:
     there: list[Node] = []
     for node in nodes:
         there.append(node)
-        offer = look(there, node.usable_since or NOW, offer)
+        offer = look(there, node.times.usable_since or NOW, offer)
     return offer
 
 

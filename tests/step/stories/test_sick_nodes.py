@@ -113,7 +113,7 @@ def test_the_tainted_devices_of_a_dra_driver_are_no_room(store: Store) -> None:
     [vm] = living(life)
     life.world.faults.unhealthy(vm.hostname, 1)
     node = the_node(life)
-    assert (node.partly_sick, dict(node.allocatable)) == (True, {GPU: 1})
+    assert (node.health.partly, dict(node.allocatable)) == (True, {GPU: 1})
     assert "gpu.nvidia.com/xid" in node.note
 
 
@@ -163,9 +163,9 @@ def test_without_our_rules_a_missing_xid_proves_nothing(store: Store) -> None:
     life.run(MINUTE)
     mend(life, vm.hostname)
     life.world.faults.rules_dead = True
-    assert the_node(life).sick
+    assert the_node(life).health.sick
     life.world.faults.rules_dead = False
-    assert not the_node(life).sick
+    assert not the_node(life).health.sick
 
 
 def test_a_node_that_civos_agent_restarts_is_neither_room_nor_removed(store: Store) -> None:
@@ -231,9 +231,9 @@ def test_a_sickness_that_ends_for_a_moment_goes_on(store: Store) -> None:
     life.run(timedelta(minutes=2))
     fail(life, vm.hostname, "condition")
     life.step()
-    since = the_node(life).sick_since
+    since = the_node(life).health.since
     assert since is not None
     assert since - began < MINUTE
     mend(life, vm.hostname)
     life.run(12 * MINUTE)
-    assert the_node(life).sick_since is None
+    assert the_node(life).health.since is None

@@ -215,8 +215,8 @@ def test_a_new_node_without_gpu_activity_raises_nothing_for_a_quarter_of_an_hour
     ages: dict[bool, set[timedelta]] = {True: set(), False: set()}
     for facts in (stepped.facts for stepped in life.steps):
         for node in facts.pools[0].of(Stage.USABLE):
-            assert node.usable_since is not None
-            ages[facts.sources[Source.DCGM].up].add(facts.at - node.usable_since)
+            assert node.times.usable_since is not None
+            ages[facts.sources[Source.DCGM].up].add(facts.at - node.times.usable_since)
     assert max(ages[True]) < 15 * MINUTE <= min(ages[False])
     assert titles(life, "DCGM") == [
         "DCGM (GPU telemetry) does not answer: pods alone decide whether a node is busy or idle"
