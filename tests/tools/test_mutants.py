@@ -93,6 +93,31 @@ small = at_most(3)
 """
 
 
+MEMORY = """
+from functools import cache
+
+
+def least(nodes: int) -> int:
+    return max(nodes, 1)
+
+
+@cache
+def worked_out(nodes: int) -> int:
+    return least(nodes)
+"""
+
+
+def test_what_a_cache_has_of_before_is_worked_out_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "memory_of_nodes.py").write_text(MEMORY)
+    import memory_of_nodes  # type: ignore[import-not-found]
+
+    assert memory_of_nodes.worked_out(3) == 3
+    [mutant] = mutants("memory_of_nodes")
+    plant(mutant)
+    assert memory_of_nodes.worked_out(3) == 1
+
+
 def test_a_function_that_another_has_made_before_is_changed_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

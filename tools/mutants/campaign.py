@@ -20,7 +20,7 @@ import coverage
 import pytest
 
 from demo.postgres import SERVER, postgres_programs, postgres_server
-from tools.mutants.plant import Mutant, file_of, plant
+from tools.mutants.plant import Mutant, file_of, forget, plant
 
 CPU_LIMIT = 10  # seconds of an example beside five times what it took before: an endless loop counts as seen
 LAW_LIMIT = 180  # seconds of a law
@@ -166,11 +166,14 @@ class Campaign:
         measured = coverage.Coverage(include=files, data_file=None, config_file=False, messages=False)
         measured.set_option("run:disable_warnings", ["no-data-collected"])  # *items* may reach nothing of *files*
         seconds, failed = {}, []
+        modules = {m.module for m in self.chosen} if files else ()
         if files:
             measured.start()
         for item, following in zip_longest(items, items[1:]):
             if files:
                 measured.switch_context(item.nodeid)
+            for module in modules:
+                forget(module)
             before, self._failed = time.process_time(), False
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             seconds[item.nodeid] = time.process_time() - before

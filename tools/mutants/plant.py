@@ -11,6 +11,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -31,6 +32,7 @@ BOUNDARIES = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 TURNED: dict[type[ast.operator], ast.operator] = {ast.Add: ast.Sub(), ast.Sub: ast.Add()}
 LEAVES = ast.Return | ast.Continue | ast.Break | ast.Raise
+CACHED = type(cache(lambda: None))
 SHORT = 90  # characters of a name that show the code
 
 
@@ -120,6 +122,7 @@ def plant(mutant: Mutant) -> None:
     """Give the function of *mutant* its code for the rest of this process, through every reference to it, and the
     functions that it has already made theirs."""
     function = _function(mutant)
+    forget(mutant.module)
     changed = [(old, new) for old, new in _inner(function.__code__, mutant.code) if old != new]
     function.__code__ = mutant.code
     gc.unfreeze()  # the tests freeze what they imported, and what is frozen is not listed
@@ -128,6 +131,16 @@ def plant(mutant: Mutant) -> None:
         for each in made:
             if each.__code__ is old:
                 each.__code__ = new
+
+
+def forget(module: str) -> None:
+    """Empty the caches of the functions of *module*: of what was worked out before, no test reaches a line, and no
+    mutant changes it."""
+    namespace = vars(importlib.import_module(module))
+    classes = [each for each in namespace.values() if isinstance(each, type) and each.__module__ == module]
+    for each in (value for names in (namespace, *map(vars, classes)) for value in names.values()):
+        if isinstance(each, CACHED) and each.__module__ == module:
+            each.cache_clear()
 
 
 def _inner(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
@@ -172,8 +185,6 @@ def _function(mutant: Mutant) -> FunctionType:
     for part in mutant.function.split("."):
         found = vars(found)[part]
     while not isinstance(found, FunctionType) or hasattr(found, "__wrapped__"):
-        if hasattr(found, "cache_clear"):
-            found.cache_clear()  # of what was worked out while the tests were imported
         found = next(getattr(found, a) for a in ("fget", "func", "__func__", "__wrapped__") if hasattr(found, a))
     return found
 

@@ -1,13 +1,16 @@
 """What the pages draw over time: samples by the minute, the turns of nodes, alerts that came, messages told."""
 
+from contextlib import closing
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.explain.samples import Doing, NodeTurn, PoolMinutes, PoolSample
-from tests.adapters.store.builders import NOW, POOL, after, alert, delivery, notice
+from tests.adapters.store.builders import NOW, POOL, after, alert, delivery, migrated, notice
+from tests.stores import ill
 
 MINUTE = NOW.replace(second=0, microsecond=0)
 
@@ -55,6 +58,13 @@ def test_a_minute_is_sampled_once(store: SqlStore) -> None:
     store.keep_samples([a_sample()], (), at(0.1))
     store.keep_samples([a_sample(busy=2)], (), at(0.9))
     assert store.samples(at(0), at(5), pool=POOL) == (a_sample(),)
+
+
+def test_a_minute_that_was_sampled_needs_no_write(tmp_path: Path) -> None:
+    with closing(open_store(migrated(tmp_path / "ledger.db"))) as store:
+        store.keep_samples([a_sample()], [a_turn()], at(0))
+        with ill(store, "read_only"):
+            store.keep_samples([a_sample()], [a_turn()], at(0.9))
 
 
 def test_a_minute_that_another_process_sampled_is_left_as_it_is(store: SqlStore, url: str) -> None:

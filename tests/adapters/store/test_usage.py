@@ -184,6 +184,7 @@ def test_what_was_held_is_summed_by_the_hour_in_which_it_was_accounted_for(store
     assert store.held(began, began + timedelta(hours=4)) == HeldHours(gpu_hours=3 * 0.75, known=0.75)
     assert store.held(began, began + timedelta(hours=2)) == HeldHours(gpu_hours=2 * 0.75, known=1.0)
     assert store.held(began + timedelta(days=1), began + timedelta(days=2)) == HeldHours()
+    assert store.held(began, began) == HeldHours()  # no hour is in it
 
 
 @pytest.mark.database("the store in memory prunes nothing")
