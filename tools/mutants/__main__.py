@@ -41,8 +41,10 @@ MODULES = (  # those without a survivor
     "receiver.config.values",
     "receiver.web.auth.access",
     "receiver.adapters.civo.cloud",
+    "receiver.adapters.store.figures",
     "receiver.adapters.store.inbox",
     "receiver.adapters.store.lease_table",
+    "receiver.adapters.store.outbox",
     "receiver.adapters.store.overrides",
 )
 ON_DATABASES = "receiver.adapters.store"  # for all others SQLite is enough

@@ -287,10 +287,16 @@ def test_where_nothing_waits_what_stands_without_news_is_no_write(tmp_path: Path
 
 
 def test_a_notice_of_a_group_says_which_cause_its_topic_had_since(store: SqlStore) -> None:
-    for topic, key, cause in (("held:a", "1", Cause.HELD), ("held:b", "1", Cause.HELD), ("held:a", "2", Cause.GREW)):
-        store.say(notice(topic, key, pool=POOL, cause=cause), NOW)
+    for topic, cause in (
+        ("held:c", Cause.HELD),
+        ("held:a", Cause.HELD),
+        ("held:b", Cause.HELD),
+        ("held:a", Cause.GREW),
+    ):
+        store.say(notice(topic, cause, pool=POOL, cause=cause), NOW)
     found = store.notices_like(group_of(notice("held:a", pool=POOL, cause=Cause.HELD)))
-    assert [(n.notice.topic, n.followed_by) for n in found] == [("held:a", Cause.GREW), ("held:b", None)]
+    followed = [("held:c", None), ("held:a", Cause.GREW), ("held:b", None)]
+    assert [(n.notice.topic, n.followed_by) for n in found] == followed
 
 
 def test_a_notice_that_is_over_is_given_up_and_no_longer_due(store: SqlStore) -> None:

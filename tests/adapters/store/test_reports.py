@@ -81,6 +81,7 @@ def test_a_closed_report_comes_back_as_it_was_and_is_not_replaced(store: SqlStor
     document = {"usd": Decimal("12.30"), "from": NOW, "lines": [{"gpu_hours": 0.1, "team": "a|b"}], "budget": None}
     store.close_report("2026-11", "everybody", document, NOW)
     store.close_report("2026-11", "everybody", {"usd": Decimal(1)}, after(days=1))
+    store.close_report("2026-11", "everybody", {"usd": Decimal(2)}, NOW)
     store.close_report("2026-11", "team:", {}, NOW)
     store.prune(after(days=5000))
     assert store.closed_report("2026-11", "everybody", NOW) == document

@@ -118,6 +118,19 @@ def test_holdings_are_replaced(store: SqlStore) -> None:
     assert store.accounted().holdings == (_held("b", gpus=2), _held("c"))
 
 
+def test_a_holding_that_stays_is_kept_beside_one_that_goes_and_one_that_shrinks(store: SqlStore) -> None:
+    store.account(Accounting(holdings=(_held("a"), _held("b"), _held("c", gpus=2))), None, NOW)
+    store.account(Accounting(holdings=(_held("b"), _held("c", gpus=1))), NOW, after(minutes=1))
+    assert store.accounted().holdings == (_held("b"), _held("c", gpus=1))
+
+
+def test_a_clock_that_goes_back_a_little_does_not_move_the_begin_of_the_ledger(store: SqlStore) -> None:
+    store.account(Accounting(), None, NOW)
+    store.account(Accounting(), NOW, after(minutes=10))
+    store.account(Accounting(), after(minutes=10), after(minutes=5))
+    assert store.watch() == Watch(since=NOW, until=after(minutes=5))
+
+
 def test_a_workload_runs_until_it_ends(store: SqlStore) -> None:
     store.account(Accounting(lives=(RUNS,)), None, NOW)
     assert store.accounted().running == (RUNS,)
