@@ -46,6 +46,7 @@ MODULES = (  # those without a survivor
     "receiver.adapters.store.lease_table",
     "receiver.adapters.store.outbox",
     "receiver.adapters.store.overrides",
+    "receiver.adapters.store.usage",
 )
 ON_DATABASES = "receiver.adapters.store"  # for all others SQLite is enough
 COLUMNS = ("functions", "mutants", "by examples", "by laws only", "accepted", "survivors", "seconds")

@@ -10,8 +10,10 @@ from time import perf_counter
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from receiver.adapters.store import SqlStore, open_store
+from receiver.adapters.store.schema import seeds
 from receiver.core.explain.samples import HeldHours
 from receiver.core.model.charges import Seed
 from receiver.core.model.usage import Accounted, Accounting, GpuHolding, Owner, Unwatched, Usage, WorkloadLife
@@ -215,6 +217,16 @@ def test_the_seed_of_a_month_can_be_read_when_the_month_is_over(store: SqlStore)
     store.keep_seed(replace(seed, month="2026-11"))
     assert store.seed_of("2026-10") == seed
     assert store.seed_of("2026-09") is None
+
+
+def test_a_seed_of_a_release_that_kept_no_prices_has_none(url: str) -> None:
+    with closing(open_store(url)) as store:
+        store.keep_seed(Seed(month="2026-11", at=NOW, prices={"small": Decimal(1)}))
+        with store._database.write() as connection:
+            connection.execute(update(seeds).values(prices=None))
+        seed = store.seed_of("2026-11")
+        assert seed is not None
+        assert seed.prices == {}
 
 
 @pytest.mark.database("the store in memory prunes nothing")
