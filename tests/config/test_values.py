@@ -120,6 +120,7 @@ def test_an_amount_is_shown_without_an_exponent() -> None:
 
 NO_DURATION = "is not a duration; write whole numbers with units, largest first, such as 30s, 5m, 1h30m or 1d"
 NO_URL = "is not an http or https URL; write it whole, such as http://prometheus.monitoring:9090"
+OFFSET = "write a place such as Europe/London, or Etc/GMT-1 for UTC+1 without summer time"
 IANA = "write a name of the IANA database such as UTC or Europe/London"
 
 
@@ -152,6 +153,7 @@ IANA = "write a name of the IANA database such as UTC or Europe/London"
         (values.Zone, "Europe/Lodnon", '"Europe/Lodnon" is not a time zone; did you mean Europe/London?'),
         (values.Zone, "Mars", f'"Mars" is not a time zone; {IANA}'),
         (values.Zone, "GTM", f'"GTM" is not a time zone; {IANA}'),
+        (values.Zone, "GMT+1", f'"GMT+1" is not a time zone; {OFFSET}'),
         (values.Address, "ftp://prometheus", NO_URL),
         (values.Address, "http://", NO_URL),
         (values.Address, "http://prometheus:99999", NO_URL),
