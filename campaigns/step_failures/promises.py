@@ -11,7 +11,6 @@ SHARED = (
     "core/scaling/capacity.py:Allowance.__init__",
     "core/scaling/capacity.py:Allowance.mark",
     "core/scaling/capacity.py:Given.whole",
-    "core/scaling/approval.py:uses_approvals",
     "core/scaling/assign.py:_assign",
     "core/scaling/assign.py:_open_tallies",
     "core/scaling/assign.py:_serve_all",
@@ -45,7 +44,7 @@ SHARED = (
     "core/model/signals.py:",
     "core/model/memory.py:bucket",
     "core/model/memory.py:passed",
-    "core/model/memory.py:is_steady",
+    "core/model/memory.py:follows",
     "core/model/pods.py:gpus_in",
     "core/model/pods.py:allocatable",
     "core/model/pods.py:less",
@@ -71,7 +70,7 @@ SHARED = (
     "step/decide.py:decide",
     "step/record.py:record",
     "step/act.py:act",
-    "step/act.py:serve_pools",
+    "step/act.py:_serve_pools",
     "step/pool_states.py:strays",
 )
 

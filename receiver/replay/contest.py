@@ -234,9 +234,8 @@ Kind = Literal["policy", "peer", "bound"]
 
 
 class Product:
-    """The product's step under a policy. No approval is waited for, since there is no one to give it.
-
-    *budgets* is the log of the policy's budgets, None where it sets none."""
+    """The product's step under a policy. No approval is waited for, since there is no one to give it. *budgets* is
+    the log of the policy's budgets, None where it sets none."""
 
     def __init__(self, world: World, policy: Policy, *, priced: bool = False) -> None:
         self.policy = without_approvals(policy)
@@ -254,6 +253,7 @@ class Product:
             sizes=self._cloud,
             store=self.store,
             readers=False,
+            never_jumps=True,
             accounts=WorldAccounts(world) if limits_account else None,
         )
         self._hands = Hands(cloud=self._cloud, cluster=cluster, may_write=lambda: True)

@@ -38,7 +38,7 @@ from receiver.config.live import LiveConfiguration
 from receiver.config.model import GroupDemand, Mode, QueueDemand
 from receiver.config.notify import oddities, unsendable
 from receiver.config.settings import LiveSecrets, locked_out
-from receiver.core.model.memory import is_trusted, steady_since
+from receiver.core.model.memory import is_sure, trusted_since
 from receiver.core.model.text import harmless
 from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.metrics.collector import Instruments, StoreCollector
@@ -204,7 +204,7 @@ class Stepping:
         )
         self._digests = Latest(lambda: connections.live.settings, self._digests_of)
         self._pruned_at = started_at
-        self._believed: datetime | None = None
+        self._trusted_since: datetime | None = None
 
     def __call__(self, now: datetime) -> Stepped:
         """Take the step of *now*. Raises what `receiver.step.reconcile.step` raises."""
@@ -216,21 +216,20 @@ class Stepping:
         stepped = step(connections.sources, hands, policy, mode.value, now)
         if warm_at is not None:
             stepped = replace(stepped, reconsider_at=min(warm_at, stepped.reconsider_at or warm_at))
-        connections.last_step = web.LastStep(
-            facts=stepped.facts, settings=settings, mode=mode.value, steady=stepped.steady
-        )
-        self._believed = steady_since(self._believed, now, steady=stepped.steady)
-        if stepped.steady:  # a clock jump must not prune rows or send a monthly report
-            sure = is_trusted(self._believed, now)
-            if sure and abs(now - self._pruned_at) > PRUNE_EVERY:
-                self._pruned_at = now
-                try:
-                    connections.loops_store.prune(now)
-                except TryLater as error:  # pruning can wait, scaling cannot
-                    log.warning("old rows not deleted", error=str(error))
-            self._month_end().look(now, sure=sure)
-            for digest in self._digests():
-                digest.look(now, sure=sure)
+        connections.last_step = web.LastStep(facts=stepped.facts, settings=settings, mode=mode.value)
+        self._trusted_since = trusted_since(self._trusted_since, now, trusted=stepped.trusted)
+        if not stepped.trusted:  # a clock jump must not prune rows or send a monthly report
+            return stepped
+        sure = is_sure(self._trusted_since, now)
+        if sure and abs(now - self._pruned_at) > PRUNE_EVERY:
+            self._pruned_at = now
+            try:
+                connections.loops_store.prune(now)
+            except TryLater as error:  # pruning can wait, scaling cannot
+                log.warning("old rows not deleted", error=str(error))
+        self._month_end().look(now, sure=sure)
+        for digest in self._digests():
+            digest.look(now, sure=sure)
         return stepped
 
     def _digests_of(self, settings: FileSettings) -> Sequence[Digest]:

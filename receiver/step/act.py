@@ -29,7 +29,7 @@ from receiver.step.carry_out import (
 )
 from receiver.step.chores.admissions import admit_deferred_work
 from receiver.step.chores.bookings import report_bookings
-from receiver.step.chores.budget import close_nodes, hold_new_work
+from receiver.step.chores.budget import close_nodes, held_places, hold_new_work
 from receiver.step.chores.buffers import report_buffers
 from receiver.step.chores.checks import answer_checks
 from receiver.step.chores.idle_shutdown import scale_idle_workloads_to_zero
@@ -45,14 +45,18 @@ from receiver.step.gather import Looked, Sources
 from receiver.step.parts import StepContext, decision_of, told_of_end
 
 log = structlog.get_logger("receiver")
+GRACE_IN_DOUBT = "the clock jumped or no step ran for a while, so it is unknown how much of the grace has passed"
 
 
 def act(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContext, list[datetime]]:
-    """Carry out the decisions and the other writes, each guarded separately, then store the control state.
+    """Carry out the decisions and the other writes, each guarded separately, then store the control state. A step whose
+    clock is not trusted writes nothing outside.
 
     Returns the context with the places that the budget hold covers now, and the moments at which to look again.
     Raises TryLater, WriterLostError.
     """
+    if not looked.trusted:
+        return _only_look(work, looked, sources)
     parts, facts = work.parts, work.facts
     kubernetes = work.hands.cluster is not None and facts.up(Source.KUBERNETES)
     for action in looked.orphans:
@@ -60,12 +64,12 @@ def act(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContex
             _withdraw_orphan(action, work)
     if kubernetes and facts.up(Source.CIVO):
         with parts.part("close_nodes"):
-            close_nodes(work, looked.strays, steady=looked.steady)
+            close_nodes(work, looked.strays)
     kept_out = facts.kept_out
     if kubernetes:
         with parts.part("keep_out"):
-            kept_out = hold_new_work(work, steady=looked.steady)
-    again = serve_pools(work)
+            kept_out = hold_new_work(work)
+    again = _serve_pools(work)
     if kubernetes:
         with parts.part("repair"):
             cordon_for_repair(work)
@@ -84,7 +88,7 @@ def act(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContex
         with parts.part("bookings"):
             report_bookings(work)
     with parts.part("window_evictions"):
-        announce_window_evictions(work, steady=looked.steady)  # only announced pods are evicted
+        announce_window_evictions(work)  # only announced pods are evicted
     if work.chores:
         with parts.part("installations"):
             make_known(work, looked.others)
@@ -93,7 +97,7 @@ def act(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContex
     refusals = facts.refusals  # if it fails, what was known stands
     with parts.part("scheduler"):
         rooms = {pool: wanted.given for pool, wanted in work.assignment.pools.items()}
-        refusals = judged(facts, rooms, work.policy, steady=looked.steady)
+        refusals = judged(facts, rooms, work.policy)
         again += moments(refusals)
         if changes(refusals) != changes(facts.refusals):
             again.append(work.now + SOON)  # the next step decides with it
@@ -107,6 +111,25 @@ def act(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContex
     )
     work.store.keep_control(control, facts.deliveries)
     return replace(work, facts=facts if facts.kept_out == kept_out else replace(facts, kept_out=kept_out)), again
+
+
+def _only_look(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContext, list[datetime]]:
+    """Do what is left to a step whose clock may have jumped, as after a pause: nothing that cannot be undone. Announced
+    graces begin anew, because it is unknown how much of them has passed. Alerts stay unconsidered; the next step
+    follows at once, and acts if the clock has moved on as it should."""
+    facts, now = work.facts, work.now
+    with work.parts.part("window_evictions"):
+        announce_window_evictions(work, doubt=GRACE_IN_DOUBT)
+    if work.chores:
+        with work.parts.part("idle_shutdown"):
+            scale_idle_workloads_to_zero(work, looked, sources.telemetry)
+    if work.hands.cluster is not None and facts.up(Source.KUBERNETES):
+        with work.parts.part("keep_out"):
+            facts = replace(facts, kept_out=held_places(work))
+    refusals = tuple(each.paused(now) for each in facts.refusals)
+    before = replace(work.before or Control(at=now), at=now, rights=facts.rights, refusals=refusals)
+    work.store.keep_control(replace(before, kept_out=facts.kept_out, decisions=work.numbers), ())
+    return replace(work, facts=facts), [now + SOON]
 
 
 def _withdraw_orphan(action: Action, work: StepContext) -> None:
@@ -132,7 +155,7 @@ def _withdraw_orphan(action: Action, work: StepContext) -> None:
     work.store.closed(action, outcome, None, notice)
 
 
-def serve_pools(work: StepContext) -> list[datetime]:
+def _serve_pools(work: StepContext) -> list[datetime]:
     """Carry out each decision, except for pools set aside. Returns the moments at which to look again.
 
     Raises TryLater when the store fails, WriterLostError when this replica may not write.

@@ -8,7 +8,7 @@ from receiver.core.model.actions import Decision
 from receiver.core.model.model import Facts
 from receiver.core.model.overrides import Question
 from receiver.core.model.policy import Policy
-from receiver.core.scaling.approval import due_requests, uses_approvals
+from receiver.core.scaling.approval import due_requests
 from receiver.core.scaling.assign import Assignment, assign
 from receiver.core.scaling.decide import decide_all
 from receiver.step.parts import Parts
@@ -24,13 +24,14 @@ class Decided:
     questions: Sequence[Question]
 
 
-def decide(facts: Facts, policy: Policy, parts: Parts, *, steady: bool, chores: bool) -> Decided:
-    """Assign the demand and decide for every pool. A pool whose decision fails with a bug keeps its size."""
+def decide(facts: Facts, policy: Policy, parts: Parts, *, asks: bool, chores: bool) -> Decided:
+    """Assign the demand and decide for every pool. A pool whose decision fails with a bug keeps its size. The approvals
+    that are due are requested if the step *asks*."""
     grounds = with_grounds if chores else None
     assignment = assign(facts, policy, parts.failures)
     decisions = decide_all(facts, assignment, policy, explained_by=grounds, failures=parts.failures)
     decided = Decided(facts=facts, assignment=assignment, decisions=decisions, questions=())
-    if steady and uses_approvals(policy):
+    if asks and policy.uses_approvals:
         with parts.part("approvals"):  # if it fails, the changes wait and the other pools scale
             if questions := due_requests(facts, assignment, decisions, policy):
                 facts = replace(facts, questions=(*facts.questions, *questions))

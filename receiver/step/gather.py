@@ -16,7 +16,7 @@ from receiver.core.model.actions import Action, ActionKind, VictimStage
 from receiver.core.model.charges import Charged, Comparison, Seed, beside, is_due, new_seed, seeded_by_pool, seeded_usd
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.installations import ALONE, OtherInstallations
-from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory, is_steady, slow_starts
+from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory, follows, slow_starts
 from receiver.core.model.model import (
     Backoff,
     CordonedBy,
@@ -77,7 +77,8 @@ class Sources:
     is how long an alert counts after its last delivery where Alertmanager's API does not say what fires. *join* judges
     claims of devices. *waited* are the pods that waited when Kubernetes last answered, by namespace and name.
     *observed* is the last replay of what observe mode saw, for pages alone (None: not known in this process). With
-    *readers* the store is a `RecordStore` as well; a replay has none, and its steps write nothing for them."""
+    *readers* the store is a `RecordStore` as well; a replay has none, and its steps write nothing for them. A simulated
+    clock *never_jumps*: it is trusted without a look at the step before."""
 
     cloud: Cloud
     cluster: Cluster | None
@@ -93,6 +94,7 @@ class Sources:
     join: DeviceJoin = field(default_factory=DeviceJoin)
     waited: dict[tuple[str, str], Pod] = field(default_factory=dict)
     observed: Callable[[], ObservedDocument | None] = lambda: None
+    never_jumps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +104,9 @@ class Looked:
     *stopped* are the stops of pools whose removals Civo answers with other than one node less. *orphans* are
     open actions of pools that left the configuration, *strays* nodes of such pools that we closed to new work,
     *resumed* overrides that go on although a step under a clock ahead had ended them, *pods* every GPU pod of the
-    cluster. *before* is what the previous step left; *steady* is True when the clock can be trusted. *others* are the
-    installations that share the cluster.
+    cluster. *before* is what the previous step left. The clock is *trusted* when that was a moment ago; else it may
+    have jumped, and the step only looks. *others* are the installations that share the
+    cluster.
     """
 
     facts: Facts
@@ -113,7 +116,7 @@ class Looked:
     orphans: tuple[Action, ...]
     resumed: tuple[Override, ...]
     before: Control | None
-    steady: bool
+    trusted: bool
     strays: tuple[str, ...]
     pods: tuple[Pod, ...]
     others: OtherInstallations = ALONE
@@ -155,23 +158,25 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     look = _Look(sources=sources, policy=policy, memory=memory, month=month, now=now, parts=parts)
     answers = _without_older(_ask_all(look), memory)
     before = store.control()
-    steady = is_steady(before.at if before is not None else None, now)
-    lives = lives_of(answers, memory, policy, parts, steady=steady)
+    trusted = sources.never_jumps or follows(before.at if before is not None else None, now)
+    lives = lives_of(answers, memory, policy, parts)
     by_instance = {life.instance: life for life in lives}
     joined = [_joined(pool, answers, by_instance, look) for pool in policy.pools]
     states, again = with_nominations([state for state, _, _ in joined], now, parts)
-    pools = _with_slow_starts(states, lives, parts)
+    slow: Mapping[str, timedelta] = {}
+    with parts.part("slow_starts"):
+        slow = slow_starts(lives)
+    pools = tuple(replace(state, ready_within=slow.get(state.pool)) for state in states)
     drifts = {state.pool: drifted for state, drifted, _ in joined if drifted is not None}
     answering = _judged(answers, pools, memory, policy, before)
     sources.beat()
     spend = _spend(lives, look, forecasts=chores)
     nodes_seen = answers.cloud is not None and not any(civo_pool.unreadable for civo_pool in answers.cloud.values())
     books = _reconcile_charges(lives, spend, look, nodes_seen=nodes_seen)
-    _keep(answers, lives, pools, drifts, books, look)
+    _keep(answers, lives, pools, drifts, books, look, trusted=trusted)
     ids = {pool.id for pool in policy.pools}
     open_actions = [past.open_action for pool, past in memory.pools.items() if pool not in ids]
     orphans = tuple(action for action in open_actions if action is not None)
-    resumed = memory.ran_out_early if steady else ()
     lapsed = {pod.uid: pod for pod in again}
     pods = tuple(lapsed.get(pod.uid, pod) for pod in answers.cluster.pods) if answers.cluster else ()
     facts = Facts(
@@ -190,33 +195,29 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         deliveries=memory.deliveries,
         charges=books.compared,
         unanswered=(*memory.unanswered, *(a for a in orphans if a.kind is ActionKind.GROW)),
-        overrides=(*memory.overrides, *resumed),
+        overrides=(*memory.overrides, *memory.ran_out_early),
         buffers=answers.cluster.buffers if answers.cluster else (),
         candidates=answers.cluster.candidates if answers.cluster else (),
         bookings=answers.cluster.bookings if answers.cluster else (),
         refusals=before.refusals if before is not None else (),
     )
     others = answers.cluster.others if answers.cluster is not None else ALONE
+    own_facts = replace(facts, candidates=(), deferred=())  # if it fails, no check is answered and no gate is opened
+    with parts.part("ownership"):
+        own_facts = own_work(facts, policy, others)
     return Looked(
-        facts=_own(facts, policy, others, parts),
+        facts=own_facts,
         lives=lives,
         drifts=drifts,
         stopped={state.pool: stop for state, _, stop in joined if stop is not None},
         orphans=orphans,
-        resumed=resumed,
+        resumed=memory.ran_out_early,
         before=before,
-        steady=steady,
+        trusted=trusted,
         strays=strays(pools, answers.cluster, ids) if nodes_seen else (),
         pods=pods,
         others=others,
     )
-
-
-def _own(facts: Facts, policy: Policy, others: OtherInstallations, parts: Parts) -> Facts:
-    """Return *facts* without what *others* answer for. If that fails, no check is answered and no gate is opened."""
-    with parts.part("ownership"):
-        return own_work(facts, policy, others)
-    return replace(facts, candidates=(), deferred=())
 
 
 def _firing(alarms: AlarmFacts | None, look: _Look) -> Sequence[Alert]:
@@ -231,14 +232,6 @@ def _firing(alarms: AlarmFacts | None, look: _Look) -> Sequence[Alert]:
         return remembered_alerts
     fires = numbered(alarms.alerts, remembered_alerts)
     return [*fires, *forgotten(remembered_alerts, fires, alarms.silences)] if restarted else fires
-
-
-def _with_slow_starts(states: Sequence[PoolState], lives: Sequence[NodeLife], parts: Parts) -> tuple[PoolState, ...]:
-    """Return *states* with the time that nine of ten nodes of each pool took to start."""
-    slow: Mapping[str, timedelta] = {}
-    with parts.part("slow_starts"):
-        slow = slow_starts(lives)
-    return tuple(replace(state, ready_within=slow.get(state.pool)) for state in states)
 
 
 def _without_older(answers: Answers, memory: Memory) -> Answers:
@@ -279,7 +272,13 @@ def _keep(
     drifts: Mapping[str, Drift],
     books: ReconciledCharges,
     look: _Look,
+    *,
+    trusted: bool,
 ) -> None:
+    if books.charged is not None:
+        look.sources.store.keep_charged(books.charged)
+    if not trusted:
+        return
     store, cloud = look.sources.store, answers.cloud or {}
     counted = [state.pool for state in pools if state.pool in cloud and not cloud[state.pool].unreadable]
     required = {pool: cloud[pool].required for pool in counted}
@@ -287,8 +286,6 @@ def _keep(
     works = {life.pool for life in lives if life.usable_at is not None and life.instance not in worked}
     offers = {state.pool: state.offer for state in pools if state.offer is not None}
     store.saw(lives, required, answers.at, works=works, drifts=drifts, offers=offers)
-    if books.charged is not None:
-        store.keep_charged(books.charged)
     if books.seed is not None:
         store.keep_seed(books.seed)
 

@@ -170,14 +170,14 @@ def _devices_of_new_node(pool: Pool, offer: Offer | None, answers: Answers, *, h
     if not text:
         return {}
     template = from_text(text)
-    amounts, served = dict(answers.join.free(template)), served_by(answers)
+    amounts, served = dict(answers.join.free(template)), _served_by(answers)
     by_dra = any(device.driver == GPU_DRIVER for device in template.devices)
     if served is None or not by_dra:
         return {name: count for name, count in amounts.items() if name not in (served or ())}
     return {**dict.fromkeys(pool.resources, 0), **amounts}
 
 
-def served_by(answers: Answers) -> Mapping[str, Question] | None:
+def _served_by(answers: Answers) -> Mapping[str, Question] | None:
     """The extended resources that DRA serves; None: not known."""
     return answers.cluster.dra_resources if answers.cluster is not None else None
 
@@ -268,13 +268,13 @@ def _room(
     allocatable, dra = dict(node.allocatable), served_by_dra(node, pool)
     if dra:
         # The status never shows what a DRA driver serves: as configured, for what a DeviceClass answers to.
-        served, lost = served_by(answers), len(node.sick_devices)
+        served, lost = _served_by(answers), len(node.sick_devices)
         allocatable = {r: max(0, n - lost) for r, n in pool.resources.items() if served is None or r in served}
     if node.devices is None:
         return allocatable, {}
     free, held = answers.join.free(node.devices, frozenset(taken)), _held(pods)
     allocatable |= {r: free[r] + held[r] for r in allocatable if dra and r in free}
-    return allocatable, {name: count for name, count in free.items() if name not in (served_by(answers) or ())}
+    return allocatable, {name: count for name, count in free.items() if name not in (_served_by(answers) or ())}
 
 
 def _held(pods: Sequence[Pod]) -> Counter[str]:
@@ -309,14 +309,10 @@ AFTER_BUILDING = (Stage.BOOTING, Stage.INSTALLING, Stage.USABLE)
 LOST = (Stage.BOOTING, Stage.INSTALLING, Stage.BROKEN)
 
 
-def lives_of(
-    answers: Answers, memory: Memory, policy: Policy, parts: Parts, *, steady: bool = False
-) -> tuple[NodeLife, ...]:
-    """Bring the node lives of the ledger up to date with what Civo lists now.
-
-    Where the clock is *steady*, moments that lie ahead are corrected: they were noted under another one.
-    """
-    past = tuple(_believed(life, answers.at) for life in memory.lives) if steady else memory.lives
+def lives_of(answers: Answers, memory: Memory, policy: Policy, parts: Parts) -> tuple[NodeLife, ...]:
+    """Bring the node lives of the ledger up to date with what Civo lists now. Moments that lie ahead are corrected:
+    they were noted under another clock."""
+    past = tuple(_believed(life, answers.at) for life in memory.lives)
     if answers.cloud is None:
         return past
     life_of = {life.instance: life for life in past}
@@ -333,7 +329,7 @@ def lives_of(
                 listed[instance.id] = old if pool is not None else _with(old, idle_since=None)
             if pool is not None:
                 with parts.part("node_life", pool.id, sets_aside=True):
-                    listed[instance.id] = _life(old, instance, pool, answers, policy, steady=steady)
+                    listed[instance.id] = _life(old, instance, pool, answers, policy)
     ended_lives = (
         _priced(life if life.gone_at else replace(life, gone_at=answers.at, idle_since=None), policy)
         for life in past
@@ -354,9 +350,7 @@ def _believed(life: NodeLife, now: datetime) -> NodeLife:
     return replace(life, **ahead) if ahead else life
 
 
-def _life(
-    old: NodeLife | None, instance: Instance, pool: Pool, answers: Answers, policy: Policy, *, steady: bool
-) -> NodeLife:
+def _life(old: NodeLife | None, instance: Instance, pool: Pool, answers: Answers, policy: Policy) -> NodeLife:
     """Return the life of a listed instance.
 
     GPUs in use on a usable node without a GPU pod make it neither busy nor idle: it is unknown.
@@ -387,7 +381,7 @@ def _life(
         name=instance.hostname,
         size=pool.size,
         # Civo may leave its creation out for a while: then the time was noted when the instance was first seen.
-        created_at=min(past.created_at, instance.created_at or past.created_at) if steady else past.created_at,
+        created_at=min(past.created_at, instance.created_at or past.created_at),
         price_usd_per_hour=pool.price_usd_per_hour if past.price_usd_per_hour is None else past.price_usd_per_hour,
         gpus=past.gpus if past.gpus and node is None else gpus_of(pool.resources, node.labels if node else {}),
         gone_at=None,

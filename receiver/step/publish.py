@@ -54,31 +54,33 @@ from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
 A_DAY = timedelta(days=1)
+TIMED = ("usage", "promises")  # what accounts for time
 
 
 def publish(work: StepContext, looked: Looked, sources: Sources, records: RecordStore) -> None:
     """Write messages, usage, the picture and the log line. Raises WriterLostError when this replica may not write.
 
-    Stops at the first store failure: every other part would wait for the same database.
+    Stops at the first store failure: every other part would wait for the same database. Time is accounted for only by
+    a clock that is trusted.
     """
     makers: list[tuple[str, Callable[[], object]]] = [
         *(("messages", say) for say in work.unsaid),
         ("messages", lambda: send_standing_notices(work, records, sources.file())),
         ("usage", lambda: account_for_usage(looked, sources, records, work.policy, work.now)),
         ("promises", lambda: judge_promises(work, looked, records)),
-        ("picture", lambda: _show(work, records, sources.observed(), steady=looked.steady)),
+        ("picture", lambda: _show(work, looked, records, sources.observed())),
         ("log", lambda: _log_step(work.facts, work.decisions, work.mode)),
     ]
     try:
-        for name, make in makers:
+        for name, make in makers if looked.trusted else (m for m in makers if m[0] not in TIMED):
             with work.parts.part(name):
                 make()
     except TryLater as error:
         log.warning("not everything was published", error=str(error), code=error.code)
 
 
-def _show(work: StepContext, records: RecordStore, observed: ObservedDocument | None, *, steady: bool) -> None:
-    """Store what this step found for pages, API and metrics and, where the clock is *steady*, the minute's samples.
+def _show(work: StepContext, looked: Looked, records: RecordStore, observed: ObservedDocument | None) -> None:
+    """Store what this step found for pages, API and metrics and, by a clock that is trusted, the minute's samples.
     Without *observed*, in a process that has just started, the one of the last picture stays."""
     facts, new_picture = work.facts, picture(work, records.snapshot)
     if work.mode == "observe":
@@ -89,7 +91,7 @@ def _show(work: StepContext, records: RecordStore, observed: ObservedDocument | 
         )
     work.parts.log()
     records.keep_snapshot(new_picture.document(), work.now)
-    if steady:  # a stored minute is never replaced
+    if looked.trusted:  # a stored minute is never replaced
         with work.parts.part("samples"):
             records.keep_samples(samples(new_picture, facts.at), turns(facts), facts.at)
 

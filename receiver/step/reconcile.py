@@ -1,6 +1,7 @@
 """One reconcile step: gather, settle, decide, record, act, publish. The loop, replay and the tests call the same one.
 
-No call that changes anything outside is made before every pool is decided. Messages and pages are made last.
+No call that changes anything outside is made before every pool is decided. Messages and pages are made last. A step
+whose clock is not trusted settles and changes nothing.
 """
 
 from collections.abc import Mapping
@@ -33,7 +34,7 @@ class Stepped:
     decisions: Mapping[str, Decision]
     reconsider_at: datetime | None  # the first moment at which the next one could decide differently by time alone
     failed_pools: tuple[str, ...] = ()  # left out because of a bug
-    steady: bool = False  # the clock may be trusted for irreversible actions (`receiver.core.model.memory`)
+    trusted: bool = False  # the clock has not jumped since the step before; else this one only looked
     failures: tuple[Failure, ...] = field(default=(), compare=False)
 
 
@@ -48,7 +49,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     frame = StepFrame(policy=policy, mode=mode, hands=hands, store=store, now=now, parts=parts, chores=sources.readers)
     looked = gather(sources, policy, now, parts, chores=frame.chores)
     facts = settle(looked, frame)
-    decided = decide(facts, policy, parts, steady=looked.steady, chores=frame.chores)
+    decided = decide(facts, policy, parts, asks=looked.trusted, chores=frame.chores)
     parts.log()
     work = record(decided, looked, frame)
     work, again = act(work, looked, sources)
@@ -61,6 +62,6 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
         decisions=work.decisions,
         reconsider_at=min((a for a in again if a > now), default=None),
         failed_pools=tuple(parts.failures.set_aside),
-        steady=looked.steady,
+        trusted=looked.trusted,
         failures=tuple(parts.failures.all),
     )

@@ -8,6 +8,7 @@ from functools import partial
 import structlog
 
 from receiver.core.model.actions import ActionKind, Because, OutcomeKind
+from receiver.core.model.memory import Control
 from receiver.core.model.model import Backoff, Facts, PoolState, Rights, Source, never_asked
 from receiver.core.model.policy import Policy
 from receiver.core.model.windows import is_open
@@ -15,7 +16,7 @@ from receiver.core.money.budget import views
 from receiver.core.notices import people_notices, workload_notices
 from receiver.core.notices.action_notices import Around, removals_stop
 from receiver.core.notices.notice import Cause
-from receiver.core.scaling.approval import is_done, uses_approvals
+from receiver.core.scaling.approval import is_done
 from receiver.core.scaling.bounds import TOPIC, evicts
 from receiver.core.scaling.decide import removals_under_way
 from receiver.core.scaling.waits import late_after
@@ -29,33 +30,29 @@ ACTIONS_READ = 100  # of a pool while a window is open; a failed one is not repe
 
 
 def settle(looked: Looked, frame: StepFrame) -> Facts:
-    """Close what has ended, and add to the facts what earlier steps did and announced. Raises TryLater."""
-    store, policy, now, parts = frame.store, frame.policy, frame.now, frame.parts
-    facts, before = _close_actions(looked.facts, frame), looked.before
-    if looked.stopped:
-        facts = _stop_removals(facts, looked.stopped, frame)
-    if looked.steady:  # closing an override is final; an expired one no longer applies either way
+    """Return the facts with what earlier steps did and announced and, by a clock that is trusted, close what has ended.
+    Raises TryLater."""
+    facts, before, store = looked.facts, looked.before or Control(at=frame.now), frame.store
+    if looked.trusted:
+        facts = _close_actions(facts, frame)
+        if looked.stopped:
+            facts = _stop_removals(facts, looked.stopped, frame)
         _end_overrides(looked, frame)
-    with parts.part("window_evictions"):  # if it fails, no window evicts in this step
-        # Unless the clock is steady, how much of a grace period has passed is unknown.
-        announcements = workload_notices.told_to_go(store.told(TOPIC), frame.mode) if looked.steady else {}
-        facts = replace(facts, given_up=_not_emptied(store, policy, now), told_to_go=announcements)
-    rights = before.rights if before is not None else None
-    with parts.part("rights"):
+    with frame.parts.part("window_evictions"):  # if it fails, no window evicts in this step
+        announcements = workload_notices.told_to_go(store.told(TOPIC), frame.mode)
+        facts = replace(facts, given_up=_not_emptied(store, frame.policy, frame.now), told_to_go=announcements)
+    rights = before.rights
+    with frame.parts.part("rights"):
         rights = _rights(frame.hands.cluster, rights, facts, frame.mode)
-    facts = replace(facts, kept_out=before.kept_out if before is not None else None, rights=rights)
-    if not uses_approvals(policy):
-        return facts
     questions = []
-    for question in store.questions_standing(now):
-        with parts.part("approvals", question.pool):
-            if question.done_at is None and facts.up(Source.CIVO) and is_done(question, facts):
-                store.question_done(question.id, now)
-                question = replace(question, done_at=now)
-        # Unless the clock is steady, how long a request has waited is unknown: unanswered ones do not count.
-        if looked.steady or question.answer is not None:
-            questions.append(question)
-    return replace(facts, questions=tuple(questions))
+    for question in store.questions_standing(frame.now) if frame.policy.uses_approvals else ():
+        with frame.parts.part("approvals", question.pool):
+            is_open = looked.trusted and question.done_at is None and facts.up(Source.CIVO)
+            if is_open and is_done(question, facts):
+                store.question_done(question.id, frame.now)
+                question = replace(question, done_at=frame.now)
+        questions.append(question)
+    return replace(facts, kept_out=before.kept_out, rights=rights, questions=tuple(questions))
 
 
 def _not_emptied(store: StepStore, policy: Policy, now: datetime) -> dict[str, datetime]:

@@ -30,7 +30,6 @@ class LastStep:
     facts: Facts
     settings: FileSettings
     mode: str
-    steady: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Any
 from receiver.adapters.kubernetes.cel import Selectors
 from receiver.core.model.actions import Change
 from receiver.core.model.configuration import ConfigurationFile
+from receiver.core.model.memory import IN_A_ROW
 from receiver.core.model.overrides import Override
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Policy, Pool
@@ -87,7 +88,8 @@ def a_job(name: str = "train", **given: Any) -> Job:
 
 @dataclass
 class Life:
-    """The product on a world. *writer* False means that another replica writes, *rest* is the longest without a step:
+    """The product on a world. *writer* False means that another replica writes. With *pauses_are_jumps* the first step
+    and one after a pause do not trust the clock, as in production. *rest* is the longest without a step:
     tests of what goes by the minute (samples, the accounting, charges asked again) shorten it. *lock* is that of a
     simulator that serves the world to threads meanwhile."""
 
@@ -96,6 +98,7 @@ class Life:
     store: Store
     mode: str = "act"
     writer: bool = True
+    pauses_are_jumps: bool = False
     heartbeats: bool = True
     rest: timedelta = REST
     lock: AbstractContextManager[Any] = field(default_factory=nullcontext)
@@ -141,7 +144,14 @@ class Life:
             file=lambda: self.file,
             join=self.join,
             waited=self.waited,
+            never_jumps=self._trusts_its_clock(),
         )
+
+    def _trusts_its_clock(self) -> bool:
+        """True for the first step, and for one after a pause of the world unless *pauses_are_jumps*: a loop would have
+        stepped a moment ago."""
+        paused = not self.steps or self.now - self.steps[-1].facts.at > IN_A_ROW
+        return paused and not self.pauses_are_jumps
 
     @property
     def hands(self) -> Hands:
@@ -245,7 +255,7 @@ class Life:
 def _calm(stepped: Stepped) -> bool:
     """True when nothing is under way: the same facts would decide the same."""
     still = all(d.change is Change.HOLD for d in stepped.decisions.values())
-    return still and not any(p.open_action for p in stepped.facts.pools)
+    return stepped.trusted and still and not any(p.open_action for p in stepped.facts.pools)
 
 
 def until_cordoned(life: Life) -> str:

@@ -191,6 +191,7 @@ def test_growth_that_nobody_answered_comes_after_the_wait_where_the_policy_says_
 
 def test_one_step_after_a_jump_of_the_clock_takes_no_wait_for_over_and_asks_nobody(store: Store) -> None:
     life = with_work_for_eight(store)
+    life.pauses_are_jumps = True
     life.pass_time(20 * MINUTE)
     life.step()
     assert (life.required(), len(asked(life))) == (0, 1)
@@ -199,10 +200,13 @@ def test_one_step_after_a_jump_of_the_clock_takes_no_wait_for_over_and_asks_nobo
     assert life.required() == 8
 
 
-def test_an_approval_counts_in_that_step_too(store: Store) -> None:
+def test_an_approval_outlasts_a_jump_of_the_clock(store: Store) -> None:
     life = with_work_for_eight(store)
+    life.pauses_are_jumps = True
     assert answer(life, "approve")
     life.pass_time(20 * MINUTE)
+    life.step()
+    assert life.required() == 0
     life.step()
     assert life.required() == 8
 

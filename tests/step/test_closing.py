@@ -142,6 +142,7 @@ def test_a_new_month_opens_the_nodes(store: Store) -> None:
     life.world.advance(life.now + timedelta(hours=2))  # six paid hours
     life.step()
     assert closed(life) == [True, True]
+    life.pauses_are_jumps = True
     life.world.advance(life.now.replace(month=12, day=1, hour=0, minute=0))  # two
     life.step()
     assert closed(life) == [True, True], "one step alone may be under a clock that jumped"
@@ -224,6 +225,7 @@ def test_after_a_pause_nodes_of_such_a_pool_wait_for_the_second_step_like_all_ot
     life = lives.at_the_stop(store)
     life.step()
     life.policy = replace(life.policy, pools=(replace(life.policy.pools[0], id="other-id", name="other"),))
+    life.pauses_are_jumps = True
     life.pass_time(20 * MINUTE)
     life.step()
     assert closed(life) == [True, True]

@@ -17,6 +17,7 @@ class Forgetting:
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.life = lives.at_zero(store)
+        self.life.pauses_are_jumps = True
         self.pruned: list[datetime] = []
         monkeypatch.setattr(store, "prune", self.pruned.append, raising=False)
         self.begun = self.life.now

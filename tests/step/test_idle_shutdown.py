@@ -311,6 +311,7 @@ def test_nobody_is_asked_while_nobody_consented(store: Store) -> None:
 def test_a_warning_from_before_a_jump_of_the_clock_is_taken_back_and_given_anew(store: Store) -> None:
     life = an_idle_life(store)
     until_warned(life)
+    life.pauses_are_jumps = True
     life.world.advance(life.now + 20 * MINUTE)  # without a step: as if the clock had been set
     life.step()
     jumped_at = life.now

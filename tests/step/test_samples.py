@@ -1,5 +1,6 @@
 """Every minute one step leaves what it saw of the pools and their nodes."""
 
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -8,7 +9,7 @@ from receiver.ports import Store, TryLater
 from receiver.reports.picture import kept_picture
 from tests.core.builders import MINUTE
 from tests.given import lives
-from tests.given.life import POOL, a_job
+from tests.given.life import FAST, POOL, a_job
 
 SHORT = a_job(duration=3 * MINUTE)
 
@@ -23,9 +24,10 @@ def test_a_pool_is_sampled_once_a_minute(store: Store) -> None:
 
 
 def test_a_nodes_way_from_building_to_idle_is_kept(store: Store) -> None:
-    life = lives.waiting(store, SHORT, rest=MINUTE)
+    timings = replace(FAST, build=2 * MINUTE)  # more than the minute of a sample
+    life = lives.waiting(store, SHORT, rest=MINUTE, timings=timings)
     began = life.now
-    life.run(12 * MINUTE)
+    life.run(13 * MINUTE)
     doings = [turn.doing for turn in store.turns(POOL, began, life.now)]
     assert (doings[0], doings[-2:]) == (Doing.BUILDING, [Doing.BUSY, Doing.IDLE])
 
@@ -54,6 +56,7 @@ def test_while_neither_kubernetes_nor_prometheus_answers_what_waits_is_unknown(s
 def test_under_a_clock_that_jumped_nothing_is_sampled(store: Store) -> None:
     life = lives.waiting(store, SHORT, rest=MINUTE)
     life.run(2 * MINUTE)
+    life.pauses_are_jumps = True
     life.world.advance(life.now + timedelta(hours=5))
     life.step()
     assert store.samples(life.now - timedelta(hours=1), life.now, pool=POOL) == ()

@@ -97,7 +97,13 @@ class Month:
     def see(self) -> Looked:
         """Look once, as a step does."""
         sources = Sources(
-            cloud=self.cloud, cluster=None, telemetry=None, alarms=None, store=self.store, accounts=self.accounts
+            cloud=self.cloud,
+            cluster=None,
+            telemetry=None,
+            alarms=None,
+            store=self.store,
+            accounts=self.accounts,
+            never_jumps=True,
         )
         return gather(sources, self.policy, self.world.now, Parts())
 

@@ -97,10 +97,10 @@ def test_a_lost_store_begins_it_anew_for_nobody_knows_who_was_told(store: Store)
     life = at_night(store)
     until_just_before(life, ENDS)
     with a_store() as other:
-        again = lives.restarted(life, other)
+        again = lives.restarted(life, other, pauses_are_jumps=True)
         again.run(9 * MINUTE, tick=TICK)
         assert again.writes("evict") == []
-        assert titles(again, "evicted from") == ["GPU pool l40s: GPU work is evicted from 12:27 UTC on"]
+        assert titles(again, "evicted from") == ["GPU pool l40s: GPU work is evicted from 12:25 UTC on"]
         again.run(2 * TICK, tick=TICK)
         assert len(again.writes("evict")) == 2
 
@@ -194,6 +194,7 @@ def test_a_word_that_one_step_under_a_slow_clock_would_give_is_not_given(store: 
 
 def test_after_a_jump_of_the_clock_the_whole_grace_begins_anew(store: Store) -> None:
     life = at_night(store)
+    life.pauses_are_jumps = True
     life.world.advance(life.now + 16 * MINUTE)
     told_anew = life.now
     life.run(9 * MINUTE, tick=TICK)

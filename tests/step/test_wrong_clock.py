@@ -12,7 +12,7 @@ from receiver.replay.world.objects import ClusterQueue
 from receiver.step.reconcile import step
 from tests.core.builders import HOUR, MINUTE
 from tests.given import lives
-from tests.given.life import PRICE, START, Life, a_job
+from tests.given.life import GPU, PRICE, START, Life, a_job
 
 pytestmark = pytest.mark.chores(False)
 
@@ -111,11 +111,12 @@ def test_growth_under_a_clock_a_day_ahead_is_not_waited_for_until_then(store: St
 
 def test_a_clock_is_believed_from_the_second_step_on(store: Store) -> None:
     life = lives.at_zero(store)
-    told = [life.step().steady, life.step().steady]
+    life.pauses_are_jumps = True
+    told = [life.step().trusted, life.step().trusted]
     a_step_ahead(life, timedelta(days=31))
-    told += [life.step().steady, life.step().steady]
+    told += [life.step().trusted, life.step().trusted]
     life.pass_time(HOUR)
-    told += [life.step().steady]
+    told += [life.step().trusted]
     assert told == [False, True, False, True, False]
 
 
@@ -151,9 +152,68 @@ def test_a_month_that_began_lets_work_in_with_the_second_step(store: Store) -> N
     life.run(5 * MINUTE, tick=MINUTE)
     life.run(2 * HOUR, tick=5 * MINUTE)
     assert life.required() == 0
+    life.pauses_are_jumps = True
     life.world.advance(life.now.replace(month=12, day=1, hour=0, minute=5))
     life.step()
     assert set(life.world.quotas) == {"ml"}
     life.pass_time(timedelta(seconds=10))
+    life.step()
+    assert life.world.quotas == {}
+
+
+def jumping(life: Life) -> Life:
+    """The same life, whose first step and those after a pause do not trust the clock, as in production."""
+    life.pauses_are_jumps = True
+    return life
+
+
+def test_the_first_step_of_a_new_store_writes_nothing_and_the_next_one_follows_at_once(store: Store) -> None:
+    life = jumping(lives.waiting(store))
+    first = life.step()
+    assert life.writes() == []
+    assert first.reconsider_at is not None
+    assert first.reconsider_at - life.now <= timedelta(milliseconds=100)
+    life.step()
+    assert life.writes("resize")
+
+
+def test_a_step_after_a_pause_writes_nothing(store: Store) -> None:
+    life = jumping(lives.idle_nodes(store, 2))
+    life.run(10 * MINUTE)
+    before = life.writes()
+    life.submit(*(a_job(f"j{n}", duration=10 * HOUR) for n in range(4)))
+    life.pass_time(HOUR)
+    life.step()
+    assert life.writes() == before
+    life.step()
+    assert life.required() == 4
+
+
+def test_an_action_is_not_closed_by_a_step_after_a_pause(store: Store) -> None:
+    life = jumping(lives.waiting(store))
+    life.step()
+    life.cloud.fail_next(TryLater("no answer", code="timeout"), "resize")
+    life.step()
+    life.world.resize("l40s-id", 1)
+    life.pass_time(HOUR)
+    assert life.step().facts.pool("l40s-id").open_action is not None
+    life.pass_time(timedelta(milliseconds=100))
+    assert life.step().facts.pool("l40s-id").open_action is None
+
+
+def test_an_alert_stays_unconsidered_in_a_step_after_a_pause(store: Store) -> None:
+    life = jumping(lives.at_zero(store))
+    life.step()
+    assert store.memory(life.now, life.now).deliveries
+    life.step()
+    assert store.memory(life.now, life.now).deliveries == ()
+
+
+def test_what_an_earlier_process_held_is_read_by_a_step_after_a_pause_and_lifted_by_the_next(store: Store) -> None:
+    life = jumping(lives.at_zero(store, budget=Budget(monthly_usd=Decimal(500))))
+    life.cluster.hold_namespace("ml", (GPU,), ())
+    assert set(life.step().facts.kept_out or ()) == {"ml"}
+    assert set(life.world.quotas) == {"ml"}
+    life.pass_time(timedelta(milliseconds=100))
     life.step()
     assert life.world.quotas == {}

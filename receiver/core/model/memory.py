@@ -173,18 +173,18 @@ IN_A_ROW = timedelta(minutes=15)  # steps are seconds apart, five minutes at mos
 LONG = timedelta(hours=1)
 
 
-def is_steady(before: datetime | None, now: datetime) -> bool:
+def follows(before: datetime | None, now: datetime) -> bool:
     """True when the step *before* was a moment ago by the same clock: after a jump, two steps in a row must agree."""
     return before is not None and timedelta(0) <= now - before <= IN_A_ROW
 
 
-def steady_since(before: datetime | None, now: datetime, *, steady: bool) -> datetime | None:
-    """Since when every step has been *steady*, given that of the step *before*; None while they are not."""
-    if not steady:
+def trusted_since(before: datetime | None, now: datetime, *, trusted: bool) -> datetime | None:
+    """Since when the clock of every step was *trusted*, given that of the step *before*; None while it is not."""
+    if not trusted:
         return None
     return now if before is None else min(before, now)
 
 
-def is_trusted(since: datetime | None, now: datetime) -> bool:
-    """True when the clock has been trusted for long enough (*since*) for irreversible actions."""
+def is_sure(since: datetime | None, now: datetime) -> bool:
+    """True when the clock has been trusted for so long (*since*) that rows may be deleted and reports sent."""
     return since is not None and now - since >= LONG

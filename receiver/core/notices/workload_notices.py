@@ -60,17 +60,16 @@ def evictions_due(case: Case, announcements: Mapping[str, datetime], mode: str) 
             yield Announced(notice=_taken_back(topic, grace, stopped, case))
 
 
-def evictions_taken_back(case: Case, announcements: Mapping[str, datetime], *, steady: bool) -> Iterator[Notice]:
-    """Take back what an override, an alert or a budget overrules: that is known without a look at the nodes. Unless
-    the clock is *steady*, take back every announcement about the pool; but once a window has begun to empty a node,
-    its grace was over before, so the announcement stands until that is done."""
+def evictions_taken_back(case: Case, announcements: Mapping[str, datetime], doubt: str = "") -> Iterator[Notice]:
+    """Take back what an override, an alert or a budget overrules: that is known without a look at the nodes. In *doubt*
+    (a clause), take back every announcement about the pool; but once a window has begun to empty a node, its grace was
+    over before, so the announcement stands until that is done."""
     stopped = _why_stopped(case)
-    doubt = "the clock jumped or no step ran for a while, so it is unknown how much of the grace has passed"
     for topic, window, grace in _windows(case):
         lifted = "" if grace is None or grace.max_nodes == window.max_nodes else "the window's maximum is lifted"
-        if topic in announcements and steady and (grace is None or stopped or lifted):
+        if topic in announcements and not doubt and (grace is None or stopped or lifted):
             yield _taken_back(topic, grace, stopped or lifted, case)
-        elif topic in announcements and not steady and not evicting(case.state):
+        elif topic in announcements and doubt and not evicting(case.state):
             yield _taken_back(topic, None, doubt, case)
 
 
@@ -226,13 +225,11 @@ def idle_notice(standing: IdleStanding, workload: Consenting, case: IdleCase, de
     )
 
 
-def idle_cleared(topic: str, workload: Consenting | None, case: IdleCase, *, steady: bool = True) -> Notice:
+def idle_cleared(topic: str, workload: Consenting | None, case: IdleCase, doubt: str = "") -> Notice:
     """The notice that a warning no longer applies: *workload* is used, or it is gone or does not take part any more, or
-    the clock is not *steady*."""
-    reason = f"it has no GPU pod with {IDLE_SHUTDOWN} any more"
-    if not steady:
-        reason = "the clock changed, or the autoscaler paused; if the workload stays idle, a new warning follows"
-    elif workload is not None and workload.whole:
+    there is a *doubt* (a clause)."""
+    reason = doubt or f"it has no GPU pod with {IDLE_SHUTDOWN} any more"
+    if workload is not None and workload.whole:
         reason = "its GPUs are in use, or its pods are new"
     elif workload is not None:
         reason = f"not all of its GPU pods have {IDLE_SHUTDOWN} any more, or one is protected"

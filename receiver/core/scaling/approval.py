@@ -33,10 +33,6 @@ TIME_TO_ANSWER = timedelta(minutes=1)  # with less time left, no request is sent
 GROWS_FOR = timedelta(minutes=5)  # at most one request in this time while demand comes in
 
 
-def uses_approvals(policy: Policy) -> bool:
-    return any(pool.approval is not None for pool in policy.pools)
-
-
 def without_approvals(policy: Policy) -> Policy:
     """Return *policy* for observe mode: nothing is changed, so nothing needs an approval."""
     return replace(policy, pools=tuple(replace(pool, approval=None) for pool in policy.pools))

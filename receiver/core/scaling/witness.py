@@ -128,14 +128,11 @@ class _Beside:
     nodes: dict[str, tuple[Pool, Node]] = field(default_factory=dict)  # by instance
 
 
-def judged(
-    facts: Facts, rooms: Mapping[str, Sequence[Given]], policy: Policy, *, steady: bool
-) -> tuple[SchedulerRefusal, ...]:
+def judged(facts: Facts, rooms: Mapping[str, Sequence[Given]], policy: Policy) -> tuple[SchedulerRefusal, ...]:
     """Return the refusals and the evidence after the step that knew *facts* and gave the waiting work *rooms* (by pool
-    id). While Civo or Kubernetes does not answer, or the clock is not *steady*, nothing is learnt and no time counts.
-    """
+    id). While Civo or Kubernetes does not answer, nothing is learnt and no time counts."""
     now = facts.at
-    if not (steady and facts.up(Source.CIVO) and facts.up(Source.KUBERNETES)):
+    if not (facts.up(Source.CIVO) and facts.up(Source.KUBERNETES)):
         return tuple(each.paused(now) for each in facts.refusals)
     beside = _beside(facts, rooms, policy)
     if not beside and not facts.refusals:

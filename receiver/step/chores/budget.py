@@ -29,49 +29,59 @@ STRAY = WriteKind("node of a pool no longer configured not uncordoned", "budget 
 Change = tuple[str, Callable[[], Receipt], bool]  # the place, what is done to it, and whether the hold is over
 
 
-def hold_new_work(work: StepContext, *, steady: bool) -> Mapping[str, datetime] | None:
+def held_places(work: StepContext) -> Mapping[str, datetime] | None:
+    """Return the places that are held in the cluster and since when; None if it does not say. An earlier process may
+    have held places that are in neither configuration nor store."""
+    before, cluster = work.facts.kept_out, work.hands.cluster
+    places, failure = _look(cluster, queues=True) if cluster is not None else (None, None)
+    if places is None or failure is not None:
+        return before or None
+    return {place: (before or {}).get(place, work.now) for place in sorted(_names(places))}
+
+
+def hold_new_work(work: StepContext) -> Mapping[str, datetime] | None:
     """Apply or lift the hold. Returns the held places and since when, as far as is known; None before the first read.
 
-    When nothing should be held, the cluster is read only after a start or a long pause, and once a minute where a hold
-    is configured: an earlier process may have held places that are in neither configuration nor store. *steady* is
-    False then, and after a jump of the clock. Nothing is admitted in such a step: the clock may have jumped into
-    another month.
+    When nothing should be held, the cluster is read only where it is not known what is held, and once a minute where a
+    hold is configured.
     """
     before, cluster, budget = work.facts.kept_out, work.hands.cluster, work.policy.budget
     wanted = intent(work.assignment.budgets, work.policy, work.facts.spend.month)
     if cluster is None or wanted is None:
         return before
-    begins = before is None or not steady
+    begins = before is None
     holds_queues = budget is not None and bool(budget.keep_out.cluster_queues)
     configured = holds_queues or (budget is not None and bool(budget.keep_out.namespaces))
     if not (wanted.holds or before or begins or (configured and is_new_minute(work.before, work.now))):
         return {}
     held_queues = {place for place in before or () if place.startswith(QUEUE)}
     asks_kueue = begins or holds_queues or bool(held_queues)
-    held_places, failure = _look(cluster, queues=asks_kueue)
+    held, failure = _look(cluster, queues=asks_kueue)
     places: set[str] = set()
     if failure is not None and asks_kueue:  # a failure of Kueue must not stop the quotas
-        held_places, worse = _look(cluster, queues=False)
+        held, worse = _look(cluster, queues=False)
         failure = worse or failure
         wanted = replace(wanted, cluster_queues=())
         places = held_queues
     concerned = configured or bool(before)
     if isinstance(failure, WontWork) and concerned:
-        place = "the cluster" if held_places is None else "ClusterQueues"
+        place = "the cluster" if held is None else "ClusterQueues"
         work.say_later(partial(money_notices.kept_out, place, "failed", str(failure), wanted))
-    if held_places is None:
+    if held is None:
         may_not_ask = isinstance(failure, WontWork) and not concerned
         return {} if may_not_ask else before  # without the right to read, nothing was ever held
-    places |= {*held_places.namespaces, *(f"{QUEUE}{queue}" for queue in held_places.cluster_queues)}
-    for place, make, over in _changes(wanted, held_places, cluster):
-        if over and not steady:
-            continue
+    places |= _names(held)
+    for place, make, over in _changes(wanted, held, cluster):
         with work.parts.part("keep_out"):
             if _done(place, make, wanted, work, over=over):
                 places = places - {place} if over else places | {place}
     if begins and isinstance(failure, TryLater):
         return None  # Kueue's part is not known yet
     return {place: (before or {}).get(place, work.now) for place in sorted(places)}
+
+
+def _names(places: HeldPlaces) -> set[str]:
+    return {*places.namespaces, *(f"{QUEUE}{queue}" for queue in places.cluster_queues)}
 
 
 def _look(cluster: Cluster, *, queues: bool) -> tuple[HeldPlaces | None, TryLater | WontWork | None]:
@@ -109,21 +119,20 @@ def _done(place: str, make: Callable[[], Receipt], wanted: Intent, work: StepCon
     return receipt.did in (Did.DONE, Did.ALREADY)
 
 
-def close_nodes(work: StepContext, strays: Iterable[str], *, steady: bool) -> None:
+def close_nodes(work: StepContext, strays: Iterable[str]) -> None:
     """Cordon and uncordon the nodes of every pool as its budgets ask, and uncordon *strays*, the nodes of pools that
-    are no longer configured. Unless the clock is *steady* nothing is uncordoned: it may have jumped into another
-    month."""
+    are no longer configured."""
     for pool in work.policy.pools:
         with work.parts.part("close_nodes", pool.id):
             nodes, stop_reason = work.facts.pool(pool.id).nodes, why_closed(work.assignment.budgets, pool.id)
             if closing := to_close(nodes, stop_reason):
                 _write_all(pool, [n.name for n in closing], stop_reason or "", work)
-            if steady and (opening := to_open(nodes, stop_reason)):
+            if opening := to_open(nodes, stop_reason):
                 _write_all(pool, [n.name for n in opening], "", work, stopped=bool(stop_reason))
             unpriced = lacks_price(work.assignment.budgets, pool.id)
             if unpriced and any(n.cordon.stop is not None for n in nodes):
                 work.say_later(partial(money_notices.stay_closed, pool, unpriced))
-    for node in strays if steady else ():
+    for node in strays:
         _write(STRAY, node, "", work)
 
 

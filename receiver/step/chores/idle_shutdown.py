@@ -22,6 +22,7 @@ log = structlog.get_logger("receiver")
 EVENTS_PER_WORKLOAD = 10  # pods of it that get a Kubernetes Event
 EVENTS = WriteKind("Events not written")
 SCALING = WriteKind("idle workload not scaled to zero", "idle workload", tuple(Did))
+IN_DOUBT = "the clock changed, or the autoscaler paused; if the workload stays idle, a new warning follows"
 MOST_AT_ONCE = 20  # workloads scaled to zero by one step: each takes a few calls
 
 
@@ -29,10 +30,10 @@ def scale_idle_workloads_to_zero(work: StepContext, looked: Looked, telemetry: T
     """Check the workloads that opted in, once a minute. Raises TryLater when the store fails, WriterLostError when this
     replica may not write."""
     policy, mode, now, store, cluster = work.policy, work.mode, work.now, work.store, work.hands.cluster
-    if not looked.steady:
+    if not looked.trusted:
         case = idle.case_of(looked.facts, policy, mode, store.told(idle.TOPIC), {})
         for topic in idle.warned(case):  # how much of its grace has passed is unknown
-            store.say(workload_notices.idle_cleared(topic, None, case, steady=False), now)
+            store.say(workload_notices.idle_cleared(topic, None, case, IN_DOUBT), now)
         return
     if telemetry is None or cluster is None or not is_new_minute(looked.before, now) or not idle.can_tell(looked.facts):
         return

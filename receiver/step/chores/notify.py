@@ -19,7 +19,7 @@ from receiver.core.notices import configuration_notices, money_notices, workload
 from receiver.core.notices.concerns import concerns, good_news, notices_of
 from receiver.core.notices.notice import Notice, Seen, behind, scale_up_event
 from receiver.core.promises.promise import UNKNOWN, Promise, Promises
-from receiver.core.scaling.bounds import TOPIC, evicts
+from receiver.core.scaling.bounds import evicts
 from receiver.core.scaling.decide import case_of
 from receiver.ports import RecordStore, TryLater
 from receiver.step.parts import StepContext, Write, WriteKind
@@ -147,22 +147,22 @@ def record_events(
             return
 
 
-def announce_window_evictions(work: StepContext, *, steady: bool) -> None:
+def announce_window_evictions(work: StepContext, doubt: str = "") -> None:
     """Send the announcements that are due, pool by pool, and take back those that no longer hold.
 
-    Unless the clock is *steady* nothing is announced and earlier announcements are taken back: how much of a grace
-    period has passed is unknown. While a source is silent, only what holds whatever the nodes show is taken back.
+    In *doubt* (a clause) nothing is announced and earlier announcements are taken back. While a source is silent, only
+    what holds whatever the nodes show is taken back.
     """
     facts, policy, store, now = work.facts, work.policy, work.store, work.now
     pools = [pool for pool in policy.pools if any(evicts(window, pool) for window in pool.windows)]
-    announces = steady and facts.up(Source.CIVO) and facts.up(Source.KUBERNETES)
-    announcements = facts.told_to_go if steady else workload_notices.told_to_go(store.told(TOPIC), work.mode)
+    announces = not doubt and facts.up(Source.CIVO) and facts.up(Source.KUBERNETES)
+    announcements = facts.told_to_go
     for notice in workload_notices.windows_gone(announcements, policy) if announces and announcements else ():
         store.say(notice, now)
     for pool in pools:
         case = case_of(facts.pool(pool.id), work.assignment.pools[pool.id], facts, policy)
         if not announces:
-            for notice in workload_notices.evictions_taken_back(case, announcements, steady=steady):
+            for notice in workload_notices.evictions_taken_back(case, announcements, doubt):
                 store.say(notice, now)
             continue
         for eviction in workload_notices.evictions_due(case, announcements, work.mode):

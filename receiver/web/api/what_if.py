@@ -155,10 +155,10 @@ class NodeWhatIfDocument(Published):
 class Side:
     """The facts decided under one configuration."""
 
-    def __init__(self, facts: Facts, settings: FileSettings, mode: str, *, steady: bool) -> None:
+    def __init__(self, facts: Facts, settings: FileSettings, mode: str) -> None:
         observing = mode == OBSERVE
         self.policy: Policy = without_approvals(settings.policy) if observing else settings.policy
-        self.decided: Decided = decide(facts, self.policy, Parts(), steady=steady, chores=True)
+        self.decided: Decided = decide(facts, self.policy, Parts(), asks=True, chores=True)
         self.facts = self.decided.facts
         self.fates: Mapping[str, tuple[Workload, Fate]] = {
             workload.key: (workload, fate)
@@ -225,8 +225,8 @@ def compare(last: LastStep, proposed: FileSettings) -> WhatIfDocument:
     mode = last.mode if warming_up else proposed.configuration.mode.value
     if last.mode == OBSERVE != mode:
         assumptions.append("the RBAC permissions to remove nodes are not checked in observe mode")
-    before = Side(last.facts, last.settings, last.mode, steady=last.steady)
-    after = Side(facts_under(last.facts, policy_in_force, proposed_policy), proposed, mode, steady=last.steady)
+    before = Side(last.facts, last.settings, last.mode)
+    after = Side(facts_under(last.facts, policy_in_force, proposed_policy), proposed, mode)
     pools = {pool.id: pool for pool in (*proposed_policy.pools, *policy_in_force.pools)}
     states = {state.pool: state for state in last.facts.pools}
     waiting = [_both(before, after, key) for key in before.fates if key in after.fates]

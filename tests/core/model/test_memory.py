@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.core.model.memory import FEWEST_NODES, LAST_NODES, NodeLife, is_trusted, slow_starts, steady_since
+from receiver.core.model.memory import FEWEST_NODES, LAST_NODES, NodeLife, is_sure, slow_starts, trusted_since
 from tests.core.builders import MINUTE, NOW, a_life
 
 
@@ -32,21 +32,21 @@ def test_a_node_that_was_usable_before_it_was_watched_does_not_count() -> None:
 
 
 def sure_after(*steps: tuple[timedelta, bool]) -> list[bool]:
-    """Whether the clock was sure at each of *steps* (their time, and whether they were steady)."""
+    """Whether the clock was sure at each of *steps* (their time, and whether their clock was trusted)."""
     since: datetime | None = None
     found = []
-    for at, steady in steps:
-        since = steady_since(since, NOW + at, steady=steady)
-        found.append(is_trusted(since, NOW + at))
+    for at, trusted in steps:
+        since = trusted_since(since, NOW + at, trusted=trusted)
+        found.append(is_sure(since, NOW + at))
     return found
 
 
-def test_an_hour_of_steady_steps_makes_the_clock_sure() -> None:
+def test_an_hour_of_trusted_steps_makes_the_clock_sure() -> None:
     steps = [(minutes * MINUTE, True) for minutes in (0, 10, 59, 60, 61)]
     assert sure_after(*steps) == [False, False, False, True, True]
 
 
-def test_a_step_that_is_not_steady_begins_the_hour_anew() -> None:
+def test_a_step_that_is_not_trusted_begins_the_hour_anew() -> None:
     ahead = timedelta(days=12)
     steps = [(0 * MINUTE, True), (60 * MINUTE, True), (ahead, False), (ahead + MINUTE, True), (61 * MINUTE, False)]
     assert sure_after(*steps) == [False, True, False, False, False]
