@@ -40,7 +40,7 @@ FOR_A_POOL = (
     "step/carry_out.py:carry_out",
     "step/carry_out.py:settled",
     "core/scaling/capacity.py:open_tally",
-    "core/scaling/waits.py:late_after",
+    "core/model/flights.py:late_after",
     "core/scaling/decide.py:decide",
     "core/scaling/demand.py:misfit",
     "core/scaling/guardrails/__init__.py:apply",

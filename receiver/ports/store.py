@@ -10,8 +10,9 @@ from typing import Any, Protocol
 from receiver.core.explain.samples import HeldHours, NodeTurn, PoolMinutes, PoolSample
 from receiver.core.model.actions import Action, Decision, Outcome
 from receiver.core.model.charges import Charged, Seed
+from receiver.core.model.flights import Flight
 from receiver.core.model.memory import Control, Memory, NodeLife
-from receiver.core.model.model import Backoff, Drift, Facts, LateCount, Offer
+from receiver.core.model.model import Backoff, Drift, Facts, Offer
 from receiver.core.model.overrides import Override, Question
 from receiver.core.model.policy import BudgetChange, Policy
 from receiver.core.model.signals import Alert
@@ -209,7 +210,7 @@ class StepStore(CommonStore, Protocol):
         backoff: Backoff | None,
         notice: Notice | None = None,
         *,
-        late: LateCount | None = None,
+        late: Flight | None = None,
     ) -> None:
         """Close *action* and, in the same transaction, put *notice* into the outbox as `say` does.
 

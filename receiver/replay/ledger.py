@@ -12,11 +12,11 @@ from itertools import islice
 from typing import Any
 
 from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind, VictimStage
+from receiver.core.model.flights import Flight
 from receiver.core.model.memory import PoolMemory
-from receiver.core.model.model import Backoff, Drift, LateCount, Offer
+from receiver.core.model.model import Backoff, Drift, Offer
 from receiver.core.model.overrides import Question
 from receiver.core.notices.notice import Notice
-from receiver.core.scaling.waits import after_growth, is_late
 from receiver.ports import StoredAction, StoredOverride
 
 HOUR = timedelta(hours=1)
@@ -100,7 +100,7 @@ class Ledger:
         backoff: Backoff | None,
         notice: Notice | None = None,
         *,
-        late: LateCount | None = None,
+        late: Flight | None = None,
     ) -> None:
         self._close(action, outcome, backoff, late)
         if notice is not None:
@@ -165,7 +165,7 @@ class Ledger:
             unanswered_at=action.unanswered_at,
         )
 
-    def _close(self, action: Action, outcome: Outcome, backoff: Backoff | None, late: LateCount | None) -> bool:
+    def _close(self, action: Action, outcome: Outcome, backoff: Backoff | None, late: Flight | None) -> bool:
         """Close *action* once and update its pool. False, and nothing is changed, when it is not open."""
         open_action = self._known(action)
         if open_action is None:
@@ -190,7 +190,7 @@ class Ledger:
             self._expect(action, outcome.at, late)
         return True
 
-    def _expect(self, action: Action, at: datetime, late: LateCount | None) -> None:
+    def _expect(self, action: Action, at: datetime, late: Flight | None) -> None:
         """Remember the count that confirmed growth makes Civo show, so that it is not taken for someone else's."""
         past = self._pools[action.pool]
         if late is not None:  # Civo still shows the old count, but the new nodes have been requested as of now
@@ -199,7 +199,7 @@ class Ledger:
         lower = past.required < action.to_count
         since = at if lower or past.late is not None else past.required_since
         count = max(past.required, action.to_count)
-        self._put_pool(action.pool, required=count, required_since=since, late=after_growth(past.late, action))
+        self._put_pool(action.pool, required=count, required_since=since, late=past.late and past.late.beside(action))
 
     def _saw_pools(
         self,
@@ -230,7 +230,7 @@ class Ledger:
         past = self._pools.get(pool)
         if past is None or past.required_since is None or past.required != count:
             self._put_pool(pool, required=count, required_since=at)
-        if past is not None and past.late is not None and not is_late(past.late, count):
+        if past is not None and past.late is not None and not past.late.explains(count):
             self._put_pool(pool, late=None)
 
     def _put_pool(self, pool: str, only_new: int = 0, **changes: Any) -> None:

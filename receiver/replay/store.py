@@ -11,11 +11,11 @@ from statistics import median
 
 from receiver.core.model.actions import Action, ActionKind, Decision, Outcome, OutcomeKind
 from receiver.core.model.charges import Charged, Seed
+from receiver.core.model.flights import UNSURE_FOR, may_have_landed
 from receiver.core.model.memory import Control, Memory, NodeLife
 from receiver.core.model.model import Drift, Offer
 from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Usage
-from receiver.core.money.budget import UNSURE_FOR, may_have_landed
 from receiver.core.money.cost import EndedLog
 from receiver.core.scaling.waits import refused_counts
 from receiver.ports import Grounds, StoredDecision

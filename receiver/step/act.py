@@ -8,12 +8,11 @@ import structlog
 
 from receiver.core.explain.staying import UNKNOWN, why_kept
 from receiver.core.model.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, Verdict, VictimStage
+from receiver.core.model.flights import UNSURE_FOR, is_unanswered, may_arrive
 from receiver.core.model.memory import Control, SourceTurn
 from receiver.core.model.model import Source
-from receiver.core.money.budget import UNSURE_FOR
 from receiver.core.notices.action_notices import Around, instead_of
 from receiver.core.scaling.decide import case_of, join, plan
-from receiver.core.scaling.retirement import may_still_vanish
 from receiver.core.scaling.waits import provisioning_failed
 from receiver.core.scaling.witness import changes, judged, moments
 from receiver.ports import Did, StepStore, TryLater, WontWork
@@ -24,8 +23,6 @@ from receiver.step.carry_out import (
     Progress,
     carry_out,
     is_smaller_request,
-    is_unanswered,
-    may_still_arrive,
 )
 from receiver.step.chores.admissions import admit_deferred_work
 from receiver.step.chores.bookings import report_bookings
@@ -135,7 +132,7 @@ def _only_look(work: StepContext, looked: Looked, sources: Sources) -> tuple[Ste
 def _withdraw_orphan(action: Action, work: StepContext) -> None:
     """Withdraw the open action of a pool that is no longer configured, and lift its cordons, once no unanswered DELETE
     of it may still take effect."""
-    if any(may_still_vanish(victim, work.now) for victim in action.victims):
+    if any(may_arrive(victim.asked_at, work.now) for victim in action.victims):
         return
     hands = work.hands
     did: list[Did] = []
@@ -188,9 +185,10 @@ def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
     action = state.open_action
     carried: Action | None = None
     if action is not None and action.kind is ActionKind.GROW and decision.target != action.to_count:
-        if decision.change is Change.GROW and decision.target < action.to_count and _is_recent(action, now):
+        grows, is_recent = decision.change is Change.GROW, abs(now - action.opened_at) < UNSURE_FOR
+        if grows and decision.target < action.to_count and is_recent:
             return None  # its PUT may have taken effect unseen: a lower count now could delete nodes
-        grows_further = decision.change is Change.GROW and decision.target > action.to_count
+        grows_further = grows and decision.target > action.to_count
         if not grows_further or not is_unanswered(action, now):
             if not action.attempts:  # a crash came between its request and the answer
                 action = replace(action, unanswered_at=now)
@@ -231,16 +229,11 @@ def _keeps(removal: Action, decision: Decision, work: StepContext) -> Keeps:
     return Keeps(reasons=reasons, unsure=decision.candidates if silent else (), repairs=wanted.repairs)
 
 
-def _is_recent(action: Action, now: datetime) -> bool:
-    """True while a request of *action* may have taken effect unseen. From far ahead it was made under a wrong clock."""
-    return abs(now - action.opened_at) < UNSURE_FOR
-
-
 def _other_count_may_arrive(growth: Action, store: StepStore, now: datetime) -> bool:
     """True while an unanswered request of an earlier growth may still set another count than *growth* asks for: a lower
     one after it, or a higher one between its look at the count and its PUT."""
     recent = (stored.action for stored in store.actions(pool=growth.pool, limit=RECENT_ACTIONS))
-    return any(may_still_arrive(earlier, now) and earlier.to_count != growth.to_count for earlier in recent)
+    return any(may_arrive(earlier.unanswered_at, now) and earlier.to_count != growth.to_count for earlier in recent)
 
 
 def _was_observed(action: Action, decision: Decision, store: StepStore) -> bool:

@@ -11,12 +11,13 @@ from datetime import datetime, timedelta
 
 from receiver.core.explain.staying import why_spared
 from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind, Victim, VictimStage, code_of, coded
-from receiver.core.model.model import REPAIR, Backoff, LateCount, PoolState
+from receiver.core.model.flights import MAY_ARRIVE_FOR, RESCALING, Flight, is_answer, late_after
+from receiver.core.model.model import REPAIR, Backoff, PoolState
 from receiver.core.model.text import lasting, some
 from receiver.core.scaling.removal import LOOK_AGAIN_AFTER
-from receiver.core.scaling.retirement import FINISHED, MAY_ARRIVE_FOR, MUST_GO_WITHIN, VictimView
+from receiver.core.scaling.retirement import FINISHED, MUST_GO_WITHIN, VictimView
 from receiver.core.scaling.terminations import without_abandoned
-from receiver.core.scaling.waits import LONGEST_GROWTH_BACKOFF, STOPS_FOR, late_after
+from receiver.core.scaling.waits import LONGEST_GROWTH_BACKOFF, STOPS_FOR
 from receiver.ports import Did, TryLater, WontWork
 from receiver.step.parts import Hands
 from receiver.step.retire import advance
@@ -28,7 +29,6 @@ FIRST_RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(minutes=1)
 LONGEST_DELAY = timedelta(hours=1)  # a longer Retry-After is ignored
 MOST_ATTEMPTS = 5
-RESCALING = "cannot_scale_already_rescaling_cluster"  # normal while nodes build, and the same for every pool
 PATIENT_ATTEMPTS = 40
 POLL_DELETED = timedelta(seconds=5)
 SOON = timedelta(milliseconds=100)
@@ -52,7 +52,7 @@ class Progress:
 
     action: Action
     outcome: Outcome | None = None
-    late: LateCount | None = None  # what Civo's count does not show yet
+    late: Flight | None = None  # what Civo's count does not show yet
     backoff: Backoff | None = None
     again_at: datetime | None = None
     hung: bool = False  # a call timed out: the step makes no more
@@ -84,21 +84,6 @@ def removals_stopped(reason: str, instances: Sequence[str], now: datetime) -> Ba
     return Backoff(failures=1, until=now + STOPS_FOR, reason=reason, instances=tuple(sorted(instances)))
 
 
-def is_unanswered(action: Action, now: datetime) -> bool:
-    """True unless Civo refused the last request of *action* and an earlier one cannot take effect any more."""
-    return not _answered(code_of(action.last_error)) or may_still_arrive(action, now)
-
-
-def _answered(code: str) -> bool:
-    """True for the *code* of an answer of Civo: its request had no effect."""
-    return code == RESCALING or code.startswith("http_4")
-
-
-def may_still_arrive(action: Action, now: datetime) -> bool:
-    """True while an unanswered request of growth *action* may still take effect: a late PUT sets its own count."""
-    return action.unanswered_at is not None and abs(now - action.unanswered_at) < MAY_ARRIVE_FOR
-
-
 def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
     """Return how an open action ended, as Civo and Kubernetes show it, or None while it is under way."""
     if action.kind is ActionKind.GROW:
@@ -112,7 +97,7 @@ def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
     if deleted & {n.instance for n in state.nodes if not n.leaving}:
         return None
     late = late_after(action, state, now)
-    remainder = f"{late.expected} left, Civo still counts {late.shown}" if late else f"{state.required} left"
+    remainder = f"{late.target} left, Civo still counts {late.shown}" if late else f"{state.required} left"
     stay = why_spared(action.victims)
     detail = f"{some(len(deleted), 'node')} removed, {remainder}" + (f"; {stay}" if stay else "")
     return Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=detail)
@@ -139,7 +124,7 @@ def _later(action: Action, state: PoolState, error: TryLater, now: datetime) -> 
     attempts = action.attempts + 1
     most = PATIENT_ATTEMPTS if error.code == RESCALING else MOST_ATTEMPTS
     hung = error.code == NO_ANSWER
-    if action.kind is ActionKind.GROW and not _answered(error.code):
+    if action.kind is ActionKind.GROW and not is_answer(error.code):
         action = replace(action, unanswered_at=now)
     if action.kind is ActionKind.GROW and attempts > most:  # another pool may do better
         detail = coded(error.code, f"{attempts} times in a row: {error}")
@@ -167,7 +152,7 @@ def _grow(action: Action, state: PoolState, hands: Hands, now: datetime) -> Prog
     outcome, late = Outcome(kind=kind, at=now, detail=receipt.sentence), None
     if receipt.did is Did.DONE and (receipt.required is None or receipt.required < action.to_count):
         before = state.required + state.uncounted if receipt.required is None else receipt.required
-        late = LateCount(expected=action.to_count, shown=before, since=now)  # accepted, and not visible yet
+        late = Flight(pool=action.pool, kind=action.kind, target=action.to_count, sent_at=now, shown=before)
     progress = Progress(action=action, outcome=outcome, late=late)
     if state.backoff is None or kind is not OutcomeKind.CONFIRMED or not is_smaller_request(state, now):
         return progress

@@ -15,6 +15,7 @@ import structlog
 from receiver.core.model.actions import Action, ActionKind, VictimStage
 from receiver.core.model.charges import Charged, Comparison, Seed, beside, is_due, new_seed, seeded_by_pool, seeded_usd
 from receiver.core.model.configuration import ConfigurationFile
+from receiver.core.model.flights import flights_of, late_after
 from receiver.core.model.installations import ALONE, OtherInstallations
 from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory, follows, slow_starts
 from receiver.core.model.model import (
@@ -34,12 +35,12 @@ from receiver.core.model.policy import Policy, Pool, Scope
 from receiver.core.model.signals import PAYLOAD_LIFE, Alert, forgotten, numbered, signals_from, silenced_pools
 from receiver.core.model.text import some
 from receiver.core.money.attribution import MonthToDate, attribute, by_team
-from receiver.core.money.budget import Month, highest, month_of
+from receiver.core.money.budget import Month, month_of
 from receiver.core.money.cost import A_WEEK, dearer_per_hour, elsewhere_per_hour, spend_by_pool
 from receiver.core.money.reconciliation import account, compare
 from receiver.core.scaling.nominations import believed
 from receiver.core.scaling.ownership import own_work
-from receiver.core.scaling.waits import drift, late_after, removals_stop
+from receiver.core.scaling.waits import drift, removals_stop
 from receiver.ports import (
     Accounts,
     AlarmFacts,
@@ -375,7 +376,7 @@ def _joined(
     state = PoolState(pool=pool.id, required=civo_count or 0, nodes=(), open_action=past.open_action)
     with parts.part("drift", pool.id, sets_aside=True):
         if civo_pool is not None:
-            drifted = drift(past, civo_count, answers.at, highest(memory.unanswered, pool.id))
+            drifted = drift(past, civo_count, answers.at, flights_of(memory.unanswered, pool.id))
     with parts.part("pool_state", pool.id, sets_aside=True):
         state = _with_deleted(pool_state(pool, answers, memory, lives, look.policy, drifted), look.sources.store)
     with parts.part("removals", pool.id, sets_aside=True):

@@ -11,6 +11,7 @@ from typing import Any
 
 from receiver.core.model.actions import ActionKind, VictimStage
 from receiver.core.model.devices import GPU_DRIVER, DeviceId, NodeDevices, Question, from_text, untainted
+from receiver.core.model.flights import expected_count
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import (
     DELETING_AT_CIVO,
@@ -37,7 +38,7 @@ from receiver.core.scaling.nominations import without_misplaced
 from receiver.core.scaling.repair import falling_sick
 from receiver.core.scaling.template import SETTLED_AFTER, offer_of, room_beside_gpus
 from receiver.core.scaling.terminations import comes_soon, node_takes
-from receiver.core.scaling.waits import SHORT_LOSS, expected_count
+from receiver.core.scaling.waits import SHORT_LOSS
 from receiver.ports import (
     CORDON_ANNOTATION,
     PROTECT_ANNOTATION,

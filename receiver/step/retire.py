@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from receiver.core.model.actions import Action, Because, Victim, VictimStage, coded
+from receiver.core.model.flights import may_arrive
 from receiver.core.model.model import CordonedBy, Node
 from receiver.core.scaling.retirement import (
     Call,
@@ -13,7 +14,6 @@ from receiver.core.scaling.retirement import (
     Move,
     Spare,
     VictimView,
-    may_still_vanish,
     next_move,
     spared_after,
 )
@@ -139,7 +139,7 @@ class _Retirement:
         another reason of ours stays so, and one that others maintain, until they are done."""
         victim, receipt = self.victim, None
         cordoned = victim.stage is VictimStage.CORDONED or self.node.cordon.action == self.action.id
-        if move.lifts and cordoned and not may_still_vanish(victim, self.now):
+        if move.lifts and cordoned and not may_arrive(victim.asked_at, self.now):
             self.hands.ready()
             if view.cordoned_for and self.node.cordon.by is CordonedBy.US:
                 receipt = self.cluster.cordon(self.node.name, view.cordoned_for)

@@ -8,6 +8,7 @@ from functools import partial
 import structlog
 
 from receiver.core.model.actions import ActionKind, Because, OutcomeKind
+from receiver.core.model.flights import late_after
 from receiver.core.model.memory import Control
 from receiver.core.model.model import Backoff, Facts, PoolState, Rights, Source, never_asked
 from receiver.core.model.policy import Policy
@@ -19,7 +20,6 @@ from receiver.core.notices.notice import Cause
 from receiver.core.scaling.approval import is_done
 from receiver.core.scaling.bounds import TOPIC, evicts
 from receiver.core.scaling.decide import removals_under_way
-from receiver.core.scaling.waits import late_after
 from receiver.ports import Cluster, StepStore, TryLater, WontWork
 from receiver.step.carry_out import settled
 from receiver.step.gather import Looked
@@ -113,7 +113,8 @@ def _close_action(state: PoolState, facts: Facts, frame: StepFrame) -> tuple[Poo
     store.closed(action, outcome, None, told_of_end(action, outcome, around, frame.parts), late=late)
     settled_state = replace(state, open_action=None)
     if late is not None:
-        settled_state = replace(settled_state, required=late.expected, uncounted=late.shown - late.expected)
+        uncounted = state.required + state.uncounted - late.target
+        settled_state = replace(settled_state, required=late.target, uncounted=uncounted)
     if confirmed and action.kind is ActionKind.GROW:
         return replace(settled_state, last_grow_at=now, backoff=None), action.to_count - action.from_count, removed
     if confirmed:

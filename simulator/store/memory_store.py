@@ -15,9 +15,9 @@ from receiver.adapters.store.figures import (
 )
 from receiver.adapters.store.memory import changed_since
 from receiver.core.model.actions import Action, ActionKind, Outcome
+from receiver.core.model.flights import UNSURE_FOR, Flight, may_have_landed
 from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory, bucket, passed
-from receiver.core.model.model import Backoff, Drift, LateCount, Offer
-from receiver.core.money.budget import UNSURE_FOR, may_have_landed
+from receiver.core.model.model import Backoff, Drift, Offer
 from receiver.core.notices.notice import Notice
 from receiver.core.scaling.waits import refused_counts
 from receiver.ports import Snapshot, StoredAction
@@ -162,7 +162,7 @@ class MemoryStore(People, Decisions, Figures, UsageStore):
         backoff: Backoff | None,
         notice: Notice | None = None,
         *,
-        late: LateCount | None = None,
+        late: Flight | None = None,
     ) -> None:
         self._writes()
         action, outcome = kept(action), kept(outcome)

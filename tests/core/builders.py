@@ -8,6 +8,7 @@ from typing import Any
 
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
+from receiver.core.model.flights import Flight
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import Facts, Node, Offer, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.model.overrides import Asks, Override, OverrideKind, Question
@@ -201,6 +202,12 @@ def a_growth(to_count: int = 1, from_count: int = 0, **changes: Any) -> Action:
         "to_count": to_count,
     }
     return Action(**{**given, **changes})
+
+
+def a_flight(target: int, shown: int | None = None, sent_at: datetime = NOW) -> Flight:
+    """A write to the L40S pool whose effect was not seen: a removal where Civo showed more nodes than *target*."""
+    kind = ActionKind.RETIRE if shown is not None and target < shown else ActionKind.GROW
+    return Flight(pool="l40s-id", kind=kind, target=target, sent_at=sent_at, shown=shown)
 
 
 def a_removal(

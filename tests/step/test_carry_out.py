@@ -7,20 +7,19 @@ from typing import Any
 import pytest
 
 from receiver.core.model.actions import Action, ActionKind, OutcomeKind, Victim
-from receiver.core.model.model import Backoff, LateCount, PoolState
+from receiver.core.model.flights import is_unanswered, may_arrive
+from receiver.core.model.model import Backoff, PoolState
 from receiver.ports import Did, TryLater, WontWork, WriterLostError
 from receiver.step.carry_out import (
     Keeps,
     Progress,
     carry_out,
     is_smaller_request,
-    is_unanswered,
-    may_still_arrive,
     next_backoff,
     removals_stopped,
     settled,
 )
-from tests.core.builders import HOUR, MINUTE, NOW, SECOND, a_node, a_state
+from tests.core.builders import HOUR, MINUTE, NOW, SECOND, a_flight, a_node, a_state
 from tests.step.outside import Outside, receipt
 
 TICK = timedelta(microseconds=1)
@@ -119,7 +118,7 @@ def test_nodes_that_civo_keeps_although_it_accepted_their_delete_back_off_alone(
 )
 def test_a_request_may_take_effect_for_a_minute(unanswered_at: datetime | None, arrives: bool) -> None:
     action = replace(GROWTH, unanswered_at=unanswered_at)
-    assert may_still_arrive(action, NOW) is arrives
+    assert may_arrive(action.unanswered_at, NOW) is arrives
     assert is_unanswered(replace(action, last_error="http_409: no"), NOW) is arrives
     assert is_unanswered(replace(action, last_error="timeout: no answer"), NOW)
 
@@ -177,7 +176,7 @@ def test_growth_ends_as_civo_answers(did: Did, kind: OutcomeKind) -> None:
 )
 def test_a_count_that_civo_accepted_and_does_not_show_yet_is_late(required: int | None, shown: int | None) -> None:
     late = grown(state=a_state(required=2, uncounted=1), required=required).late
-    assert late == (None if shown is None else LateCount(expected=4, shown=shown, since=NOW))
+    assert late == (None if shown is None else a_flight(4, shown))
 
 
 @pytest.mark.parametrize(

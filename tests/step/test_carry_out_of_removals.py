@@ -9,12 +9,12 @@ import pytest
 
 from receiver.core.explain.staying import UNKNOWN
 from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
-from receiver.core.model.model import Backoff, CordonedBy, LateCount, Node, Stage
+from receiver.core.model.model import Backoff, CordonedBy, Node, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import DRAINING, Did, TryLater, WontWork, WriterLostError
 from receiver.step.carry_out import Keeps, Progress, carry_out, settled
 from receiver.step.parts import Hands
-from tests.core.builders import MINUTE, NOW, SECOND, a_busy_node, a_node, a_pod, a_state
+from tests.core.builders import MINUTE, NOW, SECOND, a_busy_node, a_flight, a_node, a_pod, a_state
 from tests.step.outside import Outside, receipt
 
 CORDONED_AT = NOW - 5 * SECOND  # long enough ago
@@ -664,7 +664,7 @@ def test_the_end_of_a_removal_says_what_stays_and_what_civo_still_counts() -> No
 
 def test_the_count_that_civo_does_not_lower_at_once_is_late() -> None:
     gone = removal(victim(stage=VictimStage.GONE))
-    assert goes_on(gone, required=4).late == LateCount(expected=3, shown=4, since=gone.victims[0].since or NOW)
+    assert goes_on(gone, required=4).late == a_flight(3, 4, gone.victims[0].since or NOW)
     assert goes_on(gone, required=3).late is None
     spared = removal(victim(stage=VictimStage.SPARED))
     assert ended(goes_on(spared, required=4)) is not None

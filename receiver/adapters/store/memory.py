@@ -17,26 +17,27 @@ from receiver.adapters.store.decisions import SqlDecisions
 from receiver.adapters.store.figures import HEARTBEAT, PROVISION_BUCKETS, PROVISION_MILLISECONDS, count, marked
 from receiver.adapters.store.inbox import NOT_CONSIDERED
 from receiver.adapters.store.overrides import NOT_OVER, changes_in_force
-from receiver.adapters.store.schema import POOL_GROUPS, actions, node_lives, pools
+from receiver.adapters.store.schema import POOL_BACKOFFS, actions, node_lives, pools
 from receiver.adapters.store.schema import drifts as drift_rows
 from receiver.adapters.store.usage import charged, seed
 from receiver.core.model import memory
 from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind, VictimStage
 from receiver.core.model.charges import Charged
+from receiver.core.model.flights import UNSURE_FOR, Flight, may_have_landed
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
-from receiver.core.model.model import Backoff, Drift, LateCount, Offer
+from receiver.core.model.model import Backoff, Drift, Offer
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Taint
-from receiver.core.money.budget import UNSURE_FOR, may_have_landed
 from receiver.core.notices.notice import Notice
-from receiver.core.scaling.waits import after_growth, is_late, refused_counts
+from receiver.core.scaling.waits import refused_counts
 from receiver.ports import StoredAction
 
 TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
 REMOVED = (VictimStage.DELETED, VictimStage.GONE)
 # What changes while it is open.
 PROGRESS = ("victims", "from_count", "to_count", "attempts", "retry_at", "last_error", "unanswered_at")
-GROWTH, REMOVAL, PROVISIONING, LATE = POOL_GROUPS
+GROWTH, REMOVAL, PROVISIONING = POOL_BACKOFFS
+LATE = {"late_expected": "target", "late_shown": "shown", "late_since": "sent_at"}  # fields of a flight by column
 BACKOFF_OF = {ActionKind.GROW: GROWTH, ActionKind.RETIRE: REMOVAL}
 IS_OPEN = actions.c.closed_at.is_(None)
 NEWEST_FIRST = select(actions).order_by(actions.c.opened_at.desc(), actions.c.id)
@@ -74,7 +75,7 @@ class SqlActions(StorePart):
         backoff: Backoff | None,
         notice: Notice | None = None,
         *,
-        late: LateCount | None = None,
+        late: Flight | None = None,
     ) -> None:
         with self._write_memory() as connection:
             _close(connection, action, outcome, backoff, late)
@@ -97,7 +98,7 @@ def _progress(action: Action, **ending: object) -> Update:
 
 
 def _close(
-    connection: Connection, action: Action, outcome: Outcome, backoff: Backoff | None, late: LateCount | None
+    connection: Connection, action: Action, outcome: Outcome, backoff: Backoff | None, late: Flight | None
 ) -> None:
     """Close *action* once and update its pool. Closing it again changes nothing."""
     closing = _progress(action, closed_at=outcome.at, outcome=outcome.kind, detail=outcome.detail)
@@ -113,15 +114,14 @@ def _close(
         if any(v.stage in REMOVED for v in action.victims):  # nodes deleted before the failure are gone all the same
             effects["last_shrink_at"] = outcome.at
     if late is not None:
-        effects |= group_values(LATE, late)
-    if action.kind is ActionKind.GROW and outcome.kind is OutcomeKind.CONFIRMED:
-        if late is not None:  # Civo still shows the old count, but the new nodes have been requested as of now
-            effects["required_since"] = outcome.at
+        effects |= _late_values(late)
+    grown = action.kind is ActionKind.GROW and outcome.kind is OutcomeKind.CONFIRMED
+    if grown and late is not None:  # Civo still shows the old count, but the new nodes have been requested as of now
+        effects["required_since"] = outcome.at
+    if effects:
         _write_pool(connection, action, effects)
-        if late is None:
-            _expect(connection, action, outcome.at)
-    elif effects:
-        _write_pool(connection, action, effects)
+    if grown and late is None:
+        _expect(connection, action, outcome.at)
 
 
 def _expect(connection: Connection, action: Action, at: datetime) -> None:
@@ -130,11 +130,11 @@ def _expect(connection: Connection, action: Action, at: datetime) -> None:
     have been requested since *at*."""
     lower = pools.c.required < action.to_count
     row = connection.execute(POOLS.where(pools.c.pool == action.pool)).mappings().first()
-    late = after_growth(group_of(row, LATE), action) if row is not None else None
+    late = _late_of(row) if row is not None else None
     values = {
         "required": case((lower, action.to_count), else_=pools.c.required),
         "required_since": case((or_(lower, pools.c.late_since.is_not(None)), at), else_=pools.c.required_since),
-        **group_values(LATE, late),
+        **_late_values(late and late.beside(action)),
     }
     connection.execute(update(pools).where(pools.c.pool == action.pool).values(values))
 
@@ -183,16 +183,26 @@ def stored_action(row: RowMapping) -> StoredAction:
     return StoredAction(action=value_of(Action, row), outcome=outcome)
 
 
-def group_values(prefix: str, value: Backoff | LateCount | None) -> Values:
-    """Columns of one of a pool's back-offs, or of its late count; all empty for none."""
-    return {f"{prefix}_{name}": getattr(value, name, None) for name in POOL_GROUPS[prefix].__slots__}
+def group_values(prefix: str, value: Backoff | None) -> Values:
+    """Columns of one of a pool's back-offs; all empty for none."""
+    return {f"{prefix}_{name}": getattr(value, name, None) for name in Backoff.__slots__}
 
 
-def group_of(row: RowMapping, prefix: str) -> Any:
-    """The back-off or late count in these columns, or None."""
-    kind = POOL_GROUPS[prefix]
-    fields = {name: row[f"{prefix}_{name}"] for name in kind.__slots__}
-    return None if fields[kind.__slots__[0]] is None else kind(**fields)
+def group_of(row: RowMapping, prefix: str) -> Backoff | None:
+    """The back-off in these columns, or None."""
+    fields = {name: row[f"{prefix}_{name}"] for name in Backoff.__slots__}
+    return None if fields["failures"] is None else Backoff(**fields)
+
+
+def _late_values(late: Flight | None) -> Values:
+    return {column: getattr(late, name, None) for column, name in LATE.items()}
+
+
+def _late_of(row: RowMapping) -> Flight | None:
+    if (target := row["late_expected"]) is None:
+        return None
+    kind = ActionKind.RETIRE if target < row["late_shown"] else ActionKind.GROW
+    return Flight(pool=row["pool"], kind=kind, **{name: row[column] for column, name in LATE.items()})
 
 
 HOUR = timedelta(hours=1)
@@ -320,7 +330,7 @@ def _pool(row: RowMapping | None, open_action: Action | None, drifted: tuple[Dri
         backoff=group_of(row, GROWTH),
         removal_backoff=group_of(row, REMOVAL),
         provisioning=group_of(row, PROVISIONING),
-        late=group_of(row, LATE),
+        late=_late_of(row),
         drifts=drifted,
         offer=_offer(row["offer"]),
         open_action=open_action,
@@ -335,7 +345,7 @@ def _are_news(memory: Memory, required: Mapping[str, int], works: Collection[str
         past = memory.pools.get(pool)
         if past is None or past.required_since is None or past.required != civo_count:  # without a time: never seen
             return True
-        if past.late is not None and not is_late(past.late, civo_count):
+        if past.late is not None and not past.late.explains(civo_count):
             return True
     return False
 
@@ -377,9 +387,9 @@ def _write_counts(connection: Connection, required: Mapping[str, int], at: datet
             values = {"required": civo_count, "required_since": at}
         if row is None or row["watched_since"] is None:
             values["watched_since"] = at
-        late = group_of(row, LATE) if row is not None else None
-        if late is not None and not is_late(late, civo_count):
-            values |= group_values(LATE, None)
+        late = _late_of(row) if row is not None else None
+        if late is not None and not late.explains(civo_count):
+            values |= _late_values(None)
         if values:
             put(connection, pools, {"pool": pool, **values}, required=civo_count)
 

@@ -14,7 +14,7 @@ from receiver.core.explain.samples import NodeTurn, PoolSample
 from receiver.core.model.actions import Action, Decision, OutcomeKind, Reason, Victim
 from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.model import Backoff, Drift, LateCount
+from receiver.core.model.model import Backoff, Drift
 from receiver.core.model.overrides import Override, Question
 from receiver.core.model.policy import BudgetChange
 from receiver.core.model.signals import Alert
@@ -143,12 +143,7 @@ node_lives = _table(
 )
 
 
-POOL_GROUPS: Mapping[str, Any] = {  # by the prefix of their columns, which are empty without one
-    "backoff": Backoff,
-    "removal_backoff": Backoff,
-    "provisioning": Backoff,
-    "late": LateCount,
-}
+POOL_BACKOFFS = ("backoff", "removal_backoff", "provisioning")  # the prefixes of their columns, empty without one
 pools = Table(
     "pools",
     metadata,
@@ -158,7 +153,8 @@ pools = Table(
     Column("watched_since", Moment),  # when its count was first read
     Column("last_grow_at", Moment),
     Column("last_shrink_at", Moment),
-    *(Column(f"{prefix}_{c.name}", c.type) for prefix, kind in POOL_GROUPS.items() for c in _columns(kind)),
+    *(Column(f"{prefix}_{c.name}", c.type) for prefix in POOL_BACKOFFS for c in _columns(Backoff)),
+    *(Column(f"late_{name}", kind) for name, kind in (("expected", Integer), ("shown", Integer), ("since", Moment))),
     Column("offer", Json),
     Column("ready_in", Duration),  # derived from node_lives whenever a node becomes usable
 )

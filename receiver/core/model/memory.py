@@ -9,7 +9,8 @@ from typing import Protocol
 
 from receiver.core.model.actions import Action
 from receiver.core.model.charges import Charged, Seed
-from receiver.core.model.model import Backoff, Drift, LateCount, Offer, Rights, Source
+from receiver.core.model.flights import Flight
+from receiver.core.model.model import Backoff, Drift, Offer, Rights, Source
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Billing, BudgetChange
 from receiver.core.model.refusals import SchedulerRefusal
@@ -69,7 +70,7 @@ class PoolMemory:
     backoff: Backoff | None = None
     removal_backoff: Backoff | None = None
     provisioning: Backoff | None = None
-    late: LateCount | None = None
+    late: Flight | None = None  # what Civo accepted and its count does not show
     ready_in: timedelta | None = None
     drifts: tuple[Drift, ...] = ()
     offer: Offer | None = None

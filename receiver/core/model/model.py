@@ -282,15 +282,6 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LateCount:
-    """A change of ours that Civo's count does not show yet: it says *shown* instead of *expected*. It expires."""
-
-    expected: int
-    shown: int
-    since: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """What the next node of a pool will offer, by its usable nodes when last seen, at *at*. It outlives them a while.
 

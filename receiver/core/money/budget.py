@@ -2,7 +2,7 @@
 
 Growth that was sent and not answered may still arrive at Civo, so its cost stays reserved."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
+from receiver.core.model.actions import Action, ActionKind
+from receiver.core.model.flights import flights_of, settle
 from receiver.core.model.model import Facts, PoolState, Stage
 from receiver.core.model.pods import Pod, Workload, gpus_of
 from receiver.core.model.policy import Budget, BudgetChange, Policy, Pool, Scope
@@ -261,28 +262,12 @@ def passes_hold(workload: Workload, policy: Policy) -> bool:
     return policy.budget is not None and all(pod.priority_class in policy.budget.passing for pod in workload.pods)
 
 
-UNSURE_FOR = timedelta(minutes=5)  # growth that was sent and not answered shows by then, or never arrived
-ANSWERED = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
-
-
-def may_have_landed(action: Action, outcome: Outcome) -> bool:
-    """True when *action* is growth that ended without knowing whether Civo accepted it. Growth that Civo rejected on
-    its first attempt, in the step that opened it, did not. Longer-lived growth may have been sent: a crash can come
-    between the PUT and its record."""
-    unsure = action.attempts > 0 or outcome.at > action.opened_at
-    return action.kind is ActionKind.GROW and outcome.kind not in ANSWERED and unsure
-
-
 def unseen(facts: Facts) -> Mapping[str, int]:
     """Nodes by pool id, of the pools in *facts*, that unanswered growth may still bring and that have not shown up."""
     requested = _unanswered(facts)
-    outstanding = {s.pool: highest(requested, s.pool) - nodes_of(s) for s in facts.pools}
-    return {pool: nodes for pool, nodes in outstanding.items() if nodes > 0}
-
-
-def highest(actions: Iterable[Action], pool: str) -> int:
-    """The highest count that *actions* requested in *pool*, 0 for none. Counts are absolute: they do not add up."""
-    return max((a.to_count for a in actions if a.pool == pool), default=0)
+    there = {s.pool: nodes_of(s) for s in facts.pools}
+    most = {pool: settle(nodes, flights_of(requested, pool)).high for pool, nodes in there.items()}
+    return {pool: count - there[pool] for pool, count in most.items() if count > there[pool]}
 
 
 def _kept_elsewhere(facts: Facts) -> Decimal:

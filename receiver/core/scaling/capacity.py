@@ -9,13 +9,14 @@ from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.model.actions import Because, VictimStage
+from receiver.core.model.flights import flights_of, settle
 from receiver.core.model.model import ON_ITS_WAY, Facts, Node, PoolState, Stage
 from receiver.core.model.overrides import Question, approved_growth, growth_ever_approved
 from receiver.core.model.pods import COMPUTE, Pod, Workload, gpus_in
 from receiver.core.model.policy import Policy, Pool, Scope
 from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.signals import SignalAction
-from receiver.core.money.budget import Budgets, BudgetView, Key, Refusal, highest, passes_hold, teams_of, unseen
+from receiver.core.money.budget import Budgets, BudgetView, Key, Refusal, passes_hold, teams_of, unseen
 from receiver.core.money.cost import unit_price
 from receiver.core.scaling.bounds import BoundsInForce, Grace, bounds_of, graces_of, why_closed
 from receiver.core.scaling.demand import IGNORED_NAMESPACES
@@ -245,7 +246,7 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets, neighbours: Neighbour
     smaller = None  # how many nodes to request right after a refusal, where that cannot take nodes away
     if backing_off and probes is None and state.refused is not None:
         smaller = smaller_request(state.required, state.refused)
-        if highest(facts.unanswered, state.pool) > state.required:
+        if settle(state.required, flights_of(facts.unanswered, state.pool)).high > state.required:
             smaller = None
     held = (
         pool.price_usd_per_hour is None

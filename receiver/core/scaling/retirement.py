@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 
 from receiver.core.model.actions import Because, Victim, VictimStage
+from receiver.core.model.flights import may_arrive
 from receiver.core.model.model import CordonedBy, Node, Stage
 from receiver.core.model.pods import Pod
 from receiver.core.model.text import lasting
@@ -17,7 +18,6 @@ from receiver.core.scaling.removal import LOOK_AGAIN_AFTER
 
 DRAIN_WITHIN = timedelta(minutes=15)
 MUST_GO_WITHIN = timedelta(minutes=15)
-MAY_ARRIVE_FOR = timedelta(minutes=1)  # an unanswered request may still take effect; longer than Civo's timeout
 CORDON_SHOWS_WITHIN = timedelta(seconds=30)  # a list of Kubernetes may be older than that
 FINISHED = (VictimStage.GONE, VictimStage.SPARED)
 EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)  # removed with pods on them: these are evicted first
@@ -102,11 +102,6 @@ def next_move(victim: Victim, node: Node | None, view: VictimView) -> Move:
     return (_emptying(victim, node, view) if cordoned else None) or _ending(victim, node, view)
 
 
-def may_still_vanish(victim: Victim, now: datetime) -> bool:
-    """True while an unanswered DELETE of *victim* may still take effect: work that started there would be lost."""
-    return victim.asked_at is not None and abs(now - victim.asked_at) < MAY_ARRIVE_FOR
-
-
 def spared_after(waited_for: str, reason: str) -> str:
     """Return the *reason* why a victim is spared behind what its removal *waited_for* until then, if anything."""
     return f"{waited_for}; then {reason}" if waited_for else reason
@@ -146,7 +141,7 @@ def _given_back(victim: Victim, node: Node, view: VictimView) -> Move:
     reason = view.stays or _started(node.pods)
     if not victim.emptied or node.busy:
         return _spared(victim, reason, view)
-    return Later() if may_still_vanish(victim, view.now) else Spare(spared_after(victim.why, reason), refused=True)
+    return Later() if may_arrive(victim.asked_at, view.now) else Spare(spared_after(victim.why, reason), refused=True)
 
 
 def _emptying(victim: Victim, node: Node, view: VictimView) -> Move | None:
@@ -185,7 +180,7 @@ def _ending(victim: Victim, node: Node, view: VictimView) -> Move:
 
 def _spared(victim: Victim, reason: str, view: VictimView) -> Move:
     """Spare it, but not while an unanswered DELETE may still take effect: new work would start on the node."""
-    return Later() if may_still_vanish(victim, view.now) else Spare(reason)
+    return Later() if may_arrive(victim.asked_at, view.now) else Spare(reason)
 
 
 def _started(pods: Sequence[Pod]) -> str:

@@ -5,16 +5,16 @@ Civo's required count tells whether a removed node was replaced, and whether som
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, VictimStage, code_of
+from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, code_of
+from receiver.core.model.flights import MUST_FALL_WITHIN, Flight, flights_of, may_have_landed, settle
 from receiver.core.model.memory import PoolMemory
-from receiver.core.model.model import ON_ITS_WAY, Backoff, Drift, LateCount, Node, PoolState, Stage
+from receiver.core.model.model import ON_ITS_WAY, Backoff, Drift, Node, PoolState, Stage
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import some
-from receiver.core.money.budget import may_have_landed
 
 LONGEST_GROWTH_BACKOFF = timedelta(hours=1)
 LONGEST_REMOVAL_BACKOFF = timedelta(hours=25)
@@ -23,7 +23,6 @@ FIRST_BACKOFF = timedelta(minutes=30)
 FIRST_BACKOFF_BESIDE_WORKING_NODES = timedelta(minutes=5)
 LONGEST_BACKOFF = timedelta(hours=24)
 SHORT_LOSS = timedelta(minutes=3)  # of a node, after which it is no room any more
-MUST_FALL_WITHIN = timedelta(minutes=15)  # after a removal; longer than that is no delay
 STOPS_FOR = timedelta(hours=24)  # at most, after a removal that Civo answers with something other than one node less
 CLOCKS_DIFFER = timedelta(minutes=1)  # at most, between Civo and here, for what was created after a removal
 UNDOINGS = 3
@@ -192,36 +191,22 @@ def provisioning_failed(action: Action, state: PoolState) -> Backoff | None:
     )
 
 
-def expected_count(late: LateCount | None, civo_count: int, now: datetime) -> int:
-    """The nodes requested when Civo shows *civo_count*: a change of ours counts before Civo shows it."""
-    return late.expected if late is not None and is_late(late, civo_count) and not is_overdue(late, now) else civo_count
-
-
-def is_late(late: LateCount, civo_count: int) -> bool:
-    """True while Civo's count is still moving to our change; any other number was set by others."""
-    if late.expected < late.shown:
-        return late.expected < civo_count <= late.shown
-    return late.shown <= civo_count < late.expected
-
-
-def is_overdue(late: LateCount, now: datetime) -> bool:
-    return now - late.since > MUST_FALL_WITHIN
-
-
-def removals_stop(late: LateCount | None, civo_count: int, living: Sequence[Node], now: datetime) -> Backoff | None:
+def removals_stop(late: Flight | None, civo_count: int, living: Sequence[Node], now: datetime) -> Backoff | None:
     """Return the stop of a pool where Civo answers a removal with something other than one node less, or None: further
     replacements would only cost money. It lasts while what shows it does: a count that has not fallen, and either an
     instance that came after the removal, or no fall within `MUST_FALL_WITHIN`."""
-    if late is None or not late.expected < civo_count <= late.shown or not timedelta(0) <= now - late.since < STOPS_FOR:
+    if late is None or late.kind is ActionKind.GROW or not late.explains(civo_count):
         return None
-    until, surplus = late.since + STOPS_FOR, len(living) - late.expected
-    came = [n.name for n in living if _came_after(n, late.since)]
+    if not timedelta(0) <= now - late.sent_at < STOPS_FOR:
+        return None
+    until, surplus = late.sent_at + STOPS_FOR, len(living) - late.target
+    came = [n.name for n in living if _came_after(n, late.sent_at)]
     if surplus > 0 and came:
         nodes = ", ".join(came[-surplus:])
         return Backoff(failures=1, until=until, reason=f"Civo replaced a removed node: {nodes} came after its removal")
-    if is_overdue(late, now):
+    if late.is_overdue(now):
         minutes = int(MUST_FALL_WITHIN.total_seconds() // 60)
-        reason = f"the count of {civo_count} did not fall to {late.expected} within {minutes} minutes of a removal"
+        reason = f"the count of {civo_count} did not fall to {late.target} within {minutes} minutes of a removal"
         return Backoff(failures=1, until=until, reason=reason)
     return None
 
@@ -233,50 +218,18 @@ def _came_after(node: Node, removal: datetime) -> bool:
     return is_new and node.created_at >= removal - CLOCKS_DIFFER
 
 
-def late_after(action: Action, state: PoolState, now: datetime) -> LateCount | None:
-    """What a removal that ends now, well or not, leaves uncounted: None when Civo's count fell, or was raised by others
-    meanwhile, or when no step ran for longer than a count takes to fall."""
-    if action.kind is not ActionKind.RETIRE:
-        return None
-    listed = {n.instance for n in state.nodes if not n.leaving}
-    deleted = [v for v in action.victims if v.stage is VictimStage.DELETED and v.instance not in listed]
-    went = [v.since for v in (*deleted, *(v for v in action.victims if v.stage is VictimStage.GONE))]
-    removed, times = len(went), [since for since in went if since is not None]
-    if times and now - max(times) > 2 * MUST_FALL_WITHIN:
-        return None
-    since = max(times, default=now)
-    expected, civo_count = action.from_count - removed, state.required + state.uncounted
-    raised = civo_count > action.from_count + state.uncounted
-    if not removed or raised or civo_count <= expected:
-        return None
-    return LateCount(expected=expected, shown=civo_count, since=since if _within(since, MUST_FALL_WITHIN, now) else now)
-
-
-def after_growth(late: LateCount | None, action: Action) -> LateCount | None:
-    """What is left of a *late* count once growth is confirmed: a removal that Civo did not count is still uncounted
-    beside the new nodes; a growth that did not show is covered by this one."""
-    if late is None or late.expected > late.shown:
-        return None
-    growth = action.to_count - action.from_count
-    return LateCount(expected=late.expected + growth, shown=late.shown + growth, since=late.since)
-
-
-def drift(past: PoolMemory | None, civo_count: int, now: datetime, unanswered: int = 0) -> Drift | None:
-    """The change of a pool's count since the last step that none of our own actions explains, or None.
-
-    *unanswered* is the highest count of growth that ended without an answer: Civo may show it now.
-    """
+def drift(past: PoolMemory | None, civo_count: int, now: datetime, unanswered: Iterable[Flight] = ()) -> Drift | None:
+    """The change of a pool's count since the last step that none of our own writes explains, or None. *unanswered* is
+    growth that ended without an answer: Civo may show it now."""
     if past is None or past.required_since is None or civo_count == past.required:
         return None
-    low, high = past.required, max(past.required, unanswered)
-    if past.late is not None and now - past.late.since < STOPS_FOR:
-        low, high = min(low, past.late.expected), max(high, past.late.expected)
-    action = past.open_action
-    if action is not None and action.kind is ActionKind.GROW:
-        high = max(high, action.to_count)
+    late, action = past.late, past.open_action
+    flights = [*unanswered, *(flights_of([action], action.pool) if action is not None else ())]
+    flights += [late] if late is not None and now - late.sent_at < STOPS_FOR else []
+    counts = settle(past.required, flights)
     if _within(past.last_shrink_at, MUST_FALL_WITHIN, now) or (action and action.kind is ActionKind.RETIRE):
-        low = 0  # removals show late and one by one
-    if low <= civo_count <= high:
+        counts = replace(counts, low=0)  # removals show late and one by one
+    if civo_count in counts:
         return None
     against = past.last_shrink_at if civo_count > past.required else past.last_grow_at
     undoes = _within(against, UNDONE_WITHIN, now)

@@ -7,9 +7,10 @@ import logging
 from datetime import datetime
 from functools import partial
 
+from receiver.core.model.flights import may_arrive
 from receiver.core.model.model import REPAIR, CordonedBy, Node, PoolState, Source
 from receiver.core.scaling.packing import LAST_WORKLOADS, Survival, changes_at, compares, soft_taints
-from receiver.core.scaling.retirement import FINISHED, may_still_vanish
+from receiver.core.scaling.retirement import FINISHED
 from receiver.ports import Did
 from receiver.step.carry_out import RECENT_ACTIONS, Progress
 from receiver.step.parts import StepContext, Write, WriteKind
@@ -52,7 +53,7 @@ def _may_still_vanish(node: Node, pool: str, work: StepContext) -> bool:
     """True while an unanswered DELETE of *node* may still take effect, however the removal ended meanwhile."""
     removals = (stored.action for stored in work.store.actions(pool=pool, limit=RECENT_ACTIONS))
     victims = (v for removal in removals for v in removal.victims if removal.id == node.cordon.action)
-    return any(v.instance == node.instance and may_still_vanish(v, work.now) for v in victims)
+    return any(v.instance == node.instance and may_arrive(v.asked_at, work.now) for v in victims)
 
 
 def cordon_for_repair(work: StepContext) -> None:

@@ -11,12 +11,13 @@ from receiver.adapters.store.columns import Json
 from receiver.adapters.store.database import Database, parse
 from receiver.adapters.store.schema import actions
 from receiver.core.model.actions import ActionKind, Because, OutcomeKind, Victim
+from receiver.core.model.flights import Flight
 from receiver.core.model.memory import PoolMemory
-from receiver.core.model.model import Backoff, Drift, LateCount
+from receiver.core.model.model import Backoff, Drift
 from tests.adapters.store.builders import NOW, POOL, after, grow, outcome, retire
 
 FAILING = Backoff(failures=2, until=after(minutes=2), reason="never became usable", instances=("i-1", "i-2"))
-LATE = LateCount(expected=2, shown=3, since=NOW)
+LATE = Flight(pool=POOL, kind=ActionKind.RETIRE, target=2, sent_at=NOW, shown=3)
 DRIFT = Drift(at=after(seconds=10), from_count=2, to_count=5)
 
 
@@ -99,7 +100,7 @@ def test_closing_twice_keeps_no_late_count(store: SqlStore) -> None:
 @pytest.mark.parametrize("read_before", [True, False], ids=["after a look", "blindly"])
 @pytest.mark.parametrize(("shown", "late"), [(3, LATE), (2, None), (4, None)])
 def test_a_late_count_ends_when_civo_shows_another_count(
-    store: SqlStore, shown: int, late: LateCount | None, read_before: bool
+    store: SqlStore, shown: int, late: Flight | None, read_before: bool
 ) -> None:
     late_pool(store)
     if read_before:
@@ -125,9 +126,9 @@ def test_a_look_at_another_pool_leaves_a_late_count(store: SqlStore) -> None:
 
 @pytest.mark.parametrize(
     ("end", "late"),
-    [(k, replace(LATE, expected=3, shown=4) if k is OutcomeKind.CONFIRMED else LATE) for k in OutcomeKind],
+    [(k, replace(LATE, target=3, shown=4) if k is OutcomeKind.CONFIRMED else LATE) for k in OutcomeKind],
 )
-def test_confirmed_growth_alone_moves_a_late_count(store: SqlStore, end: OutcomeKind, late: LateCount | None) -> None:
+def test_confirmed_growth_alone_moves_a_late_count(store: SqlStore, end: OutcomeKind, late: Flight | None) -> None:
     """The removed node is still counted beside the new one."""
     late_pool(store)
     store.opened(grow(2, from_count=2, to_count=3))
@@ -138,7 +139,7 @@ def test_confirmed_growth_alone_moves_a_late_count(store: SqlStore, end: Outcome
 def test_a_second_removal_replaces_the_late_count(store: SqlStore) -> None:
     late_pool(store)
     store.opened(retire(2))
-    again = replace(LATE, expected=1, since=after(minutes=1))
+    again = replace(LATE, target=1, sent_at=after(minutes=1))
     store.closed(retire(2), outcome(), None, late=again)
     assert remembered(store).late == again
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.model.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, Verdict
+from receiver.core.model.flights import may_have_landed
 from receiver.core.model.memory import PoolMemory
 from receiver.core.model.model import Facts, Node, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase, Workload
@@ -27,7 +28,6 @@ from receiver.core.money.budget import (
     Refusal,
     forecast,
     intent,
-    may_have_landed,
     month_of,
     teams_of,
     unseen,
@@ -42,6 +42,7 @@ from tests.core.builders import (
     NOW,
     SECOND,
     a_busy_node,
+    a_flight,
     a_growth,
     a_node,
     a_pod,
@@ -873,5 +874,5 @@ def test_the_same_request_again_costs_nothing_more_and_every_node_beyond_it_does
 
 def test_a_count_that_unanswered_growth_explains_is_no_drift() -> None:
     past = PoolMemory(required=1, required_since=NOW)
-    assert drift(past, 3, NOW, 3) is None
-    assert drift(past, 4, NOW, 3) is not None
+    assert drift(past, 3, NOW, [a_flight(3)]) is None
+    assert drift(past, 4, NOW, [a_flight(3)]) is not None

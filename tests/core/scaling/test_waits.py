@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.core.model.actions import Action, Decision, Outcome, OutcomeKind, Victim, VictimStage
+from receiver.core.model.flights import Flight, expected_count, late_after
 from receiver.core.model.memory import PoolMemory
-from receiver.core.model.model import Backoff, Drift, LateCount, Node, PoolState
+from receiver.core.model.model import Backoff, Drift, Node, PoolState
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.waits import (
@@ -23,12 +24,7 @@ from receiver.core.scaling.waits import (
     Direction,
     Wait,
     WaitKind,
-    after_growth,
     drift,
-    expected_count,
-    is_late,
-    is_overdue,
-    late_after,
     refused_counts,
     removals_stop,
     smaller_request,
@@ -42,6 +38,7 @@ from tests.core.builders import (
     MINUTE,
     NOW,
     SECOND,
+    a_flight,
     a_growth,
     a_node,
     a_pod,
@@ -180,11 +177,11 @@ def test_whatever_a_timed_guardrail_holds_in_any_world_is_told(world: World) -> 
                 assert {(GROW, timed[0]), (SHRINK, timed[0])} & kinds, (reason, kinds)
 
 
-REMOVED = LateCount(expected=1, shown=3, since=NOW)  # three nodes, two of them removed
-GROWN = LateCount(expected=3, shown=1, since=NOW)
+REMOVED = a_flight(1, 3)  # three nodes, two of them removed
+GROWN = a_flight(3, 1)
 
 
-# --- required, is_late, is_overdue ------------------------------------------------------------------------
+# --- expected_count ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -204,18 +201,18 @@ GROWN = LateCount(expected=3, shown=1, since=NOW)
     ],
 )
 def test_our_own_change_is_believed_until_civo_shows_anything_else(
-    late: LateCount | None, shown: int, believed: int
+    late: Flight | None, shown: int, believed: int
 ) -> None:
     assert expected_count(late, shown, NOW) == believed
 
 
 def test_after_a_quarter_of_an_hour_civo_is_believed() -> None:
     end = NOW + 15 * MINUTE
-    assert not is_overdue(REMOVED, end)
+    assert not REMOVED.is_overdue(end)
     assert expected_count(REMOVED, 3, end) == 1
     assert expected_count(GROWN, 1, end) == 3
     after = end + timedelta(microseconds=1)
-    assert is_overdue(REMOVED, after)
+    assert REMOVED.is_overdue(after)
     assert expected_count(REMOVED, 3, after) == 3
     assert expected_count(GROWN, 1, after) == 1
 
@@ -225,11 +222,11 @@ def test_after_a_quarter_of_an_hour_civo_is_believed() -> None:
 def test_what_is_believed_is_what_civo_shows_or_what_we_made_of_it(
     expected: int, before: int, shown: int, minutes: int
 ) -> None:
-    late = LateCount(expected=expected, shown=before, since=NOW - minutes * MINUTE)
+    late = a_flight(expected, before, NOW - minutes * MINUTE)
     believed = expected_count(late, shown, NOW)
     between = min(expected, before) <= shown <= max(expected, before)
     assert believed == (expected if between and minutes <= 15 else shown)
-    assert not (is_late(late, shown) and shown == expected)
+    assert not (late.explains(shown) and shown == expected)
 
 
 # --- removals_stop ----------------------------------------------------------------------------------------
@@ -243,7 +240,7 @@ def lives(*seen_after: float, created_after: float | None = None) -> list[Node]:
     return [a_node(f"n{n}", seen_since=seen, created_at=made) for n, (seen, made) in enumerate(moments, start=1)]
 
 
-def stopped(late: LateCount | None, shown: int, living: Sequence[Node], minutes: float) -> Backoff | None:
+def stopped(late: Flight | None, shown: int, living: Sequence[Node], minutes: float) -> Backoff | None:
     return removals_stop(late, shown, living, NOW + minutes * MINUTE)
 
 
@@ -276,7 +273,7 @@ def test_a_node_that_civo_builds_in_the_place_of_a_removed_one_stops_removals_at
         pytest.param(REMOVED, 3, lives(-60), id="the replacement is gone again"),
     ],
 )
-def test_removals_go_on_when(late: LateCount | None, shown: int, living: Sequence[Node]) -> None:
+def test_removals_go_on_when(late: Flight | None, shown: int, living: Sequence[Node]) -> None:
     assert stopped(late, shown, living, 10) is None
 
 
@@ -287,15 +284,14 @@ def test_a_stop_ends_after_a_day_for_one_more_try() -> None:
 
 def test_a_stop_outlasts_our_own_growth() -> None:
     """Its new nodes are no replacements, and what Civo did not count is still uncounted beside them."""
-    late = after_growth(REMOVED, a_growth(5, 3))
-    assert late == LateCount(expected=3, shown=5, since=NOW)
+    late = REMOVED.beside(a_growth(5, 3))
+    assert late == a_flight(3, 5)
     assert stopped(late, 5, lives(-60, 1, 5, 5), 10) is not None  # one that was left, the replacement, two bought
     assert stopped(late, 5, lives(-60, 5, 5), 10) is None  # the replacement is gone
 
 
-@pytest.mark.parametrize("late", [None, GROWN])
-def test_growth_covers_an_earlier_one_that_does_not_show(late: LateCount | None) -> None:
-    assert after_growth(late, a_growth(5, 2)) is None
+def test_growth_covers_an_earlier_one_that_does_not_show() -> None:
+    assert GROWN.beside(a_growth(5, 2)) is None
 
 
 # --- late_after -------------------------------------------------------------------------------------------
@@ -314,17 +310,17 @@ def shows(count: int, *, uncounted: int = 0) -> PoolState:
 
 def test_a_removal_that_civo_does_not_count_yet_is_late() -> None:
     late = late_after(removed(VictimStage.GONE, VictimStage.DELETED), shows(3), NOW)
-    assert late == LateCount(expected=1, shown=3, since=NOW)
+    assert late == a_flight(1, 3)
 
 
 def test_what_was_spared_is_still_expected() -> None:
     late = late_after(removed(VictimStage.GONE, VictimStage.SPARED), shows(3), NOW)
-    assert late == LateCount(expected=2, shown=3, since=NOW)
+    assert late == a_flight(2, 3)
 
 
 def test_a_second_removal_adds_to_one_that_is_late() -> None:
     late = late_after(removed(VictimStage.GONE, from_count=2), shows(3, uncounted=1), NOW)
-    assert late == LateCount(expected=1, shown=3, since=NOW)
+    assert late == a_flight(1, 3)
 
 
 @pytest.mark.parametrize(("minutes", "since"), [(3, NOW - 3 * MINUTE), (16, NOW)], ids=["lately", "long ago"])
@@ -334,13 +330,13 @@ def test_a_count_is_late_since_its_last_delete(minutes: int, since: datetime) ->
     action = replace(action, victims=tuple(replace(v, since=NOW - minutes * MINUTE) for v in action.victims))
     late = late_after(action, shows(3), NOW)
     assert late is not None
-    assert late.since == since
+    assert late.sent_at == since
 
 
 def test_what_civo_still_lists_is_not_removed() -> None:
     state = a_state(a_node("n0", instance="i-0"), required=3)
     late = late_after(removed(VictimStage.DELETED, VictimStage.GONE), state, NOW)
-    assert late == LateCount(expected=2, shown=3, since=NOW)
+    assert late == a_flight(2, 3)
 
 
 @pytest.mark.parametrize(

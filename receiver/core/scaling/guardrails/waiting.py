@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.core.model.actions import Action, ActionKind
+from receiver.core.model.flights import MUST_FALL_WITHIN
 from receiver.core.model.model import Backoff
 from receiver.core.model.overrides import Asks, Override, Question, why_waiting
 from receiver.core.model.signals import PoolSilence, Signal, SignalAction
 from receiver.core.model.text import lasting, moment, some
 from receiver.core.scaling.capacity import grows_unasked
 from receiver.core.scaling.guardrails.rule import B, Case, Guardrail, Held, Said
-from receiver.core.scaling.waits import MUST_FALL_WITHIN, Direction, Wait, WaitKind, probes_left, stuck_on_the_way
+from receiver.core.scaling.waits import Direction, Wait, WaitKind, probes_left, stuck_on_the_way
 
 
 def _standstill(
