@@ -74,6 +74,7 @@ class SimulatedServer:
             alarms=WorldAlarms(world),
             store=self.store,
             readers=False,
+            never_jumps=True,
         )
         acts = mode == "act"
         self._hands = Hands(

@@ -52,6 +52,7 @@ class Service:
             alarms=WorldAlarms(self.world),
             store=ReplayStore(priced=False),
             readers=False,
+            never_jumps=True,
         )
         self.hands = Hands(cloud=cloud, cluster=cluster, may_write=lambda: True)
         self.submit("serve")

@@ -106,6 +106,7 @@ class Bench:
             store=store,
             readers=kind != "memory",
             accounts=None,
+            never_jumps=True,
         )
         self.hands = Hands(cloud=cloud, cluster=SimulatedCluster(world), may_write=lambda: True)
 

@@ -96,6 +96,7 @@ def _run(world: World, policy: Policy, store: SqlStore, ends: datetime) -> None:
         accounts=WorldAccounts(world),
         sizes=cloud,
         join=DeviceJoin(Selectors()),
+        never_jumps=True,
     )
     hands = Hands(cloud=cloud, cluster=cluster, may_write=lambda: True)
     rested = False

@@ -126,7 +126,7 @@ def test_an_eviction_before_the_grace_is_over_is_seen(emptied: MemoryStore, monk
 
 
 def test_an_eviction_of_a_jobs_pods_by_a_window_is_seen(emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("receiver.core.scaling.removal", "receiver.replay.kubernetes"):
+    for module in ("receiver.core.scaling.holds", "receiver.replay.kubernetes"):
         monkeypatch.setattr(f"{module}.window_may_evict", lambda pod: True)
     assert "is not certain to be started again" in judge(night(owner="Job"), emptied).message
 
@@ -141,7 +141,7 @@ def test_an_eviction_beside_a_pod_that_a_budget_holds_is_seen(
 
 
 def test_an_eviction_of_a_gang_by_a_window_is_seen(emptied: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("receiver.core.scaling.removal", "receiver.replay.kubernetes"):
+    for module in ("receiver.core.scaling.holds", "receiver.replay.kubernetes"):
         monkeypatch.setattr(f"{module}.window_may_evict", lambda pod: True)
     assert "belongs to a gang" in judge(night(gang=True), emptied).message
 
