@@ -63,7 +63,7 @@ class Law:
         told = [p.nomination for p in pods.values() if p.nomination is not None]
         tired = {n.node for n in told if stepped.facts.at - n.since >= HOLDS_FOR}  # the scheduler tries it for too long
         for wanted in stepped.assignment.pools.values():
-            for workload, instance in wanted.placed:
+            for workload, instance in wanted.work.placed:
                 free, pod = self._free.get(names.get(instance, "")), pods.get(workload)
                 name = names.get(instance, "")
                 if free is None or pod is None or self._is_reserved_for(name, workload) or name in tired:

@@ -124,7 +124,7 @@ class SickNodes:
         names = {n.instance: n.name for state in stepped.facts.pools for n in state.nodes}
         ill = frozenset[str]().union(*self._by_source.values())
         for wanted in stepped.assignment.pools.values():
-            for workload, instance in wanted.placed:
+            for workload, instance in wanted.work.placed:
                 if names.get(instance) in ill:
                     self._violated("4 sick room", f"{workload} was given {names[instance]}, whose GPUs are sick")
 

@@ -10,7 +10,7 @@ from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Anchor, Policy, Pool, Rounding
 from receiver.core.money.budget import BudgetStage, BudgetView, Key
 from receiver.core.scaling.approval import without_approvals
-from receiver.core.scaling.assign import Assignment, Wanted
+from receiver.core.scaling.assign import Assignment
 from receiver.replay.figures import Bound, Figures, figures, violations
 from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.peers import PeerPolicy
@@ -144,16 +144,15 @@ class BudgetLog:
     def note(self, assignment: Assignment, now: datetime) -> None:
         for view in assignment.budgets.views:
             self._pause(view, now)
-        if not self._refused and not any(wanted.refused or wanted.held for wanted in assignment.pools.values()):
+        if not self._refused and not any(w.work.refused or w.work.held for w in assignment.pools.values()):
             return
-        refused = _refused(assignment.pools)
+        refused = _refused(assignment)
         for key in self._refused.keys() - refused.keys():
             ended = self._refused.pop(key)
             ended.until = now
             self._over.append(ended)
-        for key in refused.keys() - self._refused.keys():
-            workload = refused[key]
-            self._refused[key] = _Refused(workload.pods[0].owner.partition("/")[2], workload.gpus, now)
+        for key, workload in refused.items():
+            self._refused.setdefault(key, _Refused(workload.pods[0].owner.partition("/")[2], workload.gpus, now))
 
     def _pause(self, view: BudgetView, now: datetime) -> None:
         past = self._paused.get(view.key)
@@ -204,12 +203,13 @@ def delays(played: Played, log: BudgetLog) -> Delays:
     )
 
 
-def _refused(pools: Mapping[str, Wanted]) -> dict[str, Workload]:
+def _refused(assignment: Assignment) -> dict[str, Workload]:
     """Return the workloads that a budget refuses in a pool and that no other pool takes."""
-    taken = {w.key for wanted in pools.values() for w in wanted.asking if w.key not in wanted.refused}
-    alone = (w for wanted in pools.values() if wanted.refused for w in wanted.asking if w.key in wanted.refused)
-    gangs = (held.uncovered for wanted in pools.values() for held in wanted.held if held.uncovered is not None)
-    return {w.key: w for w in (*alone, *gangs) if w.key not in taken}
+    works = [wanted.work for wanted in assignment.pools.values()]
+    taken = {w.key for work in works for w in work.asking if w.key not in work.refused}
+    refused = [w for work in works for w in work.asking if w.key in work.refused]
+    refused += [held.uncovered for work in works for held in work.held if held.uncovered is not None]
+    return {w.key: w for w in refused if w.key not in taken}
 
 
 def _paused(view: BudgetView, since: datetime, until: datetime, *, goes_on: bool = False) -> Pause:

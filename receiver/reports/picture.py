@@ -16,8 +16,8 @@ from receiver.core.model.policy import Scope
 from receiver.core.money.budget import BudgetStage, BudgetView
 from receiver.core.notices.notice import Level
 from receiver.core.scaling.approval import is_wanted
-from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.waits import Direction, WaitKind
+from receiver.core.scaling.wanted import Wanted
 from receiver.ports import ShownStore
 from receiver.reports.document import (
     Cents,

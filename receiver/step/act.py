@@ -93,7 +93,7 @@ def act(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContex
             scale_idle_workloads_to_zero(work, looked, sources.telemetry)
     refusals = facts.refusals  # if it fails, what was known stands
     with parts.part("scheduler"):
-        rooms = {pool: wanted.given for pool, wanted in work.assignment.pools.items()}
+        rooms = {pool: wanted.work.rooms for pool, wanted in work.assignment.pools.items()}
         refusals = judged(facts, rooms, work.policy)
         again += moments(refusals)
         if changes(refusals) != changes(facts.refusals):
@@ -226,7 +226,7 @@ def _keeps(removal: Action, decision: Decision, work: StepContext) -> Keeps:
         known = why_kept(removal, decision, case)
         reasons = {instance: known.get(instance, reason) for instance, reason in reasons.items()}
     silent = any(r.rule == "sources_answer" and r.verdict is Verdict.HOLDS for r in decision.reasons)
-    return Keeps(reasons=reasons, unsure=decision.candidates if silent else (), repairs=wanted.repairs)
+    return Keeps(reasons=reasons, unsure=decision.candidates if silent else (), repairs=wanted.nodes.repairs)
 
 
 def _other_count_may_arrive(growth: Action, store: StepStore, now: datetime) -> bool:

@@ -23,11 +23,11 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.core.money.accounting import StepSight, account, ended_in, is_due
 from receiver.core.money.cost import next_unit_at
 from receiver.core.report.rightsizing import in_use
-from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.failures import Failure
 from receiver.core.scaling.patience import deferred
 from receiver.core.scaling.waits import awaited_since, waits
+from receiver.core.scaling.wanted import Wanted
 from receiver.ports import RecordStore, Snapshot, TryLater, WontWork
 from receiver.reports.observed import ObservedDocument
 from receiver.reports.picture import (
@@ -144,7 +144,7 @@ def _pool(pool: Pool, work: StepContext) -> PoolDocument:
         **(_counts(state, wanted) if facts.up(Source.CIVO) and not state.unreadable else dict.fromkeys(COUNTED)),
         pool=pool.id,
         mode=mode,
-        pending_gpus=wanted.waiting_gpus if _demand_is_known(facts) else None,
+        pending_gpus=wanted.work.gpus if _demand_is_known(facts) else None,
         min_nodes=bounds.min_nodes,
         max_nodes=bounds.max_nodes,
         windows=bounds.names,

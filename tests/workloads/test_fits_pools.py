@@ -73,10 +73,10 @@ def test_each_waiting_pod_counts_as_demand_of_its_pool_and_nodes_are_wanted_for_
     assignment = assign(facts(*(a_state(pool=p.id) for p in policy.pools), waiting=waiting), policy)
     assert assignment.misfits == ()
     wanted = {policy.pool(i).name: w for i, w in assignment.pools.items() if policy.pool(i) is not None}  # type: ignore[union-attr]
-    counted = {name: {x.key for x in w.asking} for name, w in wanted.items()}
+    counted = {name: {x.key for x in w.work.asking} for name, w in wanted.items()}
     for made, pod in zip(WORKERS, waiting, strict=True):
         assert pod.key in counted[WANTED_POOL[short(made)]]
-    assert {name: w.within_limits for name, w in wanted.items()} == {"l40s": 7, "l40s-shared": 1, "a100-mig": 1}
+    assert {name: w.allowed.limits for name, w in wanted.items()} == {"l40s": 7, "l40s-shared": 1, "a100-mig": 1}
 
 
 def test_each_pod_for_whole_gpus_fits_the_pool_of_the_configuration_that_is_installed() -> None:

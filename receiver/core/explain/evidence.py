@@ -40,7 +40,7 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
     wanted, state, pool, bounds = case.wanted, case.state, case.pool, case.wanted.bounds
     lists: dict[str, tuple[Sequence[Any], int]] = {
         "woken_by": (case.facts.deliveries, DELIVERIES),
-        "asking": (wanted.asking, WORKLOADS),
+        "asking": (wanted.work.asking, WORKLOADS),
         "signals": (case.signals, SIGNALS),
         "nodes": (state.nodes, NODES),
     }
@@ -57,9 +57,9 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
         "counted_by": "kubernetes" if case.up(Source.KUBERNETES) else "kube-state-metrics",
         "activity": "gpu activity" if case.up(Source.DCGM) else "pod counts",
         "utilization": state.utilization,
-        "waiting_gpus": wanted.waiting_gpus,
+        "waiting_gpus": wanted.work.gpus,
         "asking": [w.key for w in excerpts["asking"]],
-        "asking_since": min((w.since for w in wanted.asking), default=case.now).isoformat(),
+        "asking_since": min((w.since for w in wanted.work.asking), default=case.now).isoformat(),
         "workloads": [_workload(w, case.policy) for w in excerpts["asking"]],
         "bounds": _fields(
             bounds,
@@ -83,8 +83,8 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
             for n in excerpts["nodes"]
         ],
         "sources": {s.source.value: _source(s, case.now) for s in case.facts.sources.values()},
-        "budget": None if wanted.budget is None else _budget(wanted.budget),
-        "uncovered": [_uncovered(refusal, case) for refusal in wanted.uncovered],
+        "budget": None if wanted.money.budget is None else _budget(wanted.money.budget),
+        "uncovered": [_uncovered(refusal, case) for refusal in wanted.money.uncovered],
         "month_ends_at": month_of(case.now, case.policy.timezone).end.isoformat(),
         "limits": _fields(case.policy.limits, "max_gpus max_growth_per_hour max_removals_per_hour"),
         "waits": [_fields(w, "direction kind until reason") for w in waits(pool, state, case.policy, case.now)],

@@ -17,7 +17,7 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import cut, listed, some
 from receiver.core.promises.promise import UNKNOWN, Promise, Promises
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
-from receiver.core.scaling.assign import Assignment, Wanted
+from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.capacity import HeldWorkload
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, MOST_NAMED, refusal, workloads
 from receiver.core.scaling.guardrails.limits import WITHIN_MAXIMUM
@@ -28,6 +28,7 @@ from receiver.core.scaling.patience import PatientWork, deferred, waits_for
 from receiver.core.scaling.rooms import Kind, shape
 from receiver.core.scaling.template import NextLabels
 from receiver.core.scaling.terminations import leaving_soon
+from receiver.core.scaling.wanted import Wanted
 
 STAGES = {
     Stage.BUILDING: "is being built",
@@ -81,10 +82,12 @@ class Place:
         self._now, self._zone, self._observing = facts.at, zone, observing
         self._promises = promises
         self._nodes = {n.instance: n for n in self.state.nodes}
-        self.coming = tuple(n for n in self.state.living if n.stage is not Stage.USABLE and n.instance in wanted.needed)
+        self.coming = tuple(
+            n for n in self.state.living if n.stage is not Stage.USABLE and n.instance in wanted.nodes.needed
+        )
         self._rollouts = Rollouts(self.state.nodes, facts.at)
         self._new: dict[int, int] = {}  # new nodes that work was given, in the order of service, by their identity
-        for room in (room for placement in wanted.given for room in placement.rooms if room.bought):
+        for room in (room for placement in wanted.work.rooms for room in placement.rooms if room.bought):
             self._new.setdefault(id(room), len(self._new))
 
     def free(self, instance: str | None) -> Fate:
@@ -134,7 +137,7 @@ class Place:
     def asked(self, workload: Workload) -> Fate:
         """New nodes are wanted for *workload*: they are bought, or a rule holds them."""
         before, after = self.decision.present, self.decision.target
-        refused = self.wanted.refused.get(workload.key)
+        refused = self.wanted.work.refused.get(workload.key)
         if refused is not None:
             ends = refused.view.ends_at
             cause = f"does not grow for it: {plainly(refused.rule)}: {refused.why}"
@@ -186,7 +189,7 @@ class Place:
         bought = max(0, self.decision.target - self.decision.present)
         if bought == 0 or bought >= self.wanted.for_demand:
             return bought > 0
-        rooms = (r for p in self.wanted.given if p.workload.key == workload.key for r in p.rooms)
+        rooms = (r for p in self.wanted.work.rooms if p.workload.key == workload.key for r in p.rooms)
         return workload.gang or all(self._new.get(id(room), 0) < bought for room in rooms)
 
 
@@ -308,14 +311,14 @@ def fates(
     by_id: Mapping[str | None, Place] = {place.pool.id: place for place in places}
     patient = {p.workload.key: p for p in assignment.patient}
     misfits = {m.workload.key: m.detail for m in assignment.misfits}
-    held = {h.workload: (x, h) for x in places for h in x.wanted.held}
-    placed = {key: (x, instance) for x in places for key, instance in x.wanted.placed}
+    held = {h.workload: (x, h) for x in places for h in x.wanted.work.held}
+    placed = {key: (x, instance) for x in places for key, instance in x.wanted.work.placed}
     asking: dict[str, list[Place]] = {}
     settled: dict[str, list[Place]] = {}
     for place in places:
-        for work in place.wanted.asking:
+        for work in place.wanted.work.asking:
             asking.setdefault(work.key, []).append(place)
-        for key in place.wanted.settled:
+        for key in place.wanted.work.settled:
             settled.setdefault(key, []).append(place)
     for workload in (*workloads(facts.waiting, facts.bound_gangs), *deferred(facts)):
         key, fate = workload.key, Fate(state=State.NOT_DEMAND, detail=NOT_COUNTED)

@@ -149,11 +149,11 @@ def why_refused(refusal: SchedulerRefusal) -> str:
 
 def _say_demand(_: None, case: Case) -> Said:
     wanted = case.wanted
-    names = [w.key for w in wanted.asking]
-    gpus = sum(w.gpus for w in wanted.asking)
+    names = [w.key for w in wanted.work.asking]
+    gpus = sum(w.gpus for w in wanted.work.asking)
     wait = "waits" if len(names) == 1 else "wait"
     sentence = f"{listed(names)} {wait} for {some(gpus, 'GPU')}: {some(wanted.for_demand, 'more node')}"
-    bought_for = surge(wanted.asking, Rollouts(case.state.nodes, case.now), case.pool.price_usd_per_hour)
+    bought_for = surge(wanted.work.asking, Rollouts(case.state.nodes, case.now), case.pool.price_usd_per_hour)
     return f"{sentence}, {bought_for}" if bought_for else sentence, ()
 
 
@@ -201,7 +201,7 @@ def _say_idle_nodes(idle: tuple[Node, ...], case: Case) -> Said:
             cause = f"no GPU pod, and beyond its first paid {unit} a node this wide is not kept for small pods"
         else:
             cause = f"no GPU pod, and the next paid {unit} begins within {lasting(case.policy.billing.removal_margin)}"
-    elif case.wanted.stopped:
+    elif case.wanted.money.stopped:
         cause = "no GPU pod, and no new one may start: a budget is at its stop"
     else:
         cause = f"no GPU pod for {lasting(case.pool.idle_for)}"
@@ -249,12 +249,17 @@ def _say_nothing_wanted(case: Case, say: Say) -> str:
     backoff = case.state.removal_backoff
     if not case.up(Source.CIVO):
         return f"nothing is known: {answer_of(Source.CIVO, case.source(Source.CIVO))}"
-    if wanted.settled and on_the_way:
-        return f"{some(wanted.waiting_gpus, 'GPU')} waiting, {some(on_the_way, 'node')} on the way"
-    if wanted.settled and not wanted.placed and any(r.vacant_at for placement in wanted.given for r in placement.rooms):
-        return f"{some(wanted.waiting_gpus, 'GPU')} waiting, for pods that are Terminating to leave their nodes"
-    if wanted.settled:
-        return f"{', '.join(wanted.settled[:3])} would fit a usable node as configured: see why it is not placed there"
+    if wanted.work.settled and on_the_way:
+        return f"{some(wanted.work.gpus, 'GPU')} waiting, {some(on_the_way, 'node')} on the way"
+    if (
+        wanted.work.settled
+        and not wanted.work.placed
+        and any(r.vacant_at for placement in wanted.work.rooms for r in placement.rooms)
+    ):
+        return f"{some(wanted.work.gpus, 'GPU')} waiting, for pods that are Terminating to leave their nodes"
+    if wanted.work.settled:
+        names = ", ".join(wanted.work.settled[:3])
+        return f"{names} would fit a usable node as configured: see why it is not placed there"
     if idle:
         return about_idle(idle, case, say)
     if refused and backoff is not None:
@@ -292,12 +297,15 @@ SOURCES_AND_NOTES: Mapping[str, Rule[Any]] = {
     "standby": Rule(meaning="The pool has fewer empty spare nodes than it should keep.", say=_say_standby),
     "headroom": Rule(
         meaning="Fewer GPUs are free than recent demand suggests will be needed next.",
-        say=lambda _, case: (f"{case.wanted.headroom}: {some(case.wanted.for_headroom, 'more node')}", ()),
+        say=lambda _, case: (f"{case.wanted.headroom}: {some(case.wanted.by_source['headroom'], 'more node')}", ()),
         changes=("no node would be bought for what may come with objective: cost",),
     ),
     "buffer": Rule(
         meaning="A CapacityBuffer asks for more free room than the nodes have.",
-        say=lambda _, case: (f"{some(case.wanted.for_buffer, 'more node')} for {listed(case.wanted.buffers)}", ()),
+        say=lambda _, case: (
+            f"{some(case.wanted.by_source['buffer'], 'more node')} for {listed(case.wanted.work.buffers)}",
+            (),
+        ),
         changes=("no node would be bought with fewer replicas in that CapacityBuffer, or without it",),
     ),
     "dead_nodes": Rule(

@@ -57,9 +57,9 @@ def _why(node: Node, because: Because, decision: Decision, case: Case) -> str:
     for hold in (*node_holds(node, way), *case_holds(node, case, way)):
         if hold.by not in TOLD_BELOW:
             return hold.why
-    if node.instance in case.wanted.needed:
-        placed = [workload for workload, instance in case.wanted.placed if instance == node.instance]
-        names = listed(placed or list(case.wanted.settled))
+    if node.instance in case.wanted.nodes.needed:
+        placed = [workload for workload, instance in case.wanted.work.placed if instance == node.instance]
+        names = listed(placed or list(case.wanted.work.settled))
         return f"waiting work fits on it: {names}" if names else "waiting work fits on it"
     return _not_due(node, because, case) or _decided(decision)
 
@@ -74,7 +74,7 @@ def _not_due(node: Node, because: Because, case: Case) -> str:
     if because is Because.CONSOLIDATED and node.busy:
         if hold is not None:
             return f"alert {hold.alertname} is firing (action: hold)"
-        if node.instance not in case.wanted.movable:
+        if node.instance not in case.wanted.nodes.movable:
             return "its pods may not be moved, or no longer fit on other nodes"
     if node.stage is not Stage.USABLE:
         return "it is not usable at the moment"

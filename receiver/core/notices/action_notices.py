@@ -23,9 +23,9 @@ from receiver.core.model.text import listed, some, span
 from receiver.core.money.budget import Budgets, BudgetStage
 from receiver.core.notices import wording
 from receiver.core.notices.notice import Cause, Notice, Severity
-from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.demand import refusal
 from receiver.core.scaling.waits import Shortage, refused_counts, shortage_of, smaller_request
+from receiver.core.scaling.wanted import Wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
 
 def instead_of(pool: Pool, wanted: Wanted, facts: Facts, policy: Policy) -> tuple[str, ...]:
     """Names of the other pools that could take what waits for *pool*: they fit it, have a price and are not full."""
-    pods = [pod for workload in wanted.asking for pod in workload.pods]
+    pods = [pod for workload in wanted.work.asking for pod in workload.pods]
     return tuple(
         other.name
         for other in policy.pools

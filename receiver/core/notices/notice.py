@@ -217,7 +217,7 @@ class Seen:
     def refusing(self) -> frozenset[Key]:
         """The budgets that keep work waiting."""
         pools = {pool for pool, rule in self.behind if rule in OF_MONEY}
-        return frozenset(r.view.key for pool in pools for r in self.assignment.pools[pool].uncovered)
+        return frozenset(r.view.key for pool in pools for r in self.assignment.pools[pool].money.uncovered)
 
 
 OF_MONEY = ("price_is_known", "spend_is_known", "within_budget")
@@ -227,7 +227,7 @@ def behind(fates: Iterable[Fate], assignment: Assignment) -> Collection[tuple[st
     """What keeps work waiting by the *fates* of the waiting work: the pools (ids) with the rules that hold it. For a
     gang it is the rule that leaves it too few nodes, too."""
     held = {(fate.pool or "", fate.rule or "") for fate in fates if fate.state is State.HELD}
-    return held | {(pool, h.met) for pool, wanted in assignment.pools.items() for h in wanted.held if h.met}
+    return held | {(pool, h.met) for pool, wanted in assignment.pools.items() for h in wanted.work.held if h.met}
 
 
 def scale_up_event(decision: Decision, policy: Policy, promise: Promise, now: datetime, bought_for: str = "") -> str:

@@ -22,7 +22,7 @@ from receiver.core.model.text import dollars, listed, some
 from receiver.core.money.cost import HOUR
 from receiver.core.notices import wording
 from receiver.core.notices.notice import GUIDES, Cause, Notice, Severity
-from receiver.core.scaling.assign import Wanted
+from receiver.core.scaling.wanted import Wanted
 
 QUESTION_TOPIC = "question:"
 
@@ -32,7 +32,7 @@ def asked(question: Question, policy: Policy, wanted: Wanted, decision: int | No
     pool = policy.pool(question.pool)
     assert pool is not None
     lines = _growth(question, pool, wanted, policy) if question.asks is Asks.GROWTH else _removal(question, policy)
-    waits = question.asks is Asks.GROWTH and bool(wanted.asking) and question.proceeds_at is None
+    waits = question.asks is Asks.GROWTH and bool(wanted.work.asking) and question.proceeds_at is None
     return Notice(
         cause=Cause.ASKS,
         topic=f"{QUESTION_TOPIC}{question.id}",
@@ -77,10 +77,10 @@ def _growth(question: Question, pool: Pool, wanted: Wanted, policy: Policy) -> S
     limit = pool.approval.growth_above_usd_per_hour if pool.approval else None
     above = f" (approval is required above {dollars(limit)})" if limit is not None else ""
     lines = [f"{new_nodes[:1].upper()}{new_nodes[1:]}: {hourly_cost(question)} an hour{above}."]
-    if wanted.asking:
-        asking = wording.asked_by([pod for workload in wanted.asking for pod in workload.pods], policy)
+    if wanted.work.asking:
+        asking = wording.asked_by([pod for workload in wanted.work.asking for pod in workload.pods], policy)
         lines.append(f"For: {wording.sentence(wording.whose(asking))}")
-    view = wanted.budget
+    view = wanted.money.budget
     if view is not None:
         spent = f"{dollars(view.spent)} of {dollars(view.monthly)} spent"
         lines.append(f"Budget {view.month}: {spent}, {dollars(max(Decimal(0), view.left))} left.")

@@ -18,7 +18,6 @@ from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Seen, Se
 from receiver.core.notices.pod_concerns import stuck_pods
 from receiver.core.notices.rollout_concerns import deadlocks, of_deadlocks
 from receiver.core.scaling.approval import is_wanted
-from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.capacity import HeldWorkload
 from receiver.core.scaling.rooms import foreign_taints
 from receiver.core.scaling.terminations import is_abandoned
@@ -33,6 +32,7 @@ from receiver.core.scaling.waits import (
     stuck_on_the_way,
     waits,
 )
+from receiver.core.scaling.wanted import Wanted
 
 LONGEST_REASON = 160  # characters of an error of another system
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -50,7 +50,7 @@ def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
     concerns += _waits(pool, state, wanted, seen)
     concerns += _held(pool, state, wanted, seen)
     concerns += _requested(pool, state, wanted, seen)
-    if wanted.placed or any(held.refusal for held in wanted.held):
+    if wanted.work.placed or any(held.refusal for held in wanted.work.held):
         concerns += unplaced_concerns.of_pool(pool, state, wanted, seen)
     if state.nodes:
         concerns += _sick_nodes(pool, state, wanted, seen)
@@ -139,7 +139,7 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
             kind, short = scarce or (Cause.GROWTH_FAILED, "the last try failed")
             instead = instead_of(pool, wanted, seen.facts, seen.policy)
             doing = f"the next try is at {until}"
-            if wanted.asking:
+            if wanted.work.asking:
                 waits_for = f"{listed(instead)} can take the work" if instead else "no other pool can take the work"
                 doing = f"{doing}; meanwhile {waits_for}"
             level = seen.level("not_backing_off", pool=pool.id)
@@ -157,7 +157,7 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
     action = state.open_action
     if action is not None and action.last_error:
         change = "growth" if action.kind is ActionKind.GROW else "removal"
-        level = Level.BAD if action.kind is ActionKind.GROW and wanted.asking else Level.WARN
+        level = Level.BAD if action.kind is ActionKind.GROW and wanted.work.asking else Level.WARN
         reason = cut(wording.named(action.last_error, seen.policy), LONGEST_REASON)
         symptom, again = f"{change} fails", "it is retried"
         yield Concern(kind=f"{change}_fails", level=level, what=symptom, why=reason, doing=again)
@@ -173,8 +173,8 @@ def _held(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[
     reason = binding(decision)
     if reason is None or reason.rule not in RULES or not RULES[reason.rule].told:
         reason = next((r for r in decision.reasons if r.rule == "gangs_whole"), None)
-    keys = dict.fromkeys(held.workload for held in wanted.held if held.refusal is None)  # they got no room
-    waiting = wanted.asking or tuple(Workload(key=k, pods=p) for k in keys if (p := seen.facts.waiting_of(k)))
+    keys = dict.fromkeys(held.workload for held in wanted.work.held if held.refusal is None)  # they got no room
+    waiting = wanted.work.asking or tuple(Workload(key=k, pods=p) for k in keys if (p := seen.facts.waiting_of(k)))
     if reason is None or not waiting:
         return
     updates = deadlocks(waiting, state, seen.now)
@@ -195,7 +195,7 @@ def _held(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[
     doing = f"the work waits. To unblock it: {'; or '.join(ways)}" if ways else "the work waits"
     if reason.rule == "gangs_whole":
         doing = "the gang waits until there is room for all of its pods at once"
-    stopped = reason.rule == "within_budget" and any(r.view.stage is BudgetStage.STOP for r in wanted.uncovered)
+    stopped = reason.rule == "within_budget" and any(r.view.stage is BudgetStage.STOP for r in wanted.money.uncovered)
     how_far = _how_far(decision)
     yield Concern(
         kind=Cause.HELD,
@@ -272,7 +272,7 @@ def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Ite
     for node in state.of(Stage.USABLE):
         if not node.health.sick or node.health.since is None:
             continue
-        begun = node.instance in wanted.repairs
+        begun = node.instance in wanted.nodes.repairs
         counts = "only its healthy GPUs count" if node.health.partly and not begun else "the node no longer counts"
         goes, replaces = "removed once idle", ". With `repair: replace`, the pool replaces such nodes"
         if pool.repair is Repair.REPLACE:
@@ -358,8 +358,13 @@ LEFT_BEHIND = ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAuto
 def _tainted(node: Node, pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     """An idle node with a hard taint that its pool is not configured with: most work cannot start there."""
     taints = foreign_taints(node, pool)
-    patience = unplaced_concerns.IGNORED_FOR if wanted.waiting_gpus else seen.policy.unknown_after
-    if not taints or node.instance in wanted.needed or node.idle_since is None or seen.now - node.idle_since < patience:
+    patience = unplaced_concerns.IGNORED_FOR if wanted.work.gpus else seen.policy.unknown_after
+    if (
+        not taints
+        or node.instance in wanted.nodes.needed
+        or node.idle_since is None
+        or seen.now - node.idle_since < patience
+    ):
         return
     named = listed([f"{t.key}={t.value}:{t.effect}" for t in taints])
     leftover = next((t.key for t in taints if t.key.startswith(LEFT_BEHIND)), "")

@@ -9,7 +9,7 @@ from receiver.core.model.model import PoolState
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Pool
 from receiver.core.notices.notice import Cause, Concern, Level, Seen, Severity
-from receiver.core.scaling.assign import Wanted
+from receiver.core.scaling.wanted import Wanted
 
 MOST_TOLD = 3  # of one pool, each with its own remedy
 GUIDE = "troubleshooting.md#a-rolling-update-does-not-end"

@@ -13,7 +13,7 @@ from receiver.core.model.text import cut, dollars, lasting, some
 from receiver.core.money.cost import HOUR
 from receiver.core.notices import wording
 from receiver.core.notices.notice import Cause, Concern, Seen
-from receiver.core.scaling.assign import Wanted
+from receiver.core.scaling.wanted import Wanted
 from receiver.core.scaling.witness import REFUSED_AFTER, request_of, spent, wait_after
 
 IGNORED_FOR = timedelta(minutes=2)  # the scheduler needs a moment after a node became usable
@@ -26,7 +26,7 @@ def of_pool(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterato
     refusals = {refusal.request: refusal for refusal in seen.facts.refusals}
     beside: dict[str, list[tuple[Workload, Node]]] = {}
     nodes = {n.instance: n for n in state.nodes}
-    for key, instance in wanted.placed:
+    for key, instance in wanted.work.placed:
         pod = next((p for p in reversed(seen.facts.waiting_of(key)) if p.key == key), None)
         if pod is not None:
             workload, node = Workload(key=key, pods=(pod,)), nodes[instance]
@@ -36,7 +36,7 @@ def of_pool(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterato
     for request, placements in beside.items():
         yield _beside(pool, placements, request, refusals.get(request), seen)
     refused: dict[str, list[Pod]] = {}
-    for held in wanted.held:
+    for held in wanted.work.held:
         if held.refusal is not None and held.refusal.holds(seen.now):
             refused.setdefault(held.refusal.request, []).extend(seen.facts.waiting_of(held.workload))
     for request, pods in refused.items():

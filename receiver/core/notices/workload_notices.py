@@ -168,7 +168,7 @@ def _why_stopped(case: Case) -> str:
         return f"in force: {overrides.pause or overrides.snooze}"
     if frozen is not None:
         return f"alert {frozen.alertname} is firing (action: freeze)"
-    if case.wanted.stopped:
+    if case.wanted.money.stopped:
         return "a budget is at its stop, and evicted work could not start again"
     return f"paused: {case.state.silence}" if case.state.silence is not None else ""
 

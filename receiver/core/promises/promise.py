@@ -15,12 +15,12 @@ from receiver.core.model.model import PoolState, Stage
 from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.policy import Pool
 from receiver.core.promises.startup import ZERO, Learnt, chance, gap
-from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.capacity import Given
 from receiver.core.scaling.guardrails.waiting import COOLED_DOWN
 from receiver.core.scaling.node_holds import Blocks, node_hold
 from receiver.core.scaling.rooms import Bin, foreign_taints
 from receiver.core.scaling.terminations import STUCK_AFTER
+from receiver.core.scaling.wanted import Wanted
 
 P50, P90 = 0.5, 0.9
 A_MINUTE = timedelta(minutes=1)
@@ -84,8 +84,8 @@ class Promises:
         self, pool: Pool, state: PoolState, wanted: Wanted, decision: Decision, learnt: Learnt, now: datetime
     ) -> None:
         self.pool, self.state, self._learnt, self._now = pool, state, learnt, now
-        self._rooms = {placement.workload.key: placement.rooms for placement in wanted.given}
-        self._ahead = {p.workload.key: number for number, p in enumerate(g for g in wanted.given if _waits(g))}
+        self._rooms = {placement.workload.key: placement.rooms for placement in wanted.work.rooms}
+        self._ahead = {p.workload.key: number for number, p in enumerate(g for g in wanted.work.rooms if _waits(g))}
         self._created = {n.instance: n.created_at for n in state.nodes}
         cools = (r.until for r in decision.reasons if r.rule == COOLED_DOWN.name and r.verdict is Verdict.HOLDS)
         self._begins = next(cools, None)

@@ -22,12 +22,13 @@ from receiver.core.model.overrides import (
 )
 from receiver.core.model.policy import Approval, Policy
 from receiver.core.money.cost import next_unit_at
-from receiver.core.scaling.assign import Assignment, Wanted
+from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.decide import case_of, later
 from receiver.core.scaling.guardrails import LASTING, UNASKED, apply
 from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.guardrails.waiting import APPROVED
 from receiver.core.scaling.removal import SAFETY_MINIMUM, is_dead, removable, removable_at, unapproved
+from receiver.core.scaling.wanted import Wanted
 
 TIME_TO_ANSWER = timedelta(minutes=1)  # with less time left, no request is sent
 GROWS_FOR = timedelta(minutes=5)  # at most one request in this time while demand comes in
@@ -58,7 +59,7 @@ def due_requests(
 
 def _removals(case: Case, approval: Approval) -> Sequence[Question]:
     wanted, now = case.wanted, case.now
-    if not approval.removals or (wanted.new_nodes and not wanted.stopped and not case.full):
+    if not approval.removals or (wanted.new_nodes and not wanted.money.stopped and not case.full):
         return ()
     soon = removable(case, 2 * approval.wait)  # one request covers what would be asked during this wait
     coming = soon.nodes
@@ -142,7 +143,7 @@ def is_wanted(question: Question, state: PoolState, wanted: Wanted) -> bool:
     """True while an approval of *question* would still help: its nodes are idle or could be emptied, or work waits."""
     if question.asks is Asks.GROWTH:
         return state.required + wanted.new_nodes > question.from_count
-    if wanted.new_nodes and not wanted.stopped:
+    if wanted.new_nodes and not wanted.money.stopped:
         return False
     nodes = (n for n in state.living if n.instance in question.instances)
-    return any(not n.busy or n.instance in wanted.movable | wanted.repairs for n in nodes)
+    return any(not n.busy or n.instance in wanted.nodes.movable | wanted.nodes.repairs for n in nodes)

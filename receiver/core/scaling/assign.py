@@ -8,17 +8,16 @@ guardrails of `decide` can say which one left how many. A gang is placed whole o
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.model.model import Facts
 from receiver.core.model.pods import Workload, gpus_of, owner_of
 from receiver.core.model.policy import Policy, Scope
 from receiver.core.model.text import some
-from receiver.core.money.budget import Budgets, BudgetView, Refusal, teams_of, views
+from receiver.core.money.budget import Budgets, BudgetView, teams_of, views
 from receiver.core.money.cost import unit_price
 from receiver.core.scaling.admission import CheckAnswer, judge
-from receiver.core.scaling.bounds import BoundsInForce, Grace
+from receiver.core.scaling.bounds import BoundsInForce
 from receiver.core.scaling.buffers import KeptBuffer, keep_buffers
 from receiver.core.scaling.capacity import (
     NOT_ALLOWED,
@@ -27,7 +26,6 @@ from receiver.core.scaling.capacity import (
     USABLE,
     Allowance,
     Given,
-    HeldWorkload,
     Tally,
     hold_floor,
     keep_standby,
@@ -43,6 +41,7 @@ from receiver.core.scaling.packing import may_not_return, movable
 from receiver.core.scaling.patience import Deadlines, PatientWork, deferred, next_purchase
 from receiver.core.scaling.repair import under_repair
 from receiver.core.scaling.template import labels_of_gpu
+from receiver.core.scaling.wanted import Allowed, Funding, Instances, WaitingWork, Wanted
 from receiver.core.scaling.witness import Barred, barred, settle_alone
 
 NOT_BARRED = Barred()
@@ -55,54 +54,6 @@ class Misfit:
     workload: Workload
     detail: str
     why: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What the assignment asks of one pool, in nodes beyond those that exist or are on their way.
-
-    *for_demand*, *for_floor*, *for_standby*, *for_headroom* and *for_buffer* are what is wanted; *within_budget* >=
-    *within_maximum* >= *within_limits* how many of them each check leaves, in that order, *within_stock* how many to
-    ask for right after Civo refused more (None: it did not). *needed* are the instances that waiting work would use,
-    *warm* those kept for a buffer alone, with its key, *asking* the workloads that the new nodes are for.
-    """
-
-    pool: str
-    bounds: BoundsInForce
-    for_demand: int = 0
-    for_floor: int = 0
-    for_standby: int = 0
-    for_headroom: int = 0
-    for_buffer: int = 0
-    within_budget: int = 0
-    within_maximum: int = 0
-    within_limits: int = 0
-    within_stock: int | None = None
-    needed: frozenset[str] = frozenset()
-    warm: Mapping[str, str] = field(default_factory=dict)
-    buffers: tuple[str, ...] = ()  # the CapacityBuffers that new nodes are for
-    asking: tuple[Workload, ...] = ()
-    waiting_gpus: int = 0
-    settled: tuple[str, ...] = ()  # workloads that fit existing or coming nodes
-    placed: tuple[tuple[str, str], ...] = ()  # of those, the ones that fit a usable node: (workload, instance)
-    held: tuple[HeldWorkload, ...] = ()
-    given: tuple[Given, ...] = field(default=(), compare=False)  # the rooms of *asking* and *settled*
-    movable: frozenset[str] = frozenset()  # busy instances whose pods consented to move and fit elsewhere
-    budget: BudgetView | None = None  # the cluster's
-    unreturning: frozenset[str] = frozenset()  # instances with a pod that would be kept out if it started again
-    stopped: bool = False  # a budget of the whole pool is beyond its stop line: empty nodes go, below the floor too
-    uncovered: tuple[Refusal, ...] = ()  # one of each budget that did not cover a node
-    refused: Mapping[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
-    graces: tuple[Grace, ...] = ()  # of the open windows that evict
-    headroom: Headroom | None = None  # None: it keeps nothing warm
-    repairs: frozenset[str] = frozenset()  # sick instances that are cordoned, and removed once their work ends
-    buys_at: datetime | None = None  # when nodes are bought for work that may still wait
-    failed: str = ""  # the internal error for which the pool was set aside
-
-    @property
-    def new_nodes(self) -> int:
-        """All nodes wanted beyond those that exist."""
-        return self.for_demand + self.for_floor + self.for_standby + self.for_headroom + self.for_buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,9 +122,10 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     for pool, tally in served.items():
         with blame(pool=pool):
             staying = _unreturning(tally, facts, policy, budgets)
-            wanted[pool] = _wanted(tally, budgets, empties - staying, staying, headroom.get(pool))
-            if repairs := under_repair(tally, allowance, facts.at):
-                wanted[pool] = replace(wanted[pool], repairs=repairs)
+            nodes = Instances(
+                movable=empties - staying, unreturning=staying, repairs=under_repair(tally, allowance, facts.at)
+            )
+            wanted[pool] = _wanted(tally, budgets, nodes, headroom.get(pool))
     for p in policy.pools:
         if p.id in aside:
             bounds = BoundsInForce(min_nodes=p.min_nodes, max_nodes=p.max_nodes, standby_nodes=p.standby_nodes)
@@ -454,37 +406,39 @@ def _unreturning(tally: Tally, facts: Facts, policy: Policy, budgets: Budgets) -
     return frozenset(n.instance for n in nodes if any(may_not_return(pod, policy) for pod in n.pods))
 
 
-def _wanted(
-    tally: Tally, budgets: Budgets, empties: frozenset[str], unreturning: frozenset[str], headroom: Headroom | None
-) -> Wanted:
-    instances = {n.instance for n in tally.state.nodes}
+def _wanted(tally: Tally, budgets: Budgets, nodes: Instances, headroom: Headroom | None) -> Wanted:
+    existing = {n.instance for n in tally.state.nodes}
+    budget, maximum, limits = tally.within
+    needed = frozenset(b.instance for b in tally.bins if b.used and b.instance is not None) - tally.warm.keys()
     return Wanted(
         pool=tally.pool.id,
         bounds=tally.bounds,
-        for_demand=tally.counts["demand"],
-        for_floor=tally.counts["floor"],
-        for_standby=tally.counts["standby"],
-        for_headroom=tally.counts["headroom"],
-        for_buffer=tally.counts["buffer"],
-        headroom=headroom,
-        within_budget=tally.within[0],
-        within_maximum=tally.within[1],
-        within_limits=tally.within[2],
-        within_stock=None if tally.gang_room is None else tally.room,
-        needed=frozenset(b.instance for b in tally.bins if b.used and b.instance is not None) - tally.warm.keys(),
-        warm=dict(tally.warm),
-        buffers=tuple(tally.buffers),
-        asking=tuple(tally.asking),
-        waiting_gpus=tally.waiting_gpus,
-        settled=tuple(workload.key for workload in tally.settled),
-        placed=tuple(tally.placed),
-        held=tuple(tally.held),
-        given=tuple(tally.given),
-        movable=empties & instances,
-        unreturning=unreturning & instances,
-        budget=budgets.of(Scope.CLUSTER),
-        stopped=budgets.stopped(tally.pool.id),
-        uncovered=tuple(tally.uncovered.values()),
-        refused=dict(tally.refused),
+        by_source=dict(tally.counts),
+        allowed=Allowed(
+            budget=budget, maximum=maximum, limits=limits, stock=None if tally.gang_room is None else tally.room
+        ),
+        work=WaitingWork(
+            asking=tuple(tally.asking),
+            buffers=tuple(tally.buffers),
+            settled=tuple(workload.key for workload in tally.settled),
+            placed=tuple(tally.placed),
+            rooms=tuple(tally.given),
+            held=tuple(tally.held),
+            refused=dict(tally.refused),
+            gpus=tally.waiting_gpus,
+        ),
+        nodes=Instances(
+            needed=needed,
+            warm=dict(tally.warm),
+            movable=nodes.movable & existing,
+            unreturning=nodes.unreturning & existing,
+            repairs=nodes.repairs,
+        ),
+        money=Funding(
+            budget=budgets.of(Scope.CLUSTER),
+            uncovered=tuple(tally.uncovered.values()),
+            stopped=budgets.stopped(tally.pool.id),
+        ),
         graces=tally.graces,
+        headroom=headroom,
     )

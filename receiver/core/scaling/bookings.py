@@ -73,11 +73,11 @@ def _of_waiting(
     misfits = (misfit.detail for misfit in assignment.misfits if misfit.workload.key == booking.key)
     if misfit := next(misfits, ""):
         return BookingStage.FAILED, "CapacityIsNotFound", misfit
-    held = (held for wanted in assignment.pools.values() for held in wanted.held if held.workload == booking.key)
+    held = (held for wanted in assignment.pools.values() for held in wanted.work.held if held.workload == booking.key)
     if refused := next(held, None):
         stage = BookingStage.FAILED if refused.met in FINAL else BookingStage.ACCEPTED
         return stage, "CapacityIsNotFound", refused.detail
-    placements = [(p, g) for p in policy.pools for g in assignment.pools[p.id].given if _is_of(g, booking)]
+    placements = [(p, g) for p in policy.pools for g in assignment.pools[p.id].work.rooms if _is_of(g, booking)]
     rooms = [room for _, placement in placements for room in placement.rooms]
     if len(rooms) < len(booking.pods):
         return BookingStage.ACCEPTED, "CapacityIsNotFound", "it has no room yet"

@@ -25,7 +25,7 @@ from receiver.core.model.model import Facts, PoolState, Stage
 from receiver.core.model.policy import Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.money.cost import HOUR, unit_price
-from receiver.core.scaling.assign import Assignment, Wanted
+from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.bounds import bounds_of
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.guardrails import GUARDRAILS, LASTING, apply
@@ -34,6 +34,7 @@ from receiver.core.scaling.guardrails.waiting import ONE_CHANGE_AT_A_TIME
 from receiver.core.scaling.holds import kept_by_a_workload
 from receiver.core.scaling.removal import Removable, busy_beyond, is_dead, reconsider_at, removable, unapproved
 from receiver.core.scaling.terminations import without_abandoned
+from receiver.core.scaling.wanted import Wanted
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
 MOST_ASKING = 50  # work named by a decision without evidence
@@ -199,7 +200,7 @@ def _explained(case: Case, explained_by: Explainer | None, failures: Failures | 
         if failures is None:
             raise
         failures.note(Failure(part="grounds", error=error, pool=case.pool.id))
-        return replace(decision, evidence={"asking": [w.key for w in case.wanted.asking[:MOST_ASKING]]})
+        return replace(decision, evidence={"asking": [w.key for w in case.wanted.work.asking[:MOST_ASKING]]})
 
 
 def keeps_its_size(state: PoolState, failed: str, now: datetime) -> Decision:
@@ -234,7 +235,7 @@ def _notes(case: Case) -> list[Reason]:
     evicting = tuple(grace for grace in case.wanted.graces if grace.told and busy_beyond(grace, case))
     if evicting:
         notes.append(_note("evict_after", case, evicting))
-    refusals = {h.refusal.request: h.refusal for h in case.wanted.held if h.refusal is not None}
+    refusals = {h.refusal.request: h.refusal for h in case.wanted.work.held if h.refusal is not None}
     notes += [_note("scheduler_refuses", case, refusal) for refusal in islice(refusals.values(), MOST_REFUSALS)]
     questions = [q for q in case.questions if q.stands(case.now) and q.done_at is None]
     return notes + [_note("question", case, question) for question in questions]
@@ -247,16 +248,10 @@ def _note(rule: str, case: Case, because: object = None) -> Reason:
 def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
     """The sources of a wanted size, growth before removal; each reason's target builds on the one before."""
     wanted, target = case.wanted, case.present
-    held = [h for h in wanted.held if h.refusal is None]
+    held = [h for h in wanted.work.held if h.refusal is None]
     reasons = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail, because=h) for h in held]
-    spare_wanted = not wanted.stopped  # at the budget stop nothing is kept or bought for later
-    counts = {
-        "demand": wanted.for_demand,
-        "floor": wanted.for_floor * spare_wanted,
-        "standby": wanted.for_standby * spare_wanted,
-        "headroom": wanted.for_headroom * spare_wanted,
-        "buffer": wanted.for_buffer * spare_wanted,
-    }
+    stopped = wanted.money.stopped  # then nothing is kept or bought for later
+    counts = {rule: count for rule, count in wanted.by_source.items() if rule == "demand" or not stopped}
     for rule, count in counts.items():
         if count > 0:
             target += count
@@ -265,12 +260,12 @@ def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
     # bought, and waiting work cannot start on idle nodes.
     empty = [n for n in removable_now.nodes if not n.busy]
     useless = [n for n in empty if case.full or (case.growth_held and n.health.out_of_service)]  # for what is wanted
-    goes_first = bool(case.dead or removable_now.announced or useless or (wanted.stopped and removable_now.nodes))
+    goes_first = bool(case.dead or removable_now.announced or useless or (wanted.money.stopped and removable_now.nodes))
     if goes_first:
         reasons = [replace(r, verdict=Verdict.NOTES, target=case.present) for r in reasons]
     if target == case.present or goes_first:
         target = case.present
-        grows = any(count > 0 for count in counts.values()) and not wanted.stopped
+        grows = any(count > 0 for count in counts.values()) and not wanted.money.stopped
         announced = {n.instance for n in removable_now.announced}
         resting = [n for n in removable_now.nodes if n.instance not in announced and not is_dead(n, case)]
         going = {

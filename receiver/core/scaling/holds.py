@@ -40,7 +40,7 @@ def _not_usable(node: Node, _case: Case) -> Hold | None:
 def kept_by_a_workload(node: Node, case: Case) -> Hold | None:
     """A pod there asked for it (`keep-until`). A budget stop overrides that."""
     until = node.keep.until
-    if until is None or until <= case.now or case.wanted.stopped:
+    if until is None or until <= case.now or case.wanted.money.stopped:
         return None
     why = f"{node.keep.pod or 'a workload'} has it kept until {clock(until, case.now)}"
     return Hold("kept_by_a_workload", ALIVE, why, until)
@@ -48,7 +48,7 @@ def kept_by_a_workload(node: Node, case: Case) -> Hold | None:
 
 def _hours_unknown(node: Node, case: Case) -> Hold | None:
     """It would go by its paid units. A budget stop does not wait for that."""
-    applies = node.times.undated and case.policy.billing.by_the_hour and not case.wanted.stopped
+    applies = node.times.undated and case.policy.billing.by_the_hour and not case.wanted.money.stopped
     return Hold("hours_unknown", REMOVAL | CONSOLIDATION, UNKNOWN_HOURS) if applies else None
 
 
@@ -58,7 +58,7 @@ def _gpus_in_use(node: Node, case: Case) -> Hold | None:
     if node.busy or node.times.unknown_since is None:
         return None
     blocks = REMOVAL if node.instance in evicting(case.state) else REMOVAL | EVICTION
-    blocks = blocks | REPLACEMENT if node.instance in case.wanted.repairs else blocks
+    blocks = blocks | REPLACEMENT if node.instance in case.wanted.nodes.repairs else blocks
     return Hold("gpus_in_use", blocks, "its GPUs are in use without a pod")
 
 
@@ -72,12 +72,12 @@ def removal_backs_off(node: Node, case: Case) -> Hold | None:
 
 
 def _kept_free_for_a_buffer(node: Node, case: Case) -> Hold | None:
-    buffer = None if case.wanted.stopped else case.wanted.warm.get(node.instance)
+    buffer = None if case.wanted.money.stopped else case.wanted.nodes.warm.get(node.instance)
     return Hold("kept_free_for_a_buffer", REMOVAL, f"CapacityBuffer {buffer} keeps it free") if buffer else None
 
 
 def _needed_by_waiting_work(node: Node, case: Case) -> Hold | None:
-    is_needed = node.instance in case.wanted.needed
+    is_needed = node.instance in case.wanted.nodes.needed
     return Hold("needed_by_waiting_work", REMOVAL, "waiting work would use it") if is_needed else None
 
 
@@ -109,7 +109,7 @@ def _pods_do_not_consent(node: Node, _case: Case) -> Hold | None:
 
 def _pods_fit_nowhere_else(node: Node, case: Case) -> Hold | None:
     why = "its pods consent to be moved, and fit on no other node that runs work"
-    return None if node.instance in case.wanted.movable else Hold("pods_fit_nowhere_else", CONSOLIDATION, why)
+    return None if node.instance in case.wanted.nodes.movable else Hold("pods_fit_nowhere_else", CONSOLIDATION, why)
 
 
 def _alert_holds(_node: Node, case: Case) -> Hold | None:
@@ -130,7 +130,7 @@ def _pods_wait_for_gpus(node: Node, case: Case) -> Hold | None:
     victims = case.state.open_action.victims if case.state.open_action else ()
     begun = any(v.instance == node.instance and v.because is Because.CONSOLIDATED for v in victims)
     why = "pods are waiting for GPUs in this pool, so busy nodes are not drained"
-    return Hold("pods_wait_for_gpus", CONSOLIDATION, why) if case.wanted.waiting_gpus and not begun else None
+    return Hold("pods_wait_for_gpus", CONSOLIDATION, why) if case.wanted.work.gpus and not begun else None
 
 
 def _not_emptied_before(node: Node, case: Case) -> Hold | None:
@@ -141,7 +141,7 @@ def _not_emptied_before(node: Node, case: Case) -> Hold | None:
 
 def _work_would_be_lost(node: Node, case: Case) -> Hold | None:
     """Evicted, it could not start again before the month of a budget ends."""
-    is_lost = case.wanted.stopped or node.instance in case.wanted.unreturning
+    is_lost = case.wanted.money.stopped or node.instance in case.wanted.nodes.unreturning
     why = "a budget would keep out its pods once evicted"
     return Hold("work_would_be_lost", EVICTION | REPLACEMENT, why) if is_lost else None
 

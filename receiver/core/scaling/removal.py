@@ -62,7 +62,7 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
     soon = case.now + within
     idle = [n for n in other_nodes if n.idle and removable_at(n, case) <= soon]
     due = [n for n in idle if may_go(n, case, Blocks.REMOVAL)]
-    full = [n for n in other_nodes if n.instance in case.wanted.movable and unit_ends_soon(n, case) <= soon]
+    full = [n for n in other_nodes if n.instance in case.wanted.nodes.movable and unit_ends_soon(n, case) <= soon]
     moved = [n for n in full if may_go(n, case, Blocks.CONSOLIDATION)]
     moved += [n for n in repaired if n.busy and n not in over]
     going = {v.instance for v in _victims(case) if v.stage in ON_THE_WAY}  # first: no other is chosen meanwhile
@@ -86,13 +86,13 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
 
 def is_dead(node: Node, case: Case) -> bool:
     """True for a node that is removed because it never came up, broke, or is under repair and runs nothing."""
-    repaired = node.instance in case.wanted.repairs and not node.busy and not _growth_goes_first(case)
+    repaired = node.instance in case.wanted.nodes.repairs and not node.busy and not _growth_goes_first(case)
     return repaired or node.stage is not Stage.USABLE
 
 
 def way_of(node: Node, case: Case) -> Blocks:
     """How *node* would go for a reason of its own."""
-    if node.instance in case.wanted.repairs or node in dead_nodes(case.pool, case.state, case.now):
+    if node.instance in case.wanted.nodes.repairs or node in dead_nodes(case.pool, case.state, case.now):
         return Blocks.REPLACEMENT
     return Blocks.CONSOLIDATION if node.busy else Blocks.REMOVAL
 
@@ -103,7 +103,7 @@ def _repaired(case: Case) -> Sequence[Node]:
     if _growth_goes_first(case):
         return ()
     chosen = {v.instance for v in _victims(case) if v.stage in ON_THE_WAY}
-    mine = [n for n in case.state.nodes if n.instance in case.wanted.repairs]
+    mine = [n for n in case.state.nodes if n.instance in case.wanted.nodes.repairs]
     able = [n for n in mine if n.health.sick and may_go(n, case, Blocks.REPLACEMENT)]
     return sorted(able, key=lambda n: (n.instance not in chosen, n.busy, n.health.since or case.now, n.name))[:1]
 
@@ -132,7 +132,7 @@ def removal_moment(node: Node, case: Case) -> datetime:
     since, pool, policy = node.idle_since or case.now, case.pool, case.policy
     rested = since + min(SAFETY_MINIMUM, pool.idle_for)
     if not policy.billing.by_the_hour:
-        return rested if case.wanted.stopped else since + pool.idle_for
+        return rested if case.wanted.money.stopped else since + pool.idle_for
     ends = unit_ends_soon(node, case)
     return max(rested, min(ends, node.created_at + policy.billing.granularity) if goes_early(pool, policy) else ends)
 
@@ -157,10 +157,15 @@ def idle_removals_left(case: Case) -> int:
     spare = [
         n
         for n in case.state.of(Stage.USABLE)
-        if not (n.busy or is_no_spare(n, case) or n.instance in case.wanted.needed or n.instance in case.wanted.repairs)
+        if not (
+            n.busy
+            or is_no_spare(n, case)
+            or n.instance in case.wanted.nodes.needed
+            or n.instance in case.wanted.nodes.repairs
+        )
         and n.cordon.by is not CordonedBy.SOMEONE
     ]
-    if case.wanted.stopped:
+    if case.wanted.money.stopped:
         return len(spare)
     leaving = len(spare) - max(0, case.wanted.bounds.standby_nodes - case.wanted.for_demand * case.full)
     return leaving if case.wanted.headroom is None else min(leaving, case.wanted.headroom.spare_nodes)
@@ -173,7 +178,7 @@ def unapproved(going: Sequence[Node], announced: Collection[Node], case: Case) -
         return ()
     announced_instances = {n.instance for n in announced}
     alive = [n for n in going if n.instance not in announced_instances and not is_dead(n, case)]
-    needs = [n for n in alive if n.busy or not case.wanted.stopped]
+    needs = [n for n in alive if n.busy or not case.wanted.money.stopped]
     may_go = {busy: approved_instances(case.questions, case.now, busy=busy) for busy in (False, True)}
     return tuple(n for n in needs if n.instance not in may_go[n.busy])
 
@@ -267,8 +272,8 @@ def changes(case: Case) -> Sequence[datetime]:
     moments.append(wanted.buys_at)
     if state.required_since and state.unlisted:
         moments.append(state.required_since + pool.provision_timeout + AN_INSTANT)
-    if wanted.budget is not None:
-        moments.append(wanted.budget.ends_at)
+    if wanted.money.budget is not None:
+        moments.append(wanted.money.budget.ends_at)
     if changed is not None and (limits.max_growth_per_hour is not None or limits.max_removals_per_hour is not None):
         moments.append(changed + HOUR)  # what was changed then counts no longer
     if wanted.headroom is not None and any(n.idle_since for n in state.nodes):
@@ -312,5 +317,5 @@ def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
     if by_the_hour and node.busy and all(consents(p) for p in node.pods):
         yield unit_ends_soon(node, case)
         yield next_unit
-    if by_the_hour and case.wanted.budget is not None and node.stage is not Stage.DELETING:
+    if by_the_hour and case.wanted.money.budget is not None and node.stage is not Stage.DELETING:
         yield next_unit  # the spend rises then

@@ -24,7 +24,7 @@ def admit_deferred_work(work: StepContext) -> datetime | None:
     facts, cluster = work.facts, work.hands.cluster
     if not facts.deferred or cluster is None:
         return None
-    waiting = {pool: wanted.waiting_gpus for pool, wanted in work.assignment.pools.items()}
+    waiting = {pool: wanted.work.gpus for pool, wanted in work.assignment.pools.items()}
     shrinking = (d for d in work.decisions.values() if d.change is Change.SHRINK)
     going = frozenset(i for d in shrinking for i in d.candidates[: d.present - d.target])
     survival = Survival.of(work.store.lasted(LAST_WORKLOADS))

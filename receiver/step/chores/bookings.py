@@ -40,7 +40,7 @@ def _eta(work: StepContext, key: str) -> str:
     for pool in work.policy.pools:
         wanted = work.assignment.pools[pool.id]
         decision = work.decisions.get(pool.id)
-        for placement in wanted.given if decision is not None else ():
+        for placement in wanted.work.rooms if decision is not None else ():
             if placement.workload.key == key and decision is not None:
                 state = work.facts.pool(pool.id)
                 promise = Promises(pool, state, wanted, decision, work.learnt, work.now).of(placement.workload)

@@ -42,7 +42,7 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Ste
         lifted = node.cordon.by is None and (node.cordon.action != REPAIR or node.health.since is None)
         if not (lifted or (node.cordon.by is CordonedBy.US and not node.health.maintained)):
             continue
-        if node.cordon.action == REPAIR and node.instance in work.assignment.pools[state.pool].repairs:
+        if node.cordon.action == REPAIR and node.instance in work.assignment.pools[state.pool].nodes.repairs:
             continue
         if _may_still_vanish(node, state.pool, work):
             continue
@@ -61,7 +61,7 @@ def cordon_for_repair(work: StepContext) -> None:
     cluster = work.hands.cluster
     assert cluster is not None
     for pool in work.policy.pools:
-        repairs, decision = work.assignment.pools[pool.id].repairs, work.decisions[pool.id]
+        repairs, decision = work.assignment.pools[pool.id].nodes.repairs, work.decisions[pool.id]
         going = decision.candidates[: max(0, decision.present - decision.target)]
         for node in work.facts.pool(pool.id).living if repairs else ():
             if node.instance not in repairs or node.instance in going or node.cordon.by is not None:

@@ -42,7 +42,7 @@ def record_pod_events(decision: Decision, work: StepContext) -> None:
     workload_fates = fates(facts, work.assignment, {**work.decisions, pool.id: decision}, work.policy)
     fates_by_key = {workload.key: fate for workload, fate in islice(workload_fates, MOST_LOOKED_AT)}
     rollouts = Rollouts(facts.pool(pool.id).nodes, work.now)
-    for workload in wanted.asking:
+    for workload in wanted.work.asking:
         fate = fates_by_key.get(workload.key)
         if room > 0 and (fate is None or fate.state is not State.HELD):
             promise = promises.of(workload)

@@ -183,7 +183,7 @@ def test_a_team_beyond_its_hold_waits_and_is_told_so_while_another_gets_its_node
     why = "budget of team research hold at 80%: $8.00 of $10.00 spent in 2026-11"
     assert decisions["l40s"].target == 1
     assert within(decisions["l40s"]) == (Verdict.LIMITS, why)
-    assert {key: said.why for key, said in assignment.pools["l40s-id"].refused.items()} == {"ml/mine": why}
+    assert {key: said.why for key, said in assignment.pools["l40s-id"].work.refused.items()} == {"ml/mine": why}
 
 
 def test_a_team_of_which_attribution_cannot_tell_the_spend_gets_nothing() -> None:
@@ -206,7 +206,7 @@ def test_a_gang_of_two_teams_must_be_covered_by_both() -> None:
     gang = [of_team("rank0", "a", gang="ml/g"), of_team("rank1", "b", gang="ml/g")]
     assignment, decisions = run(facts(a_state(), waiting=gang, spend=spent()), policy)
     assert decisions["l40s"].target == 0
-    assert "budget of team b" in assignment.pools["l40s-id"].held[0].detail
+    assert "budget of team b" in assignment.pools["l40s-id"].work.held[0].detail
 
 
 def test_a_pod_of_which_only_prometheus_knows_counts_for_every_team_with_a_budget() -> None:
@@ -293,7 +293,7 @@ def test_a_refused_team_does_not_use_up_the_node_on_trial_of_a_pool() -> None:
     waiting = [of_team("mine", "research", priority=9), of_team("theirs", "vision")]
     assignment, decisions = run(facts(a_state(), waiting=waiting, spend=spent()), policy)
     assert decisions["l40s"].target == 1
-    assert set(assignment.pools["l40s-id"].refused) == {"ml/mine"}
+    assert set(assignment.pools["l40s-id"].work.refused) == {"ml/mine"}
 
 
 PASSING = frozenset({"production"})
@@ -320,7 +320,7 @@ def test_a_passing_class_that_the_reservation_does_not_cover_is_told_of_the_rese
     assignment, decisions = run(found, policy)
     why = "cluster budget: $98.50 of $100.00 spent in 2026-11 and $1.29 reserved; the $0.21 left is not enough"
     assert within(decisions["l40s"])[1] == why
-    assert assignment.pools["l40s-id"].refused["ml/train"].why == why
+    assert assignment.pools["l40s-id"].work.refused["ml/train"].why == why
     [uncovered] = decisions["l40s"].evidence["uncovered"]
     assert uncovered["raise_usd"] == "1.08"
     assert not any(
@@ -334,7 +334,7 @@ def test_what_ordinary_work_is_told_under_a_hold_is_the_hold_also_beside_passing
     found = facts(a_state(a_busy_node()), waiting=waiting, spend=spent("98.50"))
     assignment, decisions = run(found, policy)
     assert "hold at 80%" in within(decisions["l40s"])[1]
-    refused = assignment.pools["l40s-id"].refused
+    refused = assignment.pools["l40s-id"].work.refused
     assert ("hold at" in refused["ml/prod"].why, "hold at" in refused["ml/plain"].why) == (False, True)
 
 
@@ -343,7 +343,7 @@ def test_beyond_the_hold_line_another_class_waits_while_a_passing_one_is_served(
     waiting = [a_pod("batch", priority=9, priority_class="batch"), a_pod("web", priority_class="production")]
     assignment, decisions = run(facts(a_state(), waiting=waiting, spend=spent(80)), policy)
     assert decisions["l40s"].target == 1
-    assert set(assignment.pools["l40s-id"].refused) == {"ml/batch"}
+    assert set(assignment.pools["l40s-id"].work.refused) == {"ml/batch"}
 
 
 def test_a_gang_passes_only_as_a_whole() -> None:
@@ -553,7 +553,7 @@ def bought(assignment: Assignment, decisions: Mapping[str, Decision], found: Mon
     nodes = []
     for pool in found[1].pools:
         wanted = assignment.pools[pool.id]
-        served = [w.pods[0] for w in wanted.asking if w.key not in wanted.refused]
+        served = [w.pods[0] for w in wanted.work.asking if w.key not in wanted.work.refused]
         assert decisions[pool.name].target - decisions[pool.name].present == len(served)
         nodes += [(pool.id, pod) for pod in served]
     return nodes

@@ -678,7 +678,7 @@ def test_beside_a_busy_node_with_a_free_gpu_it_counts_how_long_the_node_is_usabl
     node = a_busy_node(allocatable={GPU: 2}, usable_since=usable_since)
     found = facts(a_state(node), waiting=[a_pod(created_at=ago(60))])
     policy = a_policy(a_pool(resources={GPU: 2}))
-    assert assign(found, policy).pools["l40s-id"].placed == (("ml/train", "i-n1"),)
+    assert assign(found, policy).pools["l40s-id"].work.placed == (("ml/train", "i-n1"),)
     assert [n.topic.split("#")[0] for n in told(found, policy)] == topics
 
 

@@ -158,7 +158,7 @@ def test_work_without_room_in_a_pool_has_no_promise_there_and_work_with_free_roo
     assignment, decisions = run(found, policy)
     [pool], wanted = policy.pools, assignment.pools["l40s-id"]
     promises = Promises(pool, found.pool(pool.id), wanted, decisions["l40s"], learn(nine_nodes()), NOW)
-    [given] = wanted.given
+    [given] = wanted.work.rooms
     assert promises.of(given.workload) == Promise(starts_p50=NOW, starts_p90=NOW, learnt=True)
     assert promises.of(replace(given.workload, key="ml/other")) == Promise()
 

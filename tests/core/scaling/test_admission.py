@@ -117,14 +117,14 @@ def test_one_that_was_let_through_keeps_its_money_until_its_pods_are_there() -> 
 def test_the_money_of_an_answer_is_not_spent_on_spare_nodes_in_the_same_step() -> None:
     pool = a_pool(standby_nodes=3)
     policy = a_policy(pool, budget=Budget(monthly_usd=Decimal(4)))
-    assert assigned(policy=policy).pools["l40s-id"].within_budget == 3
+    assert assigned(policy=policy).pools["l40s-id"].allowed.budget == 3
     found = assigned(a_candidate(), policy=policy)
-    assert ([v.state for v in found.answers], found.pools["l40s-id"].within_budget) == ([READY], 1)
+    assert ([v.state for v in found.answers], found.pools["l40s-id"].allowed.budget) == ([READY], 1)
 
 
 def test_limits_that_the_trial_used_up_are_there_for_spare_nodes() -> None:
     policy = a_policy(a_pool(standby_nodes=2), limits=Limits(max_gpus=2))
-    assert assigned(a_candidate(), policy=policy).pools["l40s-id"].within_limits == 2
+    assert assigned(a_candidate(), policy=policy).pools["l40s-id"].allowed.limits == 2
 
 
 def test_the_new_nodes_of_other_work_are_not_its_own() -> None:
@@ -359,15 +359,18 @@ def as_candidates(world: World) -> World:
     return replace(found, waiting=found.waiting[::2], candidates=held), policy
 
 
+FIRST = ("demand", "floor")
+
+
 @LAWS
 @given(worlds())
 def test_candidates_change_no_demand_and_at_most_leave_less_money_for_spare_nodes(world: World) -> None:
     found, policy = as_candidates(world)
     beside, alone = assign(found, policy), assign(replace(found, candidates=()), policy)
-    names = ("for_demand", "for_floor", "asking", "settled", "placed", "held", "waiting_gpus", "refused")
     for pool, wanted in alone.pools.items():
-        assert [getattr(beside.pools[pool], name) for name in names] == [getattr(wanted, name) for name in names]
-        assert beside.pools[pool].within_budget <= wanted.within_budget or policy.budget is None
+        assert [beside.pools[pool].by_source[source] for source in FIRST] == [wanted.by_source[s] for s in FIRST]
+        assert replace(beside.pools[pool].work, buffers=()) == replace(wanted.work, buffers=())
+        assert beside.pools[pool].allowed.budget <= wanted.allowed.budget or policy.budget is None
 
 
 @LAWS

@@ -14,12 +14,13 @@ from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement, Tol
 from receiver.core.model.policy import Budget, Limits, Pool, Taint
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling import filling
-from receiver.core.scaling.assign import Wanted, assign
+from receiver.core.scaling.assign import assign
 from receiver.core.scaling.capacity import Tally
 from receiver.core.scaling.demand import workloads
 from receiver.core.scaling.failures import Failures
 from receiver.core.scaling.filling import Room, Seats
 from receiver.core.scaling.template import is_believed, offer_of
+from receiver.core.scaling.wanted import Wanted
 from tests.core.builders import (
     GPU,
     NOW,
@@ -71,7 +72,7 @@ def test_free_gpus_of_a_usable_node_are_filled_before_a_node_is_bought() -> None
     node = a_busy_node(allocatable={GPU: 2})
     assignment, _ = run(facts(a_state(node), waiting=[a_pod()]), a_policy(a_pool(resources={GPU: 2})))
     wanted = assignment.pools["l40s-id"]
-    assert (wanted.new_nodes, wanted.needed) == (0, frozenset({"i-n1"}))
+    assert (wanted.new_nodes, wanted.nodes.needed) == (0, frozenset({"i-n1"}))
 
 
 def test_a_usable_node_that_the_scheduler_ignores_stops_the_buying_and_says_so() -> None:
@@ -91,7 +92,7 @@ def test_a_node_cordoned_by_us_serves_the_pod_that_arrived_meanwhile() -> None:
     node = a_node(cordoned_by=CordonedBy.US)
     assignment, decisions = run(facts(a_state(node), waiting=[a_pod()]), a_policy())
     assert decisions["l40s"].target == 1
-    assert assignment.pools["l40s-id"].needed == {"i-n1"}
+    assert assignment.pools["l40s-id"].nodes.needed == {"i-n1"}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def test_a_gang_whose_pods_do_not_all_exist_yet_buys_nothing_and_says_so() -> No
     waiting = [a_pod(f"rank{n}", gang="ml/train", gang_min=4) for n in range(3)]
     assignment, decisions = run(facts(a_state(), waiting=waiting), a_policy())
     assert decisions["l40s"].target == 0
-    [held] = assignment.pools["l40s-id"].held
+    [held] = assignment.pools["l40s-id"].work.held
     assert (held.rule, held.detail) == (
         "gang_is_complete",
         "gang ml/train lacks 1 pod of 4; no node helps until they exist",
@@ -138,7 +139,7 @@ def test_pods_beyond_the_minimum_of_a_gang_wait_for_it() -> None:
     waiting = [a_pod(f"rank{n}", gang="ml/train", gang_min=4) for n in range(6)]
     assignment, decisions = run(facts(a_state(), waiting=waiting), a_policy(a_pool(max_nodes=3)))
     assert decisions["l40s"].target == 0
-    assert [h.rule for h in assignment.pools["l40s-id"].held] == ["gangs_whole"] * 3
+    assert [h.rule for h in assignment.pools["l40s-id"].work.held] == ["gangs_whole"] * 3
     _, decisions = run(facts(a_state(), waiting=waiting), a_policy(a_pool(max_nodes=5)))
     assert decisions["l40s"].target == 5
 
@@ -157,7 +158,7 @@ def test_a_gang_whose_parts_fit_different_pools_is_bought_whole_or_not_at_all() 
     assert (decisions["one"].target, decisions["two"].target) == (2, 2)
     assignment, decisions = run(found, a_policy(one, replace(two, max_nodes=1)))
     assert (decisions["one"].target, decisions["two"].target) == (0, 0)
-    assert [h.rule for w in assignment.pools.values() for h in w.held] == ["gangs_whole"]
+    assert [h.rule for w in assignment.pools.values() for h in w.work.held] == ["gangs_whole"]
 
 
 @pytest.mark.parametrize(
@@ -415,7 +416,7 @@ def demand(waiting: Sequence[Pod], *there: tuple[Pool, Sequence[Node]], **state:
 
 
 def taken(waiting: Sequence[Pod], *there: tuple[Pool, Sequence[Node]]) -> list[set[str]]:
-    return [{i.removeprefix("i-") for i in found.needed} for found in wanted(waiting, *there)]
+    return [{i.removeprefix("i-") for i in found.nodes.needed} for found in wanted(waiting, *there)]
 
 
 def test_gangs_do_not_make_a_wide_node_cheap_for_a_single_pod() -> None:
@@ -441,7 +442,7 @@ def test_a_pool_that_was_just_refused_keeps_its_pods_for_these_seconds() -> None
 def test_a_gang_smaller_than_what_civo_refused_is_requested_whole(refused: int, fits: bool) -> None:
     [found] = wanted(a_gang(4), (CHEAP, ()), backoff=JUST_REFUSED, refused=refused)
     assert found.for_demand == (4 if fits else 0)
-    assert found.within_stock == 4 or not fits
+    assert found.allowed.stock == 4 or not fits
 
 
 def test_of_two_pools_in_which_it_needs_as_many_new_nodes_a_gang_takes_the_one_that_it_prefers() -> None:
@@ -511,8 +512,8 @@ def test_another_seating_is_taken_only_if_it_saves_nodes_and_leaves_no_trace_oth
     states = a_state(*idle(2), pool=CHEAP.id), a_state(pool=DEAR.id)
     policy = a_policy(CHEAP, floor, limits=Limits(max_growth_per_hour=1))
     pools = assign(facts(*states, waiting=[a_pod()]), policy).pools
-    assert pools[CHEAP.id].needed == {"i-n0"}
-    assert (pools[DEAR.id].for_demand, pools[DEAR.id].for_floor, pools[DEAR.id].within_limits) == (0, 1, 1)
+    assert pools[CHEAP.id].nodes.needed == {"i-n0"}
+    assert (pools[DEAR.id].for_demand, pools[DEAR.id].by_source["floor"], pools[DEAR.id].allowed.limits) == (0, 1, 1)
 
 
 GPUS, SLICES = ("gpu",), ("mig",)
@@ -537,7 +538,7 @@ def new_nodes(*pods: Pod, claimed: PoolState | None = None) -> dict[str, int]:
     """The nodes that are bought in each pool, of which one has two devices a node."""
     state = claimed or a_state(pool=CLAIMED.id, devices=devices(2, GPUS))
     found = assign(facts(state, a_state(pool=OTHER.id), waiting=pods), a_policy(CLAIMED, OTHER))
-    return {pool: wanted.within_limits for pool, wanted in found.pools.items() if wanted.within_limits}
+    return {pool: wanted.allowed.limits for pool, wanted in found.pools.items() if wanted.allowed.limits}
 
 
 def test_a_node_is_bought_in_the_pool_whose_devices_answer() -> None:

@@ -12,10 +12,11 @@ from receiver.core.model.pods import Pod, PodPhase, Requirement
 from receiver.core.model.policy import Budget, KeepOut, Limits, Policy, Pool
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling import packing
-from receiver.core.scaling.assign import Wanted, assign
+from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import BoundsInForce
 from receiver.core.scaling.demand import refusal
 from receiver.core.scaling.failures import Failure, Failures
+from receiver.core.scaling.wanted import Wanted
 from tests.core.builders import GPU, HOUR_ENDS_SOON, NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
 
 ONE, TWO = a_pool("one", labels={"pool": "one"}), a_pool("two", labels={"pool": "two"})
@@ -31,7 +32,7 @@ def bound_for(pool: str, name: str) -> Any:
 
 def test_what_a_pool_wants_is_the_sum_of_what_is_asked_for() -> None:
     bounds = BoundsInForce(min_nodes=0, max_nodes=9, standby_nodes=0)
-    wanted = Wanted(pool="p", bounds=bounds, for_demand=1, for_floor=2, for_standby=4, for_headroom=8)
+    wanted = Wanted(pool="p", bounds=bounds, by_source={"demand": 1, "floor": 2, "standby": 4, "headroom": 8})
     assert wanted.new_nodes == 15
 
 
@@ -130,7 +131,7 @@ def movable_in(
     *states: PoolState, policy: Policy = POLICY, failures: Failures | None = None, **known: Any
 ) -> frozenset[str]:
     """The busy nodes of pool two whose work may move and has room elsewhere."""
-    return assign(facts(*states, **known), policy, failures).pools[TWO.id].movable
+    return assign(facts(*states, **known), policy, failures).pools[TWO.id].nodes.movable
 
 
 def guest(name: str, **changes: Any) -> Pod:
@@ -211,7 +212,7 @@ def test_what_a_gang_in_parts_did_not_get_is_left_for_others() -> None:
     policy = a_policy(ONE, replace(TWO, max_nodes=0), limits=Limits(max_growth_per_hour=1))
     waiting = [part("a", "one"), part("b", "two"), a_pod("single")]
     wanted = assign(facts(a_state(pool=ONE.id), a_state(pool=TWO.id), waiting=waiting), policy).pools[ONE.id]
-    assert (wanted.for_demand, wanted.within_limits) == (1, 1)
+    assert (wanted.for_demand, wanted.allowed.limits) == (1, 1)
 
 
 def test_a_part_of_a_gang_goes_to_a_pool_that_is_not_held() -> None:
@@ -240,9 +241,9 @@ def test_the_gpus_of_a_gang_that_waits_count_and_a_budget_that_refused_it_is_nam
         (a_policy(a_pool(max_nodes=2)), False),
     ):
         wanted = assign(facts(a_state(), waiting=gang), policy).pools["l40s-id"]
-        assert wanted.waiting_gpus == 3
-        assert [held.workload for held in wanted.held] == ["ml/g"]
-        assert (wanted.held[0].uncovered is not None) is uncovered
+        assert wanted.work.gpus == 3
+        assert [held.workload for held in wanted.work.held] == ["ml/g"]
+        assert (wanted.work.held[0].uncovered is not None) is uncovered
 
 
 # --- budgets of teams -------------------------------------------------------------------------------------
@@ -301,15 +302,15 @@ def test_pods_that_are_held_share_the_node_that_they_would_get(
 ) -> None:
     wanted = assign(facts(a_state(), waiting=TWO_PODS, **known), policy).pools["l40s-id"]
     assert wanted.for_demand == 1
-    assert [workload.key for workload in wanted.asking] == ["ml/p1", "ml/p2"]
-    assert set(wanted.refused) == refused
+    assert [workload.key for workload in wanted.work.asking] == ["ml/p1", "ml/p2"]
+    assert set(wanted.work.refused) == refused
 
 
 def test_work_that_may_be_bought_for_does_not_wait_in_the_node_of_work_that_may_not() -> None:
     waiting = [of_team("p1", "research"), of_team("p2", "vision")]
     policy = a_policy(PAIRS, budget=Budget(monthly_usd=Decimal(1000), teams={"research": Decimal(1)}))
     wanted = assign(facts(a_state(), waiting=waiting, spend=KNOWN), policy).pools["l40s-id"]
-    assert (wanted.for_demand, wanted.within_limits) == (2, 1)
+    assert (wanted.for_demand, wanted.allowed.limits) == (2, 1)
 
 
 CHEAP, DEAR = a_pool("cheap", price_usd_per_hour=Decimal(1)), a_pool("dear", price_usd_per_hour=Decimal("1.50"))
@@ -333,7 +334,7 @@ def test_work_that_no_pool_gets_a_node_for_waits_for_the_cheapest_that_is_neithe
     def told(*pools: Pool, **known: Any) -> list[bool]:
         found = facts(*(a_state(pool=pool.id) for pool in pools), waiting=waiting, **known)
         wanted = assign(found, a_policy(*pools, budget=poor)).pools
-        return [wanted[pool.id].waiting_gpus > 0 for pool in pools]
+        return [wanted[pool.id].work.gpus > 0 for pool in pools]
 
     assert told(CHEAP, DEAR) == [True, False]
     assert told(CHEAP, DEAR, signals=FROZEN) == [False, True]
@@ -388,7 +389,7 @@ def test_a_gang_that_gets_no_room_is_told_how_many_nodes_it_needs_and_what_leave
 ) -> None:
     wanted = assign(facts(state, waiting=GANG), policy).pools["l40s-id"]
     assert wanted.for_demand == 0
-    [held] = wanted.held
+    [held] = wanted.work.held
     assert (held.rule, held.met) == ("gangs_whole", met)
     assert held.detail.startswith(f"gang ml/g needs {why} at once, but ")
     if not met:
@@ -415,7 +416,7 @@ def test_a_gang_takes_usable_nodes_rather_than_those_on_their_way() -> None:
     idle = [a_node(f"n{n}") for n in range(2)]
     found = facts(a_state(*coming, pool=CHEAP.id), a_state(*idle, pool=DEAR.id), waiting=GANG[:2])
     pools = assign(found, a_policy(CHEAP, DEAR)).pools
-    assert [len(pools[pool.id].needed) for pool in (CHEAP, DEAR)] == [0, 2]
+    assert [len(pools[pool.id].nodes.needed) for pool in (CHEAP, DEAR)] == [0, 2]
 
 
 def test_a_gang_goes_to_a_pool_that_is_not_held() -> None:
@@ -427,7 +428,7 @@ def test_a_node_that_a_pod_will_use_is_needed_although_a_gang_passes_it_over() -
     gang = [a_pod(f"g{n}", 2, gang="ml/g") for n in range(2)]
     found = facts(a_state(*nodes), waiting=[a_pod("first", priority=9), *gang])
     wanted = assign(found, a_policy(PAIRS)).pools["l40s-id"]
-    assert (wanted.for_demand, len(wanted.needed)) == (0, 3)
+    assert (wanted.for_demand, len(wanted.nodes.needed)) == (0, 3)
 
 
 def test_a_gang_that_scattered_room_does_not_hold_is_bought_for_where_that_is_cheapest() -> None:
@@ -446,13 +447,13 @@ def test_two_gangs_do_not_get_the_same_room() -> None:
     others = [a_pod(f"h{n}", gang="ml/h") for n in range(2)]
     three = [a_node(f"n{n}") for n in range(3)]
     wanted = assign(facts(a_state(*three), waiting=[*GANG[:2], *others]), a_policy()).pools["l40s-id"]
-    assert (wanted.for_demand, len(wanted.needed)) == (1, 3)
+    assert (wanted.for_demand, len(wanted.nodes.needed)) == (1, 3)
 
 
 def test_a_node_on_its_way_that_a_gang_takes_is_there_for_nobody_else() -> None:
     coming = [a_node(f"n{n}", stage=Stage.BOOTING, allocatable={}, idle_since=None, created_at=NOW) for n in range(2)]
     wanted = assign(facts(a_state(*coming), waiting=[*GANG[:2], a_pod("single")]), a_policy()).pools["l40s-id"]
-    assert (wanted.for_demand, wanted.settled) == (1, ("ml/g",))
+    assert (wanted.for_demand, wanted.work.settled) == (1, ("ml/g",))
 
 
 def test_a_floor_that_is_bought_is_spare_too() -> None:

@@ -52,7 +52,7 @@ def test_a_request_waits_for_the_nodes_of_all_its_pods() -> None:
 def test_a_request_is_bought_for_whole_or_not_at_all() -> None:
     policy, booking = a_policy(limits=Limits(max_gpus=1)), a_booking()
     found = facts(a_state(), waiting=booking.pods, bookings=(booking,))
-    assert run(found, policy)[0].pools["l40s-id"].within_limits == 0
+    assert run(found, policy)[0].pools["l40s-id"].allowed.limits == 0
     assert judged(booking, policy=policy).stage is ACCEPTED
 
 

@@ -507,9 +507,9 @@ def test_at_the_stop_neither_free_gpus_nor_nodes_on_their_way_are_room() -> None
     pods = [a_pod(f"p{n}") for n in range(3)]
     calm, _ = run(facts(state, waiting=pods), a_policy(budget=BUDGET))
     held, _ = run(facts(state, waiting=pods, spend=SPENT), a_policy(budget=BUDGET))
-    assert calm.pools["l40s-id"].needed == {"i-n1", "i-n2"}
-    assert (held.pools["l40s-id"].needed, held.pools["l40s-id"].settled) == (frozenset(), ())
-    assert set(held.pools["l40s-id"].refused) == {"ml/p0", "ml/p1", "ml/p2"}
+    assert calm.pools["l40s-id"].nodes.needed == {"i-n1", "i-n2"}
+    assert (held.pools["l40s-id"].nodes.needed, held.pools["l40s-id"].work.settled) == (frozenset(), ())
+    assert set(held.pools["l40s-id"].work.refused) == {"ml/p0", "ml/p1", "ml/p2"}
 
 
 def test_work_that_fits_another_pool_goes_there_when_its_own_pool_is_closed() -> None:

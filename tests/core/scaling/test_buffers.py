@@ -152,7 +152,7 @@ def test_the_pool_without_a_price_makes_the_buffers_price_unknown() -> None:
 def test_waiting_work_takes_the_free_room_and_the_buffer_is_refilled() -> None:
     assignment, decision = decided(a_node(), a_node("n2"), waiting=[a_pod()])
     assert rules(decision, "wants") == ["buffer"]
-    assert (decision.target, assignment.pools["l40s-id"].settled) == (3, ("ml/train",))
+    assert (decision.target, assignment.pools["l40s-id"].work.settled) == (3, ("ml/train",))
 
 
 def test_chunks_use_standby_nodes() -> None:
@@ -300,7 +300,7 @@ def test_an_error_in_buffers_leaves_them_out_and_holds_up_no_waiting_work(monkey
     failures = Failures()
     found = facts(a_state(), waiting=[a_pod()], buffers=(a_buffer(),))
     wanted = assign(found, a_policy(), failures).pools["l40s-id"]
-    assert (wanted.for_demand, wanted.for_buffer, wanted.failed) == (1, 0, "")
+    assert (wanted.for_demand, wanted.by_source["buffer"], wanted.failed) == (1, 0, "")
     assert [str(failure) for failure in failures.all] == ["RuntimeError: no"]
 
 
@@ -310,18 +310,11 @@ def test_a_buffer_takes_nothing_from_what_comes_before_it(world: World) -> None:
     found, policy = world
     beside = assign(found, policy).pools
     for pool, alone in assign(replace(found, buffers=()), policy).pools.items():
-        names = [
-            "for_demand",
-            "for_floor",
-            "for_standby",
-            "for_headroom",
-            "asking",
-            "settled",
-            "placed",
-            "held",
-            "needed",
-        ]
-        assert [getattr(beside[pool], name) for name in names] == [getattr(alone, name) for name in names]
+        found_beside = beside[pool]
+        for source in ("demand", "floor", "standby", "headroom"):
+            assert found_beside.by_source[source] == alone.by_source[source]
+        assert replace(found_beside.work, buffers=()) == alone.work
+        assert found_beside.nodes.needed == alone.nodes.needed
 
 
 @LAWS
@@ -332,7 +325,7 @@ def test_every_chunk_has_room_once_or_a_reason(world: World) -> None:
     assert all(
         k.ready + k.coming == k.chunks if not k.held else k.ready + k.coming < k.chunks for k in assignment.buffers
     )
-    assert not any(w.for_buffer for w in assignment.pools.values()) or not assignment.budgets.holding
+    assert not any(w.by_source["buffer"] for w in assignment.pools.values()) or not assignment.budgets.holding
 
 
 def test_patient_work_that_shares_a_coming_node_with_chunks_is_told_of_that_node() -> None:
@@ -340,7 +333,7 @@ def test_patient_work_that_shares_a_coming_node_with_chunks_is_told_of_that_node
     pod, policy = a_pod("patient", may_wait=4 * HOUR), a_policy(EIGHT)
     found = facts(a_state(coming), waiting=[pod], buffers=(a_buffer(),))
     assignment, decisions = run(found, policy)
-    assert assignment.pools["l40s-id"].needed == {"i-n1"}
+    assert assignment.pools["l40s-id"].nodes.needed == {"i-n1"}
     [(_, fate)] = fates(found, assignment, {d.pool: d for d in decisions.values()}, policy)
     assert (fate.state, fate.node) == (State.ON_ITS_WAY, "n1")
 

@@ -105,7 +105,7 @@ def test_work_is_moved_only_to_where_its_memory_is_free() -> None:
         return of_eights(a_node("n1", pods=(stays,), **given), a_node("n2", pods=(goes,), **given))
 
     for free, emptied in ((100, {"i-n2"}), (99, set())):
-        assert assign(facts(nodes(free)), a_policy(EIGHT)).pools[EIGHT.id].movable == emptied
+        assert assign(facts(nodes(free)), a_policy(EIGHT)).pools[EIGHT.id].nodes.movable == emptied
 
 
 # --- what a node offers
@@ -253,7 +253,7 @@ def test_the_nodes_asked_for_hold_the_pods_by_every_resource(world: tuple[Facts,
     misfits = {pod.key for m in given_out.misfits for pod in m.workload.pods}
     for misfit in given_out.misfits:
         assert not all(fitting[pod.key] for pod in misfit.workload.pods)
-    held = {h.workload for wanted in given_out.pools.values() for h in wanted.held}
+    held = {h.workload for wanted in given_out.pools.values() for h in wanted.work.held}
     served = [p for p in found.waiting if p.key not in misfits and not held & {p.key, p.gang or ""}]
     assert all(fitting[pod.key] for pod in served)
     rooms: list[tuple[str, dict[str, int]]] = []

@@ -137,7 +137,7 @@ def test_a_pod_that_no_node_may_be_bought_for_gets_the_room_of_one_that_fits_els
     pods = [a_pod("a"), a_pod("b", node_selector={"gpu": "one"})]
     assignment, decisions = run(facts(*states, waiting=pods), a_policy(one, two))
     assert (decisions["one"].target, decisions["two"].target) == (1, 1)
-    assert {key for pool in assignment.pools.values() for key in pool.settled} == {"ml/a", "ml/b"}
+    assert {key for pool in assignment.pools.values() for key in pool.work.settled} == {"ml/a", "ml/b"}
 
 
 def test_a_gang_that_no_nodes_may_be_bought_for_gets_the_room_of_pods_that_fit_elsewhere() -> None:
@@ -146,7 +146,7 @@ def test_a_gang_that_no_nodes_may_be_bought_for_gets_the_room_of_pods_that_fit_e
     gang = [a_pod(f"rank{n}", gang="ml/train", node_selector={"gpu": "one"}) for n in range(2)]
     pods = [a_pod("a", priority=1), a_pod("b", priority=1), *gang]
     assignment, _ = run(facts(*states, waiting=pods), a_policy(one, two))
-    assert not any(pool.held or pool.for_demand for pool in assignment.pools.values())
+    assert not any(pool.work.held or pool.for_demand for pool in assignment.pools.values())
 
 
 def test_where_room_is_short_the_higher_priority_gets_it_and_then_the_older() -> None:
@@ -155,7 +155,7 @@ def test_where_room_is_short_the_higher_priority_gets_it_and_then_the_older() ->
     pods = [a_pod(name, created_at=NOW - timedelta(minutes=m)) for name, m in ages.items()]
     pods.append(a_pod("urgent", priority=9))
     assignment, _ = run(facts(a_state(pool="one-id", required=2), waiting=pods), a_policy(pool))
-    assert set(assignment.pools["one-id"].settled) == {"ml/urgent", "ml/older"}
+    assert set(assignment.pools["one-id"].work.settled) == {"ml/urgent", "ml/older"}
 
 
 def test_what_a_saved_node_would_have_cost_is_there_for_work_that_the_budget_refused() -> None:

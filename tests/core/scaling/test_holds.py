@@ -19,6 +19,7 @@ from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.holds import CASE_HOLDS, DRAIN_HOLDS, holds_on, may_go
 from receiver.core.scaling.node_holds import GOING, Blocks, Hold, node_hold, work_hold
+from receiver.core.scaling.wanted import Funding, Instances, WaitingWork
 from tests.core.builders import (
     EVERY_SECOND,
     HOUR,
@@ -37,6 +38,8 @@ from tests.core.builders import (
 
 PODS, NEW_WORK, REMOVAL, CONSOLIDATION, EVICTION, REPLACEMENT = Blocks
 ALIVE = {REMOVAL, CONSOLIDATION, EVICTION}
+N1 = frozenset({"i-n1"})
+WARM, STOPPED = Instances(warm={"i-n1": "ml/warm"}), Funding(stopped=True)
 NIGHT = Grace(window="night", topic="evict:night", max_nodes=0, evict_after=HOUR)
 
 
@@ -115,15 +118,15 @@ def test_a_node_is_no_room_while_it_is_repaired_or_closed(node: Node, pool: Pool
         (a_node(stage=Stage.DELETING, idle_since=None), {}, "being_deleted", set(GOING)),
         (a_node(stage=Stage.BROKEN, idle_since=None), {}, "not_usable", ALIVE),
         (a_node(kept_until=NOW + MINUTE), {}, "kept_by_a_workload", ALIVE),
-        (a_node(kept_until=NOW + MINUTE), {"stopped": True}, "kept_by_a_workload", set()),
+        (a_node(kept_until=NOW + MINUTE), {"money": STOPPED}, "kept_by_a_workload", set()),
         (a_node(kept_until=NOW), {}, "kept_by_a_workload", set()),
         (a_node(undated=True), {}, "hours_unknown", {REMOVAL, CONSOLIDATION}),
-        (a_node(undated=True), {"stopped": True}, "hours_unknown", set()),
+        (a_node(undated=True), {"money": STOPPED}, "hours_unknown", set()),
         (a_node(undated=True), {"policy": a_policy(billing=EVERY_SECOND)}, "hours_unknown", set()),
         (a_node(unknown_since=NOW), {}, "gpus_in_use", {REMOVAL, EVICTION}),
         (
             a_node(unknown_since=NOW),
-            {"repairs": frozenset({"i-n1"})},
+            {"nodes": Instances(repairs=N1)},
             "gpus_in_use",
             {REMOVAL, EVICTION, REPLACEMENT},
         ),
@@ -145,30 +148,40 @@ def test_a_node_is_no_room_while_it_is_repaired_or_closed(node: Node, pool: Pool
             "removal_backs_off",
             set(),
         ),
-        (a_node(), {"warm": {"i-n1": "ml/warm"}}, "kept_free_for_a_buffer", {REMOVAL}),
-        (a_node(), {"warm": {"i-n1": "ml/warm"}, "stopped": True}, "kept_free_for_a_buffer", set()),
-        (a_node(), {"needed": frozenset({"i-n1"})}, "needed_by_waiting_work", {REMOVAL}),
+        (a_node(), {"nodes": WARM}, "kept_free_for_a_buffer", {REMOVAL}),
+        (
+            a_node(),
+            {"nodes": WARM, "money": STOPPED},
+            "kept_free_for_a_buffer",
+            set(),
+        ),
+        (a_node(), {"nodes": Instances(needed=N1)}, "needed_by_waiting_work", {REMOVAL}),
         (moving(stage=Stage.BROKEN), {}, "cannot_be_drained", {REPLACEMENT}),
         (a_busy_node(), {}, "pods_do_not_consent", {CONSOLIDATION, REPLACEMENT}),
         (moving(), {}, "pods_fit_nowhere_else", {CONSOLIDATION}),
         (
             moving(),
-            {"movable": frozenset({"i-n1"}), "signals": (a_signal(SignalAction.HOLD),)},
+            {"nodes": Instances(movable=N1), "signals": (a_signal(SignalAction.HOLD),)},
             "alert_holds",
             {CONSOLIDATION},
         ),
         (
             moving(),
-            {"movable": frozenset({"i-n1"}), "policy": a_policy(billing=EVERY_SECOND)},
+            {"nodes": Instances(movable=N1), "policy": a_policy(billing=EVERY_SECOND)},
             "utilization_not_low",
             {CONSOLIDATION},
         ),
-        (moving(), {"movable": frozenset({"i-n1"}), "waiting_gpus": 1}, "pods_wait_for_gpus", {CONSOLIDATION}),
+        (
+            moving(),
+            {"nodes": Instances(movable=N1), "work": WaitingWork(gpus=1)},
+            "pods_wait_for_gpus",
+            {CONSOLIDATION},
+        ),
         (
             moving(),
             {
-                "movable": frozenset({"i-n1"}),
-                "waiting_gpus": 1,
+                "nodes": Instances(movable=N1),
+                "work": WaitingWork(gpus=1),
                 "state": {"open_action": a_removal("n1", because=Because.CONSOLIDATED)},
             },
             "pods_wait_for_gpus",
@@ -176,11 +189,16 @@ def test_a_node_is_no_room_while_it_is_repaired_or_closed(node: Node, pool: Pool
         ),
         (
             moving(),
-            {"graces": (replace(NIGHT, not_emptied=frozenset({"i-n1"})),)},
+            {"graces": (replace(NIGHT, not_emptied=N1),)},
             "not_emptied_before",
             {EVICTION},
         ),
-        (moving(), {"unreturning": frozenset({"i-n1"})}, "work_would_be_lost", {EVICTION, REPLACEMENT}),
+        (
+            moving(),
+            {"nodes": Instances(unreturning=N1)},
+            "work_would_be_lost",
+            {EVICTION, REPLACEMENT},
+        ),
         (a_busy_node(), {}, "window_may_not_evict", {EVICTION}),
     ],
 )
@@ -226,4 +244,4 @@ def test_a_node_that_civo_does_not_list_yet_is_no_room_at_a_budgets_stop(spent: 
     budget = Budget(monthly_usd=Decimal(10), stop_at=Decimal(1))
     spend = Spend(month="2026-11", usd=Decimal(spent))
     found = facts(a_state(required=1), waiting=[a_pod()], spend=spend)
-    assert assign(found, a_policy(budget=budget)).pools["l40s-id"].settled == settled
+    assert assign(found, a_policy(budget=budget)).pools["l40s-id"].work.settled == settled

@@ -411,7 +411,7 @@ def test_a_gang_gets_what_it_lacks_of_its_minimum_at_once_or_nothing_and_the_res
         bound_gangs={"ml/train": bound},
     )
     assignment, decisions = run(found, Policy(pools=(a_pool(max_nodes=room),)), explained_by=None)
-    held = [h.rule for h in assignment.pools["l40s-id"].held]
+    held = [h.rule for h in assignment.pools["l40s-id"].work.held]
     lacking = pods if least is None else max(0, least - bound)
     if lacking > pods:
         assert (decisions["l40s"].target, held) == (0, ["gang_is_complete"])

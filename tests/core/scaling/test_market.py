@@ -439,7 +439,7 @@ def test_a_gang_that_lacks_pods_leaves_the_headroom_of_others_as_it_is() -> None
     elsewhere = gang(3, least=8, node_selector={"gpu": "wide"})
     alone, _ = decided_for_both(others, policy)
     beside, _ = decided_for_both([*others, *elsewhere], policy)
-    assert alone.pools["small-id"].for_headroom == beside.pools["small-id"].for_headroom == 2
+    assert alone.pools["small-id"].by_source["headroom"] == beside.pools["small-id"].by_source["headroom"] == 2
 
 
 def test_the_pods_of_a_refused_gang_that_got_a_node_count_no_more_than_the_others() -> None:
@@ -500,7 +500,7 @@ def test_nothing_is_kept_warm_for_work_that_waits_for_an_approval() -> None:
     policy = a_policy(ASKS, ONE_WIDE)
     assignment, decisions = decided_for_both([a_pod(f"p{n}") for n in range(4)], policy)  # 4 nodes cost 5.16
     wanted = assignment.pools["small-id"]
-    assert (decisions["small"].target, wanted.for_demand, wanted.for_headroom) == (0, 4, 0)
+    assert (decisions["small"].target, wanted.for_demand, wanted.by_source["headroom"]) == (0, 4, 0)
     assert wanted.headroom is None or wanted.headroom.asked == 0
 
 
@@ -519,14 +519,14 @@ def test_without_the_refused_work_as_much_is_bought_for_later_or_more(world: Wor
     policy = replace(policy, objective=objective, budget=None, limits=Limits())
     assignment = assign(found, policy)
     refused = {m.workload.key for m in assignment.misfits}
-    refused |= {held.workload for wanted in assignment.pools.values() for held in wanted.held}
+    refused |= {held.workload for wanted in assignment.pools.values() for held in wanted.work.held}
     gone = {p.key for w in workloads(found.waiting, found.bound_gangs) if w.key in refused for p in w.pods}
     assume(gone)
     without = assign(replace(found, waiting=tuple(p for p in found.waiting if p.key not in gone)), policy)
     for pool, wanted in assignment.pools.items():
         other = without.pools[pool]
-        assert wanted.for_standby <= other.for_standby
-        assert wanted.for_headroom <= other.for_headroom
+        assert wanted.by_source["standby"] <= other.by_source["standby"]
+        assert wanted.by_source["headroom"] <= other.by_source["headroom"]
         assert wanted.headroom is None or (other.headroom is not None and wanted.headroom.gpus <= other.headroom.gpus)
 
 

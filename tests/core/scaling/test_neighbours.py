@@ -11,7 +11,8 @@ from hypothesis import given
 from receiver.core.model.model import Facts, Node, Stage
 from receiver.core.model.pods import Buffer, HostRule, Pod, PodPhase, Requirement, Together
 from receiver.core.model.policy import Objective, Policy
-from receiver.core.scaling.assign import Assignment, Wanted, assign
+from receiver.core.scaling.assign import Assignment, assign
+from receiver.core.scaling.wanted import Wanted
 from tests.core.builders import GPU, HOUR, MINUTE, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts
 from tests.core.choices import Choices, built
 from tests.core.worlds import LAWS
@@ -84,8 +85,8 @@ def test_from_zero_as_many_nodes_are_bought_as_the_scheduler_needs(
 def test_a_gang_that_keeps_apart_is_bought_whole_or_not_at_all() -> None:
     pods = replicas(4, apart(), gang="ml/g")
     found = wanted(pods, policy=a_policy(replace(X8, max_nodes=3)))
-    assert (found.for_demand, [held.rule for held in found.held]) == (0, ["gangs_whole"])
-    assert found.held[0].detail.startswith("gang ml/g needs 4 new nodes at once")
+    assert (found.for_demand, [held.rule for held in found.work.held]) == (0, ["gangs_whole"])
+    assert found.work.held[0].detail.startswith("gang ml/g needs 4 new nodes at once")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_a_node_that_takes_no_work_is_level_all_the_same() -> None:
 def test_pods_that_run_together_are_not_put_apart() -> None:
     held = running("n1", *replicas(1, beside(), name="r", labels={"app": "a"}), a_pod("big", 6))
     found = assign(facts(a_state(held, running("n2")), waiting=replicas(2, beside())), POLICY)
-    assert found.pools["l40s-id"].placed == (("ml/a-0", "i-n1"),)
+    assert found.pools["l40s-id"].work.placed == (("ml/a-0", "i-n1"),)
     assert found.pools["l40s-id"].for_demand == 0
     assert [m.detail for m in found.misfits] == [
         "pod ml/a-1 must run beside pods that its affinity names, and their nodes have no room for it"
@@ -160,7 +161,7 @@ def test_pods_that_run_together_are_not_put_apart() -> None:
 
 def test_a_gang_that_runs_together_and_is_too_large_for_a_node_buys_none() -> None:
     found = wanted(replicas(9, beside(), gang="ml/g"))
-    assert (found.for_demand, [held.detail for held in found.held]) == (
+    assert (found.for_demand, [held.detail for held in found.work.held]) == (
         0,
         ["the pods of gang ml/g must share a node, and none has room for all of them"],
     )
@@ -176,14 +177,14 @@ def test_pods_that_keep_apart_get_the_smallest_nodes() -> None:
 def test_a_buffer_of_pods_that_keep_apart_keeps_a_node_for_each() -> None:
     [chunk] = replicas(1, apart())
     found = assign(facts(a_state(), buffers=(Buffer(key="ml/b", replicas=3, pod=chunk),)), POLICY)
-    assert found.pools["l40s-id"].for_buffer == 3
+    assert found.pools["l40s-id"].by_source["buffer"] == 3
 
 
 def test_a_buffer_of_pods_that_run_beside_others_opens_no_nodes_without_end() -> None:
     [chunk] = replicas(1, beside())
     there = running("n1", a_pod("full", 7), *replicas(1, name="r", labels={"app": "a"}))
     found = assign(facts(a_state(there), buffers=(Buffer(key="ml/b", replicas=3, pod=chunk),)), POLICY)
-    assert (found.pools["l40s-id"].for_buffer, found.buffers[0].held) == (
+    assert (found.pools["l40s-id"].by_source["buffer"], found.buffers[0].held) == (
         0,
         "a chunk must run beside pods that its affinity names",
     )
@@ -195,7 +196,7 @@ def test_work_is_not_moved_beside_a_pod_that_keeps_it_away() -> None:
     for rules, movable in (((), {"i-n1"}), ((apart(),), frozenset())):
         pods = [replace(pod, host_rules=rules) for pod in n2.pods]
         found = wanted([], running("n1", moving), replace(n2, pods=tuple(pods)))
-        assert found.movable == movable
+        assert found.nodes.movable == movable
 
 
 # Random worlds against the scheduler's rules, written down a second time.
@@ -222,7 +223,7 @@ def a_world(draw: Choices) -> Facts:
 def seats(found: Assignment) -> list[tuple[Pod, object]]:
     return [
         (pod, room.host)
-        for given in found.pools["l40s-id"].given
+        for given in found.pools["l40s-id"].work.rooms
         for pod, room in zip(given.workload.pods, given.rooms, strict=True)
     ]
 
@@ -278,8 +279,15 @@ def test_rules_about_pods_that_are_not_there_change_nothing(found: Facts) -> Non
 def outcome(found: Facts) -> object:
     """What is bought and who sits where, without the rules of those who sit there."""
     wanted = assign(found, WIDE).pools["l40s-id"]
-    asking = [work.key for work in wanted.asking]
-    return wanted.for_demand, asking, wanted.settled, wanted.placed, wanted.needed, wanted.movable
+    asking = [work.key for work in wanted.work.asking]
+    return (
+        wanted.for_demand,
+        asking,
+        wanted.work.settled,
+        wanted.work.placed,
+        wanted.nodes.needed,
+        wanted.nodes.movable,
+    )
 
 
 def _without(found: Facts, rules: tuple[HostRule, ...]) -> Any:

@@ -197,7 +197,7 @@ def test_a_reserved_node_is_neither_removed_nor_given_away(
     waiting = [*again, *(a_pod(f"new-{n}", gpus) for n, gpus in enumerate(waits))]
     pool = a_pool(resources={GPU: 4}, max_nodes=100)
     assignment, decisions = run(facts(state, waiting=waiting), a_policy(pool))
-    inside = [given for given in assignment.pools[pool.id].given if given.rooms[0].instance == "i-n1"]
+    inside = [given for given in assignment.pools[pool.id].work.rooms if given.rooms[0].instance == "i-n1"]
     assert sum(given.workload.gpus for given in inside) <= 4 - bound - sum(pod.gpus for pod in kept)
     assert not kept or decisions["l40s"].target >= 1
 

@@ -112,7 +112,7 @@ def test_patient_work_takes_what_a_coming_node_has_left() -> None:
     found = facts(a_state(required=1, ready_in=USUAL), waiting=[a_pod("urgent", 6), patient("a"), patient("b", 4)])
     wanted = assign(found, wide)
     assert [w.workload.key for w in wanted.patient] == ["ml/b"]
-    assert wanted.pools["l40s-id"].settled == ("ml/urgent", "ml/a")
+    assert wanted.pools["l40s-id"].work.settled == ("ml/urgent", "ml/a")
 
 
 def test_a_gang_is_as_patient_as_its_least_patient_pod() -> None:

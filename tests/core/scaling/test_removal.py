@@ -254,7 +254,7 @@ def immovable(name: str = "stays", **changes: Any) -> Node:
 
 def emptied(*nodes: Node, policy: Policy | None = None, **given: Any) -> frozenset[str]:
     wanted = assign(facts(a_state(*nodes), **given), policy or a_policy(PAIR)).pools["l40s-id"]
-    return frozenset(i.removeprefix("i-") for i in wanted.movable)
+    return frozenset(i.removeprefix("i-") for i in wanted.nodes.movable)
 
 
 # --- consent ----------------------------------------------------------------------------------------------
@@ -354,7 +354,7 @@ def test_pods_do_not_move_to_a_pool_that_they_do_not_fit(offer: dict[str, Any] |
             a_state(holding("n1", a_guest("moves", **fits)), pool="one-id"),
             a_state(immovable(), pool="two-id", offer=None if shown is None else an_offer(two, **shown)),
         )
-        return assign(facts(*states), a_policy(one, two)).pools["one-id"].movable
+        return assign(facts(*states), a_policy(one, two)).pools["one-id"].nodes.movable
 
     assert moved({}, {}) == {"i-n1"}
     assert moved(pod, offer) == set()
@@ -432,8 +432,8 @@ def test_nothing_is_emptied_while_the_pool_wants_to_grow() -> None:
 def test_what_is_emptied_fits_into_what_else_runs(world: World) -> None:
     found, policy = world
     wanted = assign(found, policy).pools
-    moves = {i for w in wanted.values() for i in w.movable}
-    needed = {i for w in wanted.values() for i in w.needed}
+    moves = {i for w in wanted.values() for i in w.nodes.movable}
+    needed = {i for w in wanted.values() for i in w.nodes.needed}
     nodes = [n for s in found.pools for n in s.nodes]
     guests = [p for n in nodes for p in n.pods if n.instance in moves]
     assert all(consents(p) for p in guests)
@@ -472,7 +472,7 @@ def test_no_node_is_emptied_that_waiting_work_needs(pods: list[int], waiting: li
     nodes = [holding(f"n{n}", a_guest(f"p{n}", g), gpus=4) for n, g in enumerate(pods)]
     found = facts(a_state(*nodes), waiting=[a_pod(f"w{n}", g) for n, g in enumerate(waiting)])
     wanted = assign(found, a_policy(a_pool(resources={GPU: 4}, max_nodes=16))).pools["l40s-id"]
-    assert not wanted.movable & wanted.needed
+    assert not wanted.nodes.movable & wanted.nodes.needed
 
 
 @LAWS

@@ -264,11 +264,11 @@ def test_what_waits_gets_no_room_on_a_node_that_is_being_evicted() -> None:
         told_to_go={topic_of(NIGHT, pool): OPENED},
     )
     policy = a_policy(pool)
-    assert assign(found, policy).pools["l40s-id"].needed == frozenset()
+    assert assign(found, policy).pools["l40s-id"].nodes.needed == frozenset()
     assert run(found, policy)[1]["l40s"].target == 1
-    assert assign(replace(found, told_to_go={}), policy).pools["l40s-id"].needed == frozenset()
+    assert assign(replace(found, told_to_go={}), policy).pools["l40s-id"].nodes.needed == frozenset()
     closed = a_policy(the_pool(replace(NIGHT, times=((13 * 60, 14 * 60),))))
-    assert assign(found, closed).pools["l40s-id"].needed == {"i-b"}
+    assert assign(found, closed).pools["l40s-id"].nodes.needed == {"i-b"}
 
 
 def test_work_that_waits_holds_no_eviction_up() -> None:

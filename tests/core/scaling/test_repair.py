@@ -43,7 +43,7 @@ def repaired(*nodes: Node, pool: Pool = REPLACED, **state: Any) -> list[str]:
     """The names of *nodes* that are under repair."""
     known = a_state(*nodes, **{"required": len(nodes), **state})
     assignment, _ = run(facts(known), a_policy(pool), explained_by=None)
-    return sorted(n.name for n in nodes if n.instance in assignment.pools[pool.id].repairs)
+    return sorted(n.name for n in nodes if n.instance in assignment.pools[pool.id].nodes.repairs)
 
 
 def test_a_node_is_repaired_after_ten_minutes_of_sickness() -> None:
@@ -106,7 +106,7 @@ def test_a_repair_whose_removal_is_under_way_needs_no_room_and_no_money_for_the_
             a_state(node, required=1, **(state if repairs else {})), spend=Spend(month="2026-11", usd=Decimal("9.5"))
         )
         assignment, _ = run(found, policy, explained_by=None)
-        assert assignment.pools[REPLACED.id].repairs == repairs
+        assert assignment.pools[REPLACED.id].nodes.repairs == repairs
 
 
 def test_idle_nodes_are_repaired_before_busy_ones_and_the_longest_sick_first() -> None:

@@ -85,12 +85,12 @@ def test_an_idle_node_is_room_for_pods_that_tolerate_its_taints(
     node = a_node(taints=(POOLS_OWN, taint), created_at=NOW - age, usable_since=NOW - age)
     found = seen(pod, node)
     assert bought(found) == nodes
-    assert found.pools["l40s-id"].needed == (frozenset() if nodes else {"i-n1"})
+    assert found.pools["l40s-id"].nodes.needed == (frozenset() if nodes else {"i-n1"})
 
 
 def test_beside_a_tainted_node_a_plain_one_is_used() -> None:
     found = seen(TOLERANT, a_node("n1", taints=(MAINTENANCE,)), a_node("n2"))
-    assert (bought(found), found.pools["l40s-id"].placed) == (0, (("ml/train", "i-n2"),))
+    assert (bought(found), found.pools["l40s-id"].work.placed) == (0, (("ml/train", "i-n2"),))
 
 
 def test_beside_a_busy_plain_node_a_tainted_one_is_not_enough() -> None:
@@ -200,17 +200,17 @@ def test_labels_that_we_set_ourselves_are_on_their_way() -> None:
 def test_a_pod_that_is_pinned_to_one_node_buys_none_and_takes_no_other_room(key: str) -> None:
     pinned = a_pod("pinned", affinity=((Requirement(key=key, operator="In", values=("n9",)),),))
     found = assign(facts(a_state(a_node()), waiting=[pinned, a_pod("b")]), a_policy())
-    assert (found.pools["l40s-id"].for_demand, found.pools["l40s-id"].placed) == (0, (("ml/b", "i-n1"),))
+    assert (found.pools["l40s-id"].for_demand, found.pools["l40s-id"].work.placed) == (0, (("ml/b", "i-n1"),))
 
 
 def test_a_tainted_idle_node_is_not_kept_for_work_that_it_keeps_away() -> None:
-    assert "i-n1" not in seen(a_pod(), a_due_node(taints=(MAINTENANCE,))).pools["l40s-id"].needed
+    assert "i-n1" not in seen(a_pod(), a_due_node(taints=(MAINTENANCE,))).pools["l40s-id"].nodes.needed
 
 
 def test_a_tainted_node_is_no_spare_node() -> None:
     pool = a_pool(standby_nodes=1)
     found = facts(a_state(a_due_node(taints=(MAINTENANCE,))))
-    assert assign(found, a_policy(pool)).pools["l40s-id"].for_standby == 1
+    assert assign(found, a_policy(pool)).pools["l40s-id"].by_source["standby"] == 1
     plain = facts(a_state(a_due_node("n1", taints=(MAINTENANCE,)), a_node("n2")))
     _, decisions = run(plain, a_policy(pool))
     assert decisions["l40s"].candidates == ("i-n1",)
@@ -220,7 +220,9 @@ def test_a_tainted_node_is_no_headroom() -> None:
     policy = a_policy(objective=Objective.WAIT)
     recent = a_busy_node("n1", pods=(a_pod("on-n1", node="n1", created_at=NOW - MINUTE),))
     plain, tainted = a_node("n2"), a_node("n2", taints=(MAINTENANCE,))
-    wants = [assign(facts(a_state(recent, node)), policy).pools["l40s-id"].for_headroom for node in (plain, tainted)]
+    wants = [
+        assign(facts(a_state(recent, node)), policy).pools["l40s-id"].by_source["headroom"] for node in (plain, tainted)
+    ]
     assert wants == [0, 1]
 
 
@@ -230,7 +232,7 @@ def test_work_is_not_moved_to_a_tainted_node() -> None:
     n1 = a_node("n1", allocatable={GPU: 2}, pods=(moving,), idle_since=None)
     n2 = a_busy_node("n2", allocatable={GPU: 2})
     per_node = [
-        assign(facts(a_state(n1, replace(n2, taints=taints))), a_policy(pool)).pools["l40s-id"].movable
+        assign(facts(a_state(n1, replace(n2, taints=taints))), a_policy(pool)).pools["l40s-id"].nodes.movable
         for taints in ((), (MAINTENANCE,))
     ]
     assert per_node == [{"i-n1"}, frozenset()]

@@ -61,7 +61,7 @@ def bought(node: Node, *waiting: Pod, **given: Any) -> int:
 
 def test_the_successor_of_an_ending_pod_buys_no_node() -> None:
     assignment, decision = decided(left_by(ending(gpus=8)), a_pod("new", 8))
-    assert (decision.target, assignment.pools["l40s-id"].needed) == (1, frozenset({"i-n1"}))
+    assert (decision.target, assignment.pools["l40s-id"].nodes.needed) == (1, frozenset({"i-n1"}))
     assert "Terminating" in decision.deciding.detail
 
 
@@ -155,21 +155,21 @@ def test_work_that_a_window_evicts_does_not_get_the_room_that_it_leaves() -> Non
 
 def test_really_free_room_is_taken_first() -> None:
     assignment, _ = decided(left_by(ending()), a_pod("new"), nodes=[a_node("n2")])
-    assert assignment.pools["l40s-id"].placed == (("ml/new", "i-n2"),)
+    assert assignment.pools["l40s-id"].work.placed == (("ml/new", "i-n2"),)
 
 
 def test_a_pod_that_waits_for_room_is_not_told_that_a_node_should_fit_it() -> None:
     assignment, _ = decided(left_by(ending()), a_pod("new"))
     wanted = assignment.pools["l40s-id"]
-    assert (wanted.settled, wanted.placed) == (("ml/new",), ())
-    assert [room.vacant_at for given in wanted.given for room in given.rooms] == [NOW + 30 * SECOND]
+    assert (wanted.work.settled, wanted.work.placed) == (("ml/new",), ())
+    assert [room.vacant_at for given in wanted.work.rooms for room in given.rooms] == [NOW + 30 * SECOND]
 
 
 def test_no_work_is_moved_into_room_that_is_not_free_yet() -> None:
     mover = a_pod("mover", phase=PodPhase.RUNNING, node="n2", evictable=True, owner="ReplicaSet/web")
     nodes = [left_by(ending()), a_busy_node("n2", pods=(mover,))]
     assignment, _ = run(facts(a_state(*nodes)), a_policy())
-    assert assignment.pools["l40s-id"].movable == frozenset()
+    assert assignment.pools["l40s-id"].nodes.movable == frozenset()
 
 
 def test_a_node_with_an_ending_pod_is_never_removed() -> None:
@@ -226,4 +226,4 @@ def test_never_more_is_awaited_than_ends(ends: list[tuple[int, int]], asks: list
     room = sum(4 if comes else 4 - gpus for (gpus, _), comes in zip(ends, timely, strict=True))
     new = decisions["l40s"].target - decisions["l40s"].present
     assert sum(asks) <= room + 4 * new
-    assert len(assignment.pools[pool.id].given) == len(asks)
+    assert len(assignment.pools[pool.id].work.rooms) == len(asks)

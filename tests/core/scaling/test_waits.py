@@ -529,7 +529,7 @@ def test_a_gang_that_does_not_fit_below_the_refused_count_names_it() -> None:
     found = facts(state, waiting=[a_pod(f"r{n}", gang="ml/g") for n in range(4)])
     assignment, decisions = run(found, a_policy())
     assert decisions["l40s"].target == 0
-    [held] = assignment.pools["l40s-id"].held
+    [held] = assignment.pools["l40s-id"].work.held
     assert held.rule == "gangs_whole"
     assert held.detail.endswith("Civo has just refused 4 nodes in all for pool l40s")
 
@@ -580,5 +580,5 @@ def _next_request(waiting: list[Pod], refused: list[int]) -> Request:
     if refused:
         state = replace(state, refused=min(refused), backoff=HELD)
     assignment, decisions = run(facts(state, waiting=waiting), ROOMY)
-    asking = assignment.pools["l40s-id"].asking
+    asking = assignment.pools["l40s-id"].work.asking
     return Request(decisions["l40s"].target, sum(len(w.pods) for w in asking if w.gang))

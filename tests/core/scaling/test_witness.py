@@ -63,7 +63,7 @@ def job(name: str = "train-0", **changes: Any) -> Pod:
 
 def after(found: Facts, policy: Policy = POLICY) -> tuple[SchedulerRefusal, ...]:
     assignment = assign(found, policy)
-    return judged(found, {pool: w.given for pool, w in assignment.pools.items()}, policy)
+    return judged(found, {pool: w.work.rooms for pool, w in assignment.pools.items()}, policy)
 
 
 def watched(found: Facts, lasts: timedelta, policy: Policy = POLICY, every: timedelta = MINUTE) -> Facts:
@@ -181,7 +181,12 @@ def test_an_owner_whose_other_pods_start_meanwhile_is_not_refused() -> None:
 def test_what_is_refused_needs_no_node_and_buys_none() -> None:
     seen = refused(job(), node=a_due_node(idle_since=NOW))
     wanted = assign(seen, POLICY).pools["l40s-id"]
-    assert (wanted.needed, wanted.placed, wanted.new_nodes, wanted.waiting_gpus) == (frozenset(), (), 0, 0)
+    assert (wanted.nodes.needed, wanted.work.placed, wanted.new_nodes, wanted.work.gpus) == (
+        frozenset(),
+        (),
+        0,
+        0,
+    )
     assert bought(without_nodes(seen)) == 0
 
 
@@ -196,7 +201,7 @@ def test_other_work_uses_the_node() -> None:
     seen = refused(job())
     other = job("other", owner="Job/other", owner_uid="job-2")
     wanted = assign(replace(seen, waiting=(*seen.waiting, other)), POLICY).pools["l40s-id"]
-    assert wanted.placed == (("ml/other", "i-n1"),)
+    assert wanted.work.placed == (("ml/other", "i-n1"),)
     assert wanted.new_nodes == 0
 
 
@@ -357,7 +362,7 @@ def beside_another(*pods: Pod) -> Facts:
 
 def test_what_a_node_with_other_pods_refuses_gets_an_empty_one() -> None:
     seen = beside_another(job())
-    assert assign(seen, EIGHT).pools["l40s-id"].needed == frozenset()
+    assert assign(seen, EIGHT).pools["l40s-id"].nodes.needed == frozenset()
     assert bought(seen, EIGHT) == 1
 
 
@@ -369,7 +374,7 @@ def test_an_empty_node_that_exists_is_tried_first() -> None:
     seen = beside_another(job())
     both = replace(seen, pools=(a_state(a_busy_node(allocatable={GPU: 8}), a_node("n2", allocatable={GPU: 8})),))
     wanted = assign(both, EIGHT).pools["l40s-id"]
-    assert (wanted.placed, wanted.new_nodes) == ((("ml/train-0", "i-n2"),), 0)
+    assert (wanted.work.placed, wanted.new_nodes) == ((("ml/train-0", "i-n2"),), 0)
 
 
 def test_what_the_empty_node_refuses_too_gets_no_third() -> None:
@@ -377,7 +382,7 @@ def test_what_the_empty_node_refuses_too_gets_no_third() -> None:
     nodes = a_busy_node(allocatable={GPU: 8}), a_node("n2", allocatable={GPU: 8}, idle_since=seen.at)
     again = watched(replace(seen, pools=(a_state(*nodes),)), REFUSED_AFTER + MINUTE, EIGHT)
     assert bought(again, EIGHT) == 0
-    assert assign(again, EIGHT).pools["l40s-id"].needed == frozenset()
+    assert assign(again, EIGHT).pools["l40s-id"].nodes.needed == frozenset()
 
 
 # --- gangs
@@ -390,7 +395,7 @@ def ranks(count: int = 2, **changes: Any) -> Sequence[Pod]:
 def test_a_gang_is_refused_as_a_whole() -> None:
     nodes = [a_node(name, idle_since=NOW) for name in ("n1", "n2")]
     seen = watched(facts(a_state(*nodes), waiting=ranks()), REFUSED_AFTER + MINUTE)
-    assert assign(seen, POLICY).pools["l40s-id"].needed == frozenset()
+    assert assign(seen, POLICY).pools["l40s-id"].nodes.needed == frozenset()
     assert bought(without_nodes(seen)) == 0
     assert bought(without_nodes(seen, by=FIRST_WAIT)) == 2
 

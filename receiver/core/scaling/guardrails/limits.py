@@ -141,12 +141,12 @@ PRICE_IS_KNOWN = Guardrail(
 
 def spend_is_known(target: int, case: Case) -> Held[str | Sequence[Refusal]] | None:
     """While the spend of a budget is unknown, nothing is bought under it."""
-    unknown = tuple(refusal for refusal in case.wanted.uncovered if refusal.view.unknown)
+    unknown = tuple(refusal for refusal in case.wanted.money.uncovered if refusal.view.unknown)
     if target <= case.present or not (unknown or case.facts.spend.unknown):
         return None
     if case.facts.spend.unknown:
         return Held(left=case.present, because=case.facts.spend.unknown)
-    alone = len(unknown) == len(case.wanted.uncovered) and case.wanted.within_budget <= 0
+    alone = len(unknown) == len(case.wanted.money.uncovered) and case.wanted.allowed.budget <= 0
     return Held(left=case.present, because=unknown) if alone else None
 
 
@@ -177,10 +177,10 @@ SPEND_IS_KNOWN = Guardrail(
 
 def within_budget(target: int, case: Case) -> Held[Sequence[Refusal]] | None:
     """Every budget must cover growth: spent, the next paid unit of every running node and the new nodes' first."""
-    allowed_target = case.present + case.wanted.within_budget
-    if target <= case.present or case.wanted.budget is None or allowed_target >= target:
+    allowed_target = case.present + case.wanted.allowed.budget
+    if target <= case.present or case.wanted.money.budget is None or allowed_target >= target:
         return None
-    return Held(left=allowed_target, because=case.wanted.uncovered, until=case.wanted.budget.ends_at)
+    return Held(left=allowed_target, because=case.wanted.money.uncovered, until=case.wanted.money.budget.ends_at)
 
 
 def _say_not_covered(refusals: Sequence[Refusal], case: Case) -> Said:
@@ -209,7 +209,7 @@ def lacking(refusal: Refusal, case: Case) -> Decimal:
     below the stop line, beside those that the step buys."""
     view = refusal.view
     price = case.pool.price_usd_per_hour or Decimal(0)
-    missing = case.wanted.new_nodes - case.wanted.within_budget
+    missing = case.wanted.new_nodes - case.wanted.allowed.budget
     cost = unit_price(price, case.policy.billing) * missing + refusal.bought
     needed = [((view.spent + view.reserved + cost) / view.stop_at).quantize(CENT, ROUND_CEILING)]
     if view.stage in (BudgetStage.HOLD, BudgetStage.STOP) and not refusal.passing:  # less must be spent than the line
@@ -236,7 +236,7 @@ def within_maximum(target: int, case: Case) -> Held[BoundsInForce] | None:
     if target <= case.present:
         return None
     bounds = case.wanted.bounds
-    allowed_target = max(case.present, min(bounds.max_nodes, case.present + case.wanted.within_maximum))
+    allowed_target = max(case.present, min(bounds.max_nodes, case.present + case.wanted.allowed.maximum))
     if allowed_target >= target:
         return None
     return Held(left=allowed_target, because=bounds, until=_bounds_change_at(bounds.overrides.most, case))
@@ -301,7 +301,7 @@ def within_limits(target: int, case: Case) -> Held[Limits] | None:
             return None
         reached = Limits(max_removals_per_hour=limits.max_removals_per_hour)
         return Held(left=case.present - removals_left, because=reached, until=until)
-    allowed_target = case.present + case.wanted.within_limits
+    allowed_target = case.present + case.wanted.allowed.limits
     if target == case.present or allowed_target >= target:
         return None
     return Held(left=allowed_target, because=replace(limits, max_removals_per_hour=None), until=until)
@@ -346,7 +346,7 @@ def above_the_floor(target: int, case: Case) -> Held[BoundsInForce] | None:
     # Nodes that Civo counts and does not list, because they were deleted or do not exist yet, hold no floor.
     ghosts = max(0, case.present - len(case.state.living))
     floor = min(case.wanted.bounds.min_nodes + ghosts, case.present - case.dead)
-    if target >= case.present or target >= floor or case.wanted.stopped:
+    if target >= case.present or target >= floor or case.wanted.money.stopped:
         return None
     bounds = case.wanted.bounds
     return Held(left=min(case.present, floor), because=bounds, until=_bounds_change_at(bounds.overrides.least, case))

@@ -15,8 +15,8 @@ from receiver.core.model.model import Facts, Node, PoolState, Source, SourceStat
 from receiver.core.model.overrides import Override, Question
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import Signal, SignalAction
-from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.waits import Direction, Wait, WaitKind, waits
+from receiver.core.scaling.wanted import Wanted
 
 B = TypeVar("B")  # the values that an answer rests on
 

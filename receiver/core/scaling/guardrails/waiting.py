@@ -23,7 +23,7 @@ def _standstill(
         return None
     if target > case.present:
         return Held(left=case.present, because=because, until=until)
-    if case.wanted.stopped:
+    if case.wanted.money.stopped:
         going = case.empty
     allowed_target = case.present - going
     return None if allowed_target <= target else Held(left=allowed_target, because=because, until=until)
@@ -188,8 +188,8 @@ def not_backing_off(target: int, case: Case) -> Held[Wait | FewerRequested] | No
     wait = case.wait(WaitKind.BACKOFF, target)
     if wait is None or wait.nodes:
         return None
-    if wait.direction is Direction.GROW and case.wanted.within_stock is not None:  # fewer are requested at once
-        allowed_target = case.present + case.wanted.within_stock
+    if wait.direction is Direction.GROW and case.wanted.allowed.stock is not None:  # fewer are requested at once
+        allowed_target = case.present + case.wanted.allowed.stock
         fewer = FewerRequested(refused=case.state.refused or 0, reason=wait.reason, until=wait.until)
         return None if allowed_target >= target else Held(left=allowed_target, because=fewer, until=wait.until)
     return Held(left=case.present, because=wait, until=wait.until)

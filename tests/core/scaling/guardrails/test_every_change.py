@@ -25,6 +25,7 @@ from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.guardrails.limits import spend_is_known
 from receiver.core.scaling.guardrails.waiting import AsksFirst
+from receiver.core.scaling.wanted import Allowed
 from tests.core.builders import (
     AN_INSTANT,
     EVERY_SECOND,
@@ -635,13 +636,14 @@ REFUSING = facts(a_state(), waiting=[a_pod()])
 )
 def test_unknown_spend_of_one_budget_holds_what_only_that_refuses(unknown: list[bool], left: int, holds: bool) -> None:
     wanted = assign(REFUSING, POLICY).pools["l40s-id"]
-    [refusal] = wanted.uncovered
+    [refusal] = wanted.money.uncovered
     views = [replace(refusal.view, unknown="no answer" if x else "") for x in unknown]
-    wanted = replace(wanted, uncovered=tuple(Refusal(view=view) for view in views), within_budget=left)
+    funding = replace(wanted.money, uncovered=tuple(Refusal(view=view) for view in views))
+    wanted = replace(wanted, money=funding, allowed=Allowed(budget=left))
     held = spend_is_known(1, case_of(REFUSING.pools[0], wanted, REFUSING, POLICY))
     assert (held is not None) is holds
     if held is not None:
-        assert held.because == wanted.uncovered
+        assert held.because == funding.uncovered
 
 
 def test_unknown_spend_of_the_month_holds_growth_that_no_budget_refuses() -> None:
