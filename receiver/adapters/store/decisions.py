@@ -18,10 +18,11 @@ from receiver.adapters.store.database import StorePart, fields_of, insert, value
 from receiver.adapters.store.figures import count
 from receiver.adapters.store.schema import decisions, grounds
 from receiver.core.model.actions import Change, Decision, Verdict
-from receiver.core.model.model import DELETING_AT_CIVO, Facts, Source, Stage
+from receiver.core.model.model import Facts, Source, Stage
 from receiver.core.model.policy import Policy
 from receiver.core.report.report import RULES, Spoke
 from receiver.ports import DecisionFilter, DecisionKind, Grounds, GroundsKept, StoredDecision, WontWork
+from receiver.ports.earlier_facts import EarlierFacts
 from receiver.ports.store import EVERY_DECISION
 
 LEAVES = (Verdict.HOLDS, Verdict.LIMITS)
@@ -32,7 +33,7 @@ LAST = (
     .limit(1)
 )
 NEWEST = select(func.max(decisions.c.id))
-FORMAT = 2  # of the inputs of decisions; incremented when a name in them changes (see `_renamed`)
+FORMAT = 3  # of the inputs of decisions; incremented when a name in them changes (see `EarlierFacts`)
 LEVEL = 6  # of zlib: a third smaller than 1 at twice its time; 9 takes three times as long for another tenth
 
 Said = tuple[int, int, list[list[str]]]  # present and target size, verdicts as stored
@@ -214,7 +215,7 @@ def read_grounds(record: GroundsKept) -> Grounds:
             "use that version",
             code="grounds",
         )
-    facts = record.facts if record.format == FORMAT else _renamed(record.facts, record.facts.get("at"))
+    facts = record.facts if record.format == FORMAT else EarlierFacts(record.facts).in_todays_names()
     try:
         return Grounds(
             facts=_adapter(Facts).validate_json(json.dumps(facts)),
@@ -226,21 +227,6 @@ def read_grounds(record: GroundsKept) -> Grounds:
         raise WontWork(
             f"this version cannot read the inputs of this decision: {where}: {first['msg']}", code="grounds"
         ) from error
-
-
-def _renamed(stored: object, at: object) -> object:
-    """Return facts *stored* in format 1, looked at *at*, in today's names: a pod was ``terminating`` where it has a
-    moment to leave now, and a node ``leaving`` where it has Civo's word."""
-    if isinstance(stored, list):
-        return [_renamed(each, at) for each in stored]
-    if not isinstance(stored, dict):
-        return stored
-    facts = {name: _renamed(value, at) for name, value in stored.items()}
-    if facts.pop("terminating", False) is True:
-        facts["leaves_at"] = at
-    if facts.pop("leaving", False) is True:
-        facts["civo_status"] = DELETING_AT_CIVO
-    return facts
 
 
 def decompressed(body: bytes) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from receiver.core.scaling.decide import decide_all
 from receiver.ports import Grounds, GroundsKept, WontWork
 from tests.adapters.store.any_value import any_value
 from tests.adapters.store.builders import after, decision
+from tests.core.builders import PARTS_OF_A_NODE
 from tests.core.worlds import LAWS, World, worlds
 
 NAMES = Path(__file__).with_name("stored_names.json")  # of the inputs of decisions, as first written
@@ -121,11 +122,33 @@ def test_what_format_1_called_terminating_and_leaving_is_read() -> None:
     assert read.nodes[0].pods[0].terminating
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_node_of_format_2_which_had_no_parts_is_read(seed: int) -> None:
+    made_from = any_grounds(seed)
+    kept = as_kept(made_from)
+    for part in objects(kept.facts):
+        if "cordon" in part:
+            part["was_usable"] = part["times"]["usable_since"] is not None
+            for name, (today, field) in PARTS_OF_A_NODE.items():
+                part[name] = part[today][field]
+            for today in {today for today, _ in PARTS_OF_A_NODE.values()}:
+                del part[today]
+    assert kept_as.read_grounds(replace(kept, format=2)).facts == made_from.facts
+
+
+def test_a_node_of_an_earlier_version_that_knew_only_that_it_was_usable_was_so_since_its_creation() -> None:
+    kept = as_kept(any_grounds(3))
+    node = {"name": "n1", "instance": "i-1", "stage": "usable", "created_at": kept.facts["at"], "was_usable": True}
+    state = {"pool": "l40s", "required": 1, "nodes": [node]}
+    [read] = kept_as.read_grounds(replace(kept, format=2, facts={**kept.facts, "pools": [state]})).facts.pools
+    assert read.nodes[0].times.usable_since == read.nodes[0].created_at
+
+
 def test_a_later_format_is_refused_with_what_to_do() -> None:
     with pytest.raises(
-        WontWork, match=r"a later version stored the inputs .* \(format 3; this one reads 2\): use that version"
+        WontWork, match=r"a later version stored the inputs .* \(format 4; this one reads 3\): use that version"
     ):
-        kept_as.read_grounds(replace(as_kept(any_grounds(3)), format=3))
+        kept_as.read_grounds(replace(as_kept(any_grounds(3)), format=4))
 
 
 def test_what_cannot_be_read_is_named() -> None:

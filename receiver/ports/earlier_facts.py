@@ -1,0 +1,45 @@
+"""Facts of earlier versions in today's names: what a decision was made from outlives the version that decided."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from receiver.core.model.model import DELETING_AT_CIVO
+
+# Of a node until format 2: each part of today, with its fields by their names of then.
+PARTS = {
+    "cordon": {"cordoned_by": "by", "cordoned_for": "action", "closed_for": "stop", "deleted": "deleted"},
+    "keep": {"protected": "protected", "kept_until": "until", "kept_for": "pod"}
+    | {"hosts": "hosts", "kept_by": "drain_losses"},
+    "health": {"sick": "sick", "sick_since": "since", "partly_sick": "partly"}
+    | {name: name for name in ("maintained", "maintained_until")},
+    "times": {name: name for name in ("usable_since", "seen_since", "unknown_since", "lost_at", "undated")},
+    "beside": {name: name for name in ("compute", "others", "daemons", "dra", "devices", "devices_returned")},
+}
+
+
+class EarlierFacts:
+    """Facts stored in format 1 or 2. In format 1 a pod was ``terminating`` where it has a moment to leave now, and a
+    node ``leaving`` where it has Civo's word; until format 2 a node had no parts."""
+
+    def __init__(self, stored: Mapping[str, Any]) -> None:
+        self._stored, self._at = stored, stored.get("at")
+
+    def in_todays_names(self) -> object:
+        return self._renamed(self._stored)
+
+    def _renamed(self, stored: object) -> object:
+        if isinstance(stored, list):
+            return [self._renamed(each) for each in stored]
+        if not isinstance(stored, dict):
+            return stored
+        facts: dict[str, Any] = {name: self._renamed(value) for name, value in stored.items()}
+        if facts.pop("terminating", False) is True:
+            facts["leaves_at"] = self._at
+        if facts.pop("leaving", False) is True:
+            facts["civo_status"] = DELETING_AT_CIVO
+        if {"instance", "stage", "created_at"} <= facts.keys():
+            if facts.pop("was_usable", False) is True and facts.get("usable_since") is None:
+                facts["usable_since"] = facts["created_at"]
+            for part, names in PARTS.items():
+                facts[part] = {today: facts.pop(then) for then, today in names.items() if then in facts}
+        return facts
