@@ -11,6 +11,7 @@ BOLD = re.compile(r"\*\*([^*]+)\*\*")
 # Classes of receiver/core/model whose names say what they are.
 SELF_EXPLAINING = frozenset(
     {
+        "BesideGpus",
         "ConfigurationFile",
         "CordonedBy",
         "Fallback",
@@ -22,6 +23,7 @@ SELF_EXPLAINING = frozenset(
         "Preference",
         "Requirement",
         "Taint",
+        "Times",
         "Toleration",
     }
 )
