@@ -112,7 +112,9 @@ def remedies(decision: Decision, case: Case) -> list[dict[str, Any]]:
     changes: dict[tuple[str, str], str | None] = {}
     for reason in (*held, *wants, *noted):
         rule = RULES.get(reason.rule)
-        for text, at in rule.said(reason, case)[1] if rule is not None else ():
+        fixed = [(text, None) for text in rule.changes] if rule is not None else []
+        # A sentence may take a look into the future, so none is made for remedies that do not depend on it.
+        for text, at in fixed or (rule.said(reason, case)[1] if rule is not None else ()):
             changes.setdefault((reason.rule, text), at.isoformat() if at else None)
         if reason.rule == "nothing_wanted" and decision.reconsider_at is not None:
             text = f"the answer can change by itself at {moment(decision.reconsider_at)}, earlier if the facts change"

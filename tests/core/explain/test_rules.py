@@ -2,10 +2,12 @@
 
 import ast
 import json
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +17,7 @@ from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import Source, Spend
 from receiver.core.model.policy import Budget
 from receiver.core.scaling.guardrails import GUARDRAILS
+from receiver.core.scaling.guardrails.rule import Case, Said
 from tests.core.builders import (
     EVERY_SECOND,
     NOW,
@@ -137,3 +140,16 @@ def test_in_any_world_every_decision_has_one_for_what_settled_it_and_knows_every
             assert "None" not in text, remedy
             assert "an unknown time" not in text or "window" in text, remedy
             assert not text.rstrip().endswith(":"), remedy
+
+
+def test_a_remedy_that_stands_whatever_the_figures_needs_no_second_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = RULES["nothing_wanted"]
+    cases: list[Case] = []
+
+    def say(_: object, case: Case) -> Said:
+        cases.append(case)
+        return "nothing is wanted", ()
+
+    monkeypatch.setitem(cast("dict[str, Any]", RULES), "nothing_wanted", replace(rule, say=say))
+    assert said(run(facts(a_state()), a_policy())[1]["l40s"])["nothing_wanted"] == list(rule.changes)
+    assert len(cases) == 1

@@ -107,8 +107,7 @@ class Rule(Generic[B]):
 
     def said(self, reason: Reason, case: Case) -> Said:
         """The sentence of *reason*, which this rule gave for *case*, and what would change its answer."""
-        sentence, changes = (reason.detail, ()) if self.say is None else self.say(cast("B", reason.because), case)
-        return sentence, [(text, None) for text in self.changes] or changes
+        return (reason.detail, ()) if self.say is None else self.say(cast("B", reason.because), case)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
