@@ -17,7 +17,7 @@ from tests.quiet import silence
 
 FIGURE = "figure"
 LONGEST = ("campaigns", "campaigns/faults", "rules", "step/stories", "step")  # folders whose files compute longest
-WAITING = ("e2e", "browser", "server", "campaigns/replicas")
+WAITING = ("browser", "adapters/store", "campaigns/replicas", "e2e", "server")
 
 silence()
 lazy_routes.install()
@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest files first, since one that begins last keeps one worker busy and the others waiting; and files
     that wait for other processes between those that compute, so that no core is idle."""
     files = list(dict.fromkeys(item.path for item in items))
-    waiting = [file for file in files if _folder(file) in WAITING]
+    waiting = sorted((file for file in files if _folder(file) in WAITING), key=_turn)
     computing = sorted((file for file in files if _folder(file) not in WAITING), key=_turn)
     order = {file: n for n, file in enumerate(chain.from_iterable(zip_longest(waiting, computing)))}
     items.sort(key=lambda item: order[item.path])
@@ -68,7 +68,8 @@ def _folder(file: Path) -> str:
 
 
 def _turn(file: Path) -> int:
-    return LONGEST.index(_folder(file)) if _folder(file) in LONGEST else len(LONGEST)
+    turns = (*WAITING, *LONGEST)
+    return turns.index(_folder(file)) if _folder(file) in turns else len(turns)
 
 
 def pytest_collection_finish() -> None:

@@ -10,7 +10,6 @@ import os
 import random
 import signal
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -18,6 +17,8 @@ from pathlib import Path
 import pytest
 
 FORKS = multiprocessing.get_context("fork")
+# Folders whose files share a browser and a stack, or a PostgreSQL: each further worker would start its own.
+ONE_WORKER = tuple(Path(__file__).parents[1] / "tests" / folder for folder in ("browser", "adapters/store"))
 INDEX = 2  # bytes of a file's number in the queue
 
 
@@ -32,7 +33,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     options = session.config.option
     if not options.forks or options.collectonly or session.testsfailed:
         return None  # pytest's own loop, which also refuses to begin after an error of the collection
-    files = [list(items) for _, items in groupby(session.items, key=lambda item: item.path)]
+    files = _taken_together(session.items)
     queue = _filled_queue(len(files))
     folder = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # one for all workers
     workers: dict[Connection, BaseProcess] = {}
@@ -60,6 +61,15 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
+def _taken_together(items: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
+    """Return the tests that one worker takes at once: those of a file, or of a folder in ONE_WORKER."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        folder = item.path.parent
+        files.setdefault(folder if folder in ONE_WORKER else item.path, []).append(item)
+    return list(files.values())
+
+
 def _filled_queue(count: int) -> int:
     """Return the reading end of a pipe that holds the numbers below *count*, which processes take from it in turn."""
     reading, writing = os.pipe()
@@ -85,20 +95,31 @@ def _reports(session: pytest.Session, workers: dict[Connection, BaseProcess]) ->
             if data is None:
                 running.remove(worker)
                 continue
-            report = hook.pytest_report_from_serializable(config=session.config, data=data)
-            latest[worker] = report.nodeid
-            yield report
+            for one in data:
+                report = hook.pytest_report_from_serializable(config=session.config, data=one)
+                latest[worker] = report.nodeid
+                yield report
 
 
 class _Sender:
-    """Stands for the terminal in a worker: sends each report to the process that collected."""
+    """Stands for the terminal in a worker: sends its reports to the process that collected.
+
+    They go in one message per test, which wakes that process once: when the test after it has been set up.
+    """
 
     def __init__(self, config: pytest.Config, to: Connection) -> None:
-        self._config, self._to = config, to
+        self._config, self._to, self._unsent = config, to, list[object]()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Send *report*."""
-        self._to.send(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+        """Keep *report*, and send what has come together where the next test begins."""
+        self._unsent.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+        if report.when == "setup":
+            self.send()
+
+    def send(self) -> None:
+        """Send what is not sent."""
+        self._to.send(self._unsent)
+        self._unsent.clear()
 
 
 def _work(
@@ -116,11 +137,13 @@ def _work(
     capture.start_global_capturing()
     capture.suspend_global_capture()
     plugins.unregister(plugins.getplugin("terminalreporter"))
-    plugins.register(_Sender(config, to))
+    sender = _Sender(config, to)
+    plugins.register(sender)
     try:
         _run(files, queue)
     finally:
         session._setupstate.teardown_exact(None)
+        sender.send()
     to.send(None)
 
 
