@@ -1,36 +1,26 @@
-"""An API server of lists for tests that look hundreds of times: it keeps connections, and reads only the path."""
+"""An API server of lists for tests that look hundreds of times: no socket, only what urllib3 does above one."""
 
-import socket
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from io import BytesIO
+from typing import Any
+from unittest.mock import patch
+
+from urllib3 import HTTPConnectionPool, HTTPResponse
 
 Answer = Callable[[str], tuple[int, bytes]]
+HOST = "lists.invalid"  # no such host, if anything asks past urllib3's pool
 
 
 @contextmanager
 def list_server(answer: Answer) -> Iterator[str]:
-    """Serve what *answer* returns for each path, a status and JSON; yield the URL."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=_accept, args=(listener, answer), daemon=True).start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        listener.shutdown(socket.SHUT_RDWR)
+    """Serve what *answer* returns for each path, a status and JSON, in the thread that asks; yield the URL."""
 
+    def respond(pool: HTTPConnectionPool, connection: object, method: str, url: str, **_: Any) -> HTTPResponse:
+        assert (pool.host, method) == (HOST, "GET")
+        status, body = answer(url.partition("?")[0])
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+        return HTTPResponse(BytesIO(body), headers, status, request_method=method, request_url=url)
 
-def _accept(listener: socket.socket, answer: Answer) -> None:
-    with suppress(OSError):
-        while True:
-            connection, _ = listener.accept()
-            threading.Thread(target=_serve, args=(connection, answer), daemon=True).start()
-
-
-def _serve(connection: socket.socket, answer: Answer) -> None:
-    with connection, suppress(OSError):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while head := connection.recv(65536):
-            while b"\r\n\r\n" not in head:
-                head += connection.recv(65536)
-            path = head.split(b" ", 2)[1].partition(b"?")[0].decode()
-            status, body = answer(path)
-            headers = f"Content-Type: application/json\r\nContent-Length: {len(body)}"
-            connection.sendall(f"HTTP/1.1 {status} \r\n{headers}\r\n\r\n".encode() + body)
+    with patch.object(HTTPConnectionPool, "_make_request", respond):
+        yield f"http://{HOST}"
