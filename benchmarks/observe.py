@@ -154,7 +154,7 @@ class Compared:
         return self.shown.margin_usd is not None and abs(self.off) <= self.shown.margin_usd
 
 
-def observed(jobs: Sequence[Job], days: int) -> WouldHave:
+def observed(jobs: Sequence[Job], days: float) -> WouldHave:
     """Return what observe mode shows after *days*."""
     until, world = START + days * DAY, a_cluster(TRUTHS["usual"])
     server = SimulatedServer(world, "observe")
@@ -163,7 +163,7 @@ def observed(jobs: Sequence[Job], days: int) -> WouldHave:
     return would_have(seen, POLICY, Setting())
 
 
-def acted(jobs: Sequence[Job], days: int, truth: Setting) -> Decimal:
+def acted(jobs: Sequence[Job], days: float, truth: Setting) -> Decimal:
     """Return what the same *jobs* cost in act mode where nodes take as long as *truth* says."""
     until, world = START + days * DAY, a_cluster(truth)
     server = SimulatedServer(world, "act")
