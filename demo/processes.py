@@ -17,7 +17,7 @@ import requests
 
 START_SECONDS = 90.0  # a shared machine may be slow; a healthy start takes one to three
 STOP_SECONDS = 25.0  # gunicorn's own grace is 20
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.05, 0.2  # the shortest and the longest pause: a twentieth of the time that has passed
 PORTS = range(20000, 32000)  # below the range from which Linux serves outgoing connections
 
 
@@ -69,11 +69,13 @@ def answers(url: str) -> Callable[[], bool]:
 
 def wait_until(check: Callable[[], bool], seconds: float, what: str) -> None:
     """Poll *check* until it is true. Raises TimeoutError naming *what* after *seconds*."""
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not check():
-        if time.monotonic() > deadline:
+        passed = time.monotonic() - began
+        if passed > seconds:
             raise TimeoutError(f"{what}: not within {seconds:g} s")
-        time.sleep(POLL_SECONDS)
+        shortest, longest = POLL_SECONDS
+        time.sleep(min(max(passed / 20, shortest), longest))
 
 
 class Child(Protocol):
