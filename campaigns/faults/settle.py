@@ -159,7 +159,7 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
 def _backing_off(run: "Run", plan: PoolPlan) -> Collection[str]:
     """The instances whose removal backs off until a time that is told: what left them during each try came back."""
     states = run.last.facts.pools if run.last is not None else ()
-    known = [s.removal_backoff for s in states if s.pool == plan.id and s.removal_backoff is not None]
+    known = [s.backoffs.removal for s in states if s.pool == plan.id and s.backoffs.removal is not None]
     return {instance for backoff in known if run.clock() < backoff.until + PATIENCE for instance in backoff.instances}
 
 

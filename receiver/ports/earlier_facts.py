@@ -1,12 +1,12 @@
 """Facts of earlier versions in today's names: what a decision was made from outlives the version that decided."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from receiver.core.model.model import DELETING_AT_CIVO
 
-# Of a node until format 2: each part of today, with its fields by their names of then.
-PARTS = {
+# Each part of today, with its fields by their names of then: of a node until format 2, of the others until format 3.
+PARTS_OF_A_NODE = {
     "cordon": {"cordoned_by": "by", "cordoned_for": "action", "closed_for": "stop", "deleted": "deleted"},
     "keep": {"protected": "protected", "kept_until": "until", "kept_for": "pod"}
     | {"hosts": "hosts", "kept_by": "drain_losses"},
@@ -15,11 +15,24 @@ PARTS = {
     "times": {name: name for name in ("usable_since", "seen_since", "unknown_since", "lost_at", "undated")},
     "beside": {name: name for name in ("compute", "others", "daemons", "dra", "devices", "devices_returned")},
 }
+PARTS_OF_A_POOL = {
+    "backoffs": {"backoff": "growth", "removal_backoff": "removal"}
+    | {name: name for name in ("refused", "provisioning", "sickened")},
+    "last_changes": {"last_grow_at": "grown_at", "last_shrink_at": "shrunk_at"},
+    "count": {"required_since": "since"} | {name: name for name in ("uncounted", "drifts", "unreadable")},
+    "startup": {"ready_in": "usual", "ready_within": "slow"},
+    "next_node": {name: name for name in ("compute", "devices")},
+}
+# What has parts, by the fields that tell it from everything else.
+PARTS: Sequence[tuple[Set[str], Mapping[str, Mapping[str, str]]]] = (
+    ({"instance", "stage", "created_at"}, PARTS_OF_A_NODE),
+    ({"pool", "required"}, PARTS_OF_A_POOL),
+)
 
 
 class EarlierFacts:
-    """Facts stored in format 1 or 2. In format 1 a pod was ``terminating`` where it has a moment to leave now, and a
-    node ``leaving`` where it has Civo's word; until format 2 a node had no parts."""
+    """Facts stored in format 1 to 3. In format 1 a pod was ``terminating`` where it has a moment to leave now, and a
+    node ``leaving`` where it has Civo's word; until format 2 a node had no parts, until format 3 only a node had."""
 
     def __init__(self, stored: Mapping[str, Any]) -> None:
         self._stored, self._at = stored, stored.get("at")
@@ -37,9 +50,12 @@ class EarlierFacts:
             facts["leaves_at"] = self._at
         if facts.pop("leaving", False) is True:
             facts["civo_status"] = DELETING_AT_CIVO
-        if {"instance", "stage", "created_at"} <= facts.keys():
-            if facts.pop("was_usable", False) is True and facts.get("usable_since") is None:
-                facts["usable_since"] = facts["created_at"]
-            for part, names in PARTS.items():
-                facts[part] = {today: facts.pop(then) for then, today in names.items() if then in facts}
+        if facts.pop("was_usable", False) is True and facts.get("usable_since") is None:  # of a node
+            facts["usable_since"] = facts["created_at"]
+        for telling, parts in PARTS:
+            if telling <= facts.keys():
+                for part, names in parts.items():
+                    moved = {today: facts.pop(then) for then, today in names.items() if then in facts}
+                    if moved:
+                        facts[part] = moved
         return facts

@@ -10,9 +10,10 @@ from receiver.config.model import Mode
 from receiver.core.explain.explain import State
 from receiver.core.model.actions import ActionKind, Change, Verdict, VictimStage
 from receiver.core.model.charges import EXPLAINED, Comparison, DifferenceCause
-from receiver.core.model.model import CordonedBy, Facts, Rights, Source, Stage
+from receiver.core.model.model import CordonedBy, Facts, Source, Stage
 from receiver.core.model.overrides import Asks, OverrideKind, Question, Standing, sentence
 from receiver.core.model.policy import Scope
+from receiver.core.model.rights import Rights
 from receiver.core.money.budget import BudgetStage, BudgetView
 from receiver.core.notices.notice import Level
 from receiver.core.scaling.approval import is_wanted

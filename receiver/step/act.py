@@ -169,7 +169,7 @@ def _serve_pools(work: StepContext) -> list[datetime]:
             continue
         decision = work.decisions[pool]
         with work.parts.part("act", pool, sets_aside=True):
-            readable = work.facts.up(Source.CIVO) and not work.facts.pool(pool).unreadable
+            readable = work.facts.up(Source.CIVO) and not work.facts.pool(pool).count.unreadable
             progress = _act(decision, work.numbers[pool], work) if readable else None
             if progress is not None:
                 hung = progress.hung  # also where what follows fails

@@ -64,10 +64,10 @@ def next_backoff(action: Action, state: PoolState, reason: str, now: datetime) -
     Up to a tenth is added as jitter, so that pools do not retry together. A growth that fails during a backoff from
     growth was a smaller request after a refusal: the backoff that holds goes on.
     """
-    grow = action.kind is ActionKind.GROW
-    if grow and state.backoff is not None and is_smaller_request(state, now):
-        return replace(state.backoff, reason=reason)
-    last, first = (state.backoff, FIRST_BACKOFF) if grow else (state.removal_backoff, FIRST_REMOVAL_BACKOFF)
+    grow, backoffs = action.kind is ActionKind.GROW, state.backoffs
+    if grow and backoffs.growth is not None and is_smaller_request(state, now):
+        return replace(backoffs.growth, reason=reason)
+    last, first = (backoffs.growth, FIRST_BACKOFF) if grow else (backoffs.removal, FIRST_REMOVAL_BACKOFF)
     failures = (last.failures if last else 0) + 1
     base = min(first * 2 ** min(failures - 1, 10), LONGEST_BACKOFF)
     spread = hashlib.sha256(action.id.encode()).digest()[0] / 255 * 0.1
@@ -76,7 +76,8 @@ def next_backoff(action: Action, state: PoolState, reason: str, now: datetime) -
 
 def is_smaller_request(state: PoolState, now: datetime) -> bool:
     """True while the pool backs off from growth: a request made now is for fewer nodes than Civo just refused."""
-    return state.backoff is not None and state.backoff.holds(now, LONGEST_GROWTH_BACKOFF)
+    backoff = state.backoffs.growth
+    return backoff is not None and backoff.holds(now, LONGEST_GROWTH_BACKOFF)
 
 
 def removals_stopped(reason: str, instances: Sequence[str], now: datetime) -> Backoff:
@@ -141,7 +142,7 @@ def _grow(action: Action, state: PoolState, hands: Hands, now: datetime) -> Prog
     hands.ready()
     if action == state.open_action and not action.attempts:  # a crash came between its request and the answer
         action = replace(action, unanswered_at=now)
-    civo_count = state.required + state.uncounted if state.uncounted else None
+    civo_count = state.required + state.count.uncounted if state.count.uncounted else None
     receipt = hands.cloud.resize(action.pool, decided_on=action.from_count, target=action.to_count, shown=civo_count)
     kind = {
         Did.DONE: OutcomeKind.CONFIRMED,
@@ -151,13 +152,15 @@ def _grow(action: Action, state: PoolState, hands: Hands, now: datetime) -> Prog
     }[receipt.did]
     outcome, late = Outcome(kind=kind, at=now, detail=receipt.sentence), None
     if receipt.did is Did.DONE and (receipt.required is None or receipt.required < action.to_count):
-        before = state.required + state.uncounted if receipt.required is None else receipt.required
+        before = state.required + state.count.uncounted if receipt.required is None else receipt.required
         late = Flight(pool=action.pool, kind=action.kind, target=action.to_count, sent_at=now, shown=before)
     progress = Progress(action=action, outcome=outcome, late=late)
-    if state.backoff is None or kind is not OutcomeKind.CONFIRMED or not is_smaller_request(state, now):
+    held = state.backoffs.growth
+    if held is None or kind is not OutcomeKind.CONFIRMED or not is_smaller_request(state, now):
         return progress
     # Some stock is there, so the rest is worth another request soon; and another pool may have what this one lacks.
-    backoff = next_backoff(action, replace(state, backoff=None), state.backoff.reason, now)
+    without = replace(state, backoffs=replace(state.backoffs, growth=None))
+    backoff = next_backoff(action, without, held.reason, now)
     return replace(progress, backoff=backoff, again_at=now + SOON)
 
 
@@ -230,7 +233,7 @@ def _looked_at(action: Action, state: PoolState, now: datetime) -> Progress:
 def _ended(action: Action, outcome: Outcome, state: PoolState, now: datetime) -> Progress:
     """End a removal. The nodes on which it was refused back off, whatever became of the others, and those that backed
     off before go on doing so: otherwise the next step would cordon them again."""
-    refused, last = [v for v in action.victims if v.refused], state.removal_backoff
+    refused, last = [v for v in action.victims if v.refused], state.backoffs.removal
     backoff = last if last is not None and last.instances and now < last.until else None
     if refused:
         stay = why_spared(v for v in action.victims if not v.refused)

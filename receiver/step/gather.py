@@ -167,7 +167,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     slow: Mapping[str, timedelta] = {}
     with parts.part("slow_starts"):
         slow = slow_starts(lives)
-    pools = tuple(replace(state, ready_within=slow.get(state.pool)) for state in states)
+    pools = tuple(replace(state, startup=replace(state.startup, slow=slow.get(state.pool))) for state in states)
     drifts = {state.pool: drifted for state, drifted, _ in joined if drifted is not None}
     answering = _judged(answers, pools, memory, policy, before)
     sources.beat()

@@ -141,7 +141,7 @@ def _pool(pool: Pool, work: StepContext) -> PoolDocument:
     action = state.open_action
     return PoolDocument.of(
         pool,
-        **(_counts(state, wanted) if facts.up(Source.CIVO) and not state.unreadable else dict.fromkeys(COUNTED)),
+        **(_counts(state, wanted) if facts.up(Source.CIVO) and not state.count.unreadable else dict.fromkeys(COUNTED)),
         pool=pool.id,
         mode=mode,
         pending_gpus=wanted.work.gpus if _demand_is_known(facts) else None,
@@ -158,10 +158,10 @@ def _pool(pool: Pool, work: StepContext) -> PoolDocument:
         reconsider_at=decision.reconsider_at,
         would=first_act(decision, case_of(state, wanted, facts, policy), sentence) if mode == "observe" else None,
         waits=waits(pool, state, policy, facts.at),
-        provisioning=state.trial,
-        ready_in_seconds=None if state.ready_in is None else state.ready_in.total_seconds(),
-        uncounted=state.uncounted,
-        drifts=sum(facts.at - d.at < A_DAY for d in state.drifts),
+        provisioning=state.backoffs.trial,
+        ready_in_seconds=None if state.startup.usual is None else state.startup.usual.total_seconds(),
+        uncounted=state.count.uncounted,
+        drifts=sum(facts.at - d.at < A_DAY for d in state.count.drifts),
         silenced_by=None if state.silence is None else str(state.silence),
         silence=state.silence,
         overrides=[OverrideInForce.of(o, every_pool=o.pool is None) for o in bounds.overrides.all],

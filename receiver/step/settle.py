@@ -10,8 +10,9 @@ import structlog
 from receiver.core.model.actions import ActionKind, Because, OutcomeKind
 from receiver.core.model.flights import late_after
 from receiver.core.model.memory import Control
-from receiver.core.model.model import Backoff, Facts, PoolState, Rights, Source, never_asked
+from receiver.core.model.model import Backoff, Facts, PoolState, Source
 from receiver.core.model.policy import Policy
+from receiver.core.model.rights import Rights, never_asked
 from receiver.core.model.windows import is_open
 from receiver.core.money.budget import views
 from receiver.core.notices import people_notices, workload_notices
@@ -98,7 +99,7 @@ def _landed(state: PoolState) -> int:
 def _close_action(state: PoolState, facts: Facts, frame: StepFrame) -> tuple[PoolState, int, int]:
     """Close the pool's open action if it has ended. Returns the state without it and the nodes added and removed."""
     action, store, policy, now = state.open_action, frame.store, frame.policy, frame.now
-    if action is None or state.unreadable or state.pool in frame.parts.failures.set_aside:
+    if action is None or state.count.unreadable or state.pool in frame.parts.failures.set_aside:
         return state, 0, 0
     outcome = settled(action, state, now)
     if outcome is None:
@@ -113,12 +114,15 @@ def _close_action(state: PoolState, facts: Facts, frame: StepFrame) -> tuple[Poo
     store.closed(action, outcome, None, told_of_end(action, outcome, around, frame.parts), late=late)
     settled_state = replace(state, open_action=None)
     if late is not None:
-        uncounted = state.required + state.uncounted - late.target
-        settled_state = replace(settled_state, required=late.target, uncounted=uncounted)
+        uncounted = state.required + state.count.uncounted - late.target
+        settled_state = replace(settled_state, required=late.target, count=replace(state.count, uncounted=uncounted))
     if confirmed and action.kind is ActionKind.GROW:
-        return replace(settled_state, last_grow_at=now, backoff=None), action.to_count - action.from_count, removed
+        last, backoffs = replace(state.last_changes, grown_at=now), replace(state.backoffs, growth=None)
+        grown_state = replace(settled_state, last_changes=last, backoffs=backoffs)
+        return grown_state, action.to_count - action.from_count, removed
     if confirmed:
-        settled_state = replace(settled_state, last_shrink_at=now, removal_backoff=None)
+        last, backoffs = replace(state.last_changes, shrunk_at=now), replace(state.backoffs, removal=None)
+        settled_state = replace(settled_state, last_changes=last, backoffs=backoffs)
     return settled_state, 0, removed
 
 
@@ -135,7 +139,12 @@ def _stop_removals(facts: Facts, stopped: Mapping[str, Backoff], frame: StepFram
                 plainly=f"GPU pool {state.pool}: removals stop until {backoff.until:%Y-%m-%d %H:%M} UTC",
             )
             frame.store.say(notice, frame.now)
-            state = replace(state, required=state.required + state.uncounted, uncounted=0, removal_backoff=backoff)
+            state = replace(
+                state,
+                required=state.required + state.count.uncounted,
+                count=replace(state.count, uncounted=0),
+                backoffs=replace(state.backoffs, removal=backoff),
+            )
         pools.append(state)
     return replace(facts, pools=tuple(pools))
 

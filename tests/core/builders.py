@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
@@ -76,7 +76,7 @@ def a_node(name: str = "n1", **changes: Any) -> Node:
     return with_fields(node, **changes)
 
 
-# A test names what matters of a node without the value that holds it, as (value, field).
+# A test names what matters without the value that holds it, as (value, field).
 PARTS_OF_A_NODE = {
     "cordoned_by": ("cordon", "by"),
     "cordoned_for": ("cordon", "action"),
@@ -104,18 +104,38 @@ PARTS_OF_A_NODE = {
     "devices": ("beside", "devices"),
     "devices_returned": ("beside", "devices_returned"),
 }
+PARTS_OF_A_POOL = {
+    "backoff": ("backoffs", "growth"),
+    "refused": ("backoffs", "refused"),
+    "removal_backoff": ("backoffs", "removal"),
+    "provisioning": ("backoffs", "provisioning"),
+    "sickened": ("backoffs", "sickened"),
+    "last_grow_at": ("last_changes", "grown_at"),
+    "last_shrink_at": ("last_changes", "shrunk_at"),
+    "required_since": ("count", "since"),
+    "uncounted": ("count", "uncounted"),
+    "drifts": ("count", "drifts"),
+    "unreadable": ("count", "unreadable"),
+    "ready_in": ("startup", "usual"),
+    "ready_within": ("startup", "slow"),
+    "compute": ("next_node", "compute"),
+    "devices": ("next_node", "devices"),
+}
+PARTS: Mapping[type, Mapping[str, tuple[str, str]]] = {Node: PARTS_OF_A_NODE, PoolState: PARTS_OF_A_POOL}
+V = TypeVar("V", Node, PoolState)
 
 
-def with_fields(node: Node, **changes: Any) -> Node:
-    """*node* with other fields, those of its parts under the names of `PARTS_OF_A_NODE`. One that *was_usable* was so
-    since long."""
-    if "was_usable" in changes:
-        since = changes.get("usable_since") or changes.get("created_at", node.created_at)
+def with_fields(value: V, **changes: Any) -> V:
+    """*value* with other fields, those of its parts under the names of `PARTS`. A node that *was_usable* was so since
+    long."""
+    parts = PARTS[type(value)]
+    if "was_usable" in changes and isinstance(value, Node):
+        since = changes.get("usable_since") or changes.get("created_at", value.created_at)
         changes["usable_since"] = since if changes.pop("was_usable") else None
-    for name in [name for name in changes if name in PARTS_OF_A_NODE]:
-        part, attribute = PARTS_OF_A_NODE[name]
-        changes[part] = replace(changes.get(part, getattr(node, part)), **{attribute: changes.pop(name)})
-    return replace(node, **changes)
+    for name in [name for name in changes if name in parts]:
+        part, attribute = parts[name]
+        changes[part] = replace(changes.get(part, getattr(value, part)), **{attribute: changes.pop(name)})
+    return replace(value, **changes)
 
 
 def a_due_node(name: str = "n1", **changes: Any) -> Node:
@@ -136,8 +156,8 @@ def a_silence(**changes: Any) -> PoolSilence:
 
 
 def a_state(*nodes: Node, pool: str = "l40s-id", **changes: Any) -> PoolState:
-    """A pool with *nodes*, as many as Civo was asked for."""
-    return PoolState(**{"pool": pool, "required": len(nodes), "nodes": nodes, **changes})
+    """A pool with *nodes*, as many as Civo was asked for, with *changes* as for `with_fields`."""
+    return with_fields(PoolState(pool=pool, required=len(nodes), nodes=nodes), **changes)
 
 
 def an_offer(pool: Pool, **changes: Any) -> Offer:

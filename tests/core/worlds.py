@@ -13,9 +13,12 @@ from hypothesis.strategies import SearchStrategy
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
 from receiver.core.model.model import (
     Backoff,
+    Backoffs,
+    CivoCount,
     CordonedBy,
     Drift,
     Facts,
+    LastChanges,
     Node,
     Offer,
     PoolState,
@@ -204,16 +207,16 @@ def states(draw: Choices, pool: Pool, calm: bool) -> PoolState:
     return PoolState(
         pool=pool.id,
         required=required,
-        required_since=perhaps_ago(draw),
+        count=CivoCount(since=perhaps_ago(draw), drifts=drifts(draw)),
         nodes=found,
         open_action=actions(draw, pool, found, required),
-        last_grow_at=perhaps_ago(draw),
-        last_shrink_at=perhaps_ago(draw),
-        backoff=perhaps_backoff(draw, 2),
-        refused=draw.one([None, None, required + draw.number(1, 7)]),
-        removal_backoff=perhaps_backoff(draw, 2),
-        provisioning=perhaps_backoff(draw, 1),
-        drifts=drifts(draw),
+        last_changes=LastChanges(grown_at=perhaps_ago(draw), shrunk_at=perhaps_ago(draw)),
+        backoffs=Backoffs(
+            growth=perhaps_backoff(draw, 2),
+            refused=draw.one([None, None, required + draw.number(1, 7)]),
+            removal=perhaps_backoff(draw, 2),
+            provisioning=perhaps_backoff(draw, 1),
+        ),
         offer=offers(draw, pool),
         silence=draw.one([None, None, None, None, a_silence()]),
     )

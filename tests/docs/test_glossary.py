@@ -18,6 +18,8 @@ SELF_EXPLAINING = frozenset(
         "GpuShare",
         "KeepRule",
         "KeepUntil",
+        "LastChanges",
+        "NextNode",
         "PoolAtCivo",
         "PoolFacts",
         "Preference",

@@ -42,7 +42,7 @@ def test_the_rest_is_asked_for_again_after_a_minute(store: Store) -> None:
     assert life.required() == 4
     life.run(3 * MINUTE)
     assert life.required() == 7
-    backoff = life.steps[-1].facts.pool("l40s-id").backoff
+    backoff = life.steps[-1].facts.pool("l40s-id").backoffs.growth
     assert backoff is not None
     assert backoff.reason.startswith("gpu_count_exceeded")
 
@@ -51,7 +51,7 @@ def test_an_empty_shelf_is_asked_once_per_halving_and_counts_as_one_failure(stor
     life = lives.waiting(store, *pods(8), stock={SIZE: 0})
     life.run(50 * SECONDS)
     assert asked(life) == [8, 4, 2, 1]
-    backoff = life.steps[-1].facts.pool("l40s-id").backoff
+    backoff = life.steps[-1].facts.pool("l40s-id").backoffs.growth
     assert backoff is not None
     assert backoff.failures == 1
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.core.model.model import AGAIN_AFTER, GRANTED_FOR, UNKNOWN_HOLDS_FOR, Rights
+from receiver.core.model.rights import AGAIN_AFTER, GRANTED_FOR, UNKNOWN_HOLDS_FOR, Rights
 from receiver.ports import Store, TryLater, WontWork
 from tests.given import lives
 from tests.given.life import Life

@@ -104,9 +104,9 @@ def test_a_stock_out_backs_the_pool_off_and_does_not_consume_the_cooldown(life: 
     life.cloud.fail_next(WontWork("none left", code="gpu_count_exceeded"), "resize")
     life.step()
     state = life.step().facts.pool("l40s-id")
-    assert state.backoff is not None
-    assert state.backoff.failures == 1
-    assert state.last_grow_at is None
+    assert state.backoffs.growth is not None
+    assert state.backoffs.growth.failures == 1
+    assert state.last_changes.grown_at is None
     life.run(3 * MINUTE)
     assert len(life.writes("resize")) == 1
     assert "GPU pool l40s: Civo has no GPU free, 0 -> 1 node refused" in life.notices()
@@ -118,7 +118,7 @@ def test_repeated_stock_outs_back_off_for_longer_each_time(life: Life) -> None:
     for _ in range(4):
         life.cloud.fail_next(WontWork("none left", code="gpu_count_exceeded"), "resize")
         life.step()
-        backoff = life.step().facts.pool("l40s-id").backoff
+        backoff = life.step().facts.pool("l40s-id").backoffs.growth
         assert backoff is not None
         untils.append(backoff.until - life.now)
         life.world.advance(backoff.until)

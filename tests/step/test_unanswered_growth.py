@@ -105,7 +105,7 @@ def test_a_growth_that_shows_late_is_no_change_by_somebody_else(store: Store) ->
     life.run(MINUTE)
     life.world.resize(FIRST, 1)
     life.run(MINUTE)
-    assert life.steps[-1].facts.pool(FIRST).drifts == ()
+    assert life.steps[-1].facts.pool(FIRST).count.drifts == ()
 
 
 def test_an_unanswered_growth_of_a_pool_that_left_the_configuration_keeps_its_money(store: Store) -> None:

@@ -133,7 +133,7 @@ def test_a_node_that_is_wanted_after_pods_were_evicted_from_it_backs_off(store: 
     outcome = ended(life)
     assert outcome.kind is OutcomeKind.FAILED
     assert "waiting work fits on it: ml/next-0" in outcome.detail
-    backoff = life.step().facts.pools[0].removal_backoff
+    backoff = life.step().facts.pools[0].backoffs.removal
     assert backoff is not None
     assert backoff.instances == (life.world.nodes[node].instance,)
 

@@ -28,9 +28,9 @@ from receiver.core.model.actions import (
     VictimStage,
 )
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.model import never_asked
 from receiver.core.model.overrides import Question
 from receiver.core.model.policy import Budget, Policy, Pool
+from receiver.core.model.rights import never_asked
 from receiver.core.model.usage import Owner, Usage, WorkloadLife
 from receiver.core.notices.grouping import Seal
 from receiver.ports import Grounds, Store, StoredAction, StoredDecision, WebStore

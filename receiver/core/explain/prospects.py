@@ -103,7 +103,7 @@ def about_idle(idle: Sequence[Node], case: Case, say: Say) -> str:
 
 def repair_waits(node: Node, case: Case) -> str:
     """Why the repair of a sick *node* is not begun while the pool is careful; empty for any other node."""
-    failed = case.state.trial
+    failed = case.state.backoffs.trial
     waits = case.pool.repair is Repair.REPLACE and node.health.sick and node.instance not in case.wanted.nodes.repairs
     if not waits or failed is None or not failed.holds(case.now, LONGEST_PROVISIONING_BACKOFF):
         return ""

@@ -248,7 +248,7 @@ def _say_nothing_wanted(case: Case, say: Say) -> str:
     refused = [n for n in others if removal_backs_off(n, case)]
     idle = [n for n in others if not removal_backs_off(n, case)]
     on_the_way = len(case.state.coming) + case.state.unlisted
-    backoff = case.state.removal_backoff
+    backoff = case.state.backoffs.removal
     if not case.up(Source.CIVO):
         return f"nothing is known: {answer_of(Source.CIVO, case.source(Source.CIVO))}"
     if wanted.work.settled and on_the_way:

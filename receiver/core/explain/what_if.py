@@ -5,7 +5,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from receiver.core.model.devices import is_claim
-from receiver.core.model.model import Facts, PoolState
+from receiver.core.model.model import Facts, NextNode, PoolState
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.money.budget import Forecast, month_of, nodes_of
 from receiver.core.scaling.template import fingerprint, offer_of
@@ -36,7 +36,7 @@ def _state(state: PoolState | None, before: Pool | None, pool: Pool, facts: Fact
         return state
     offer = offer_of(pool, state.nodes, state.offer, facts.at, other.startup_taints)
     alike = before.size == pool.size
-    return replace(state, offer=offer, compute=state.compute if alike else {}, devices=state.devices if alike else {})
+    return replace(state, offer=offer, next_node=state.next_node if alike else NextNode())
 
 
 def per_hour(pool: Pool, state: PoolState, nodes: int | None = None) -> Decimal:

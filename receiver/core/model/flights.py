@@ -117,8 +117,8 @@ def late_after(action: Action, state: PoolState, now: datetime) -> Flight | None
     if times and now - max(times) > 2 * MUST_FALL_WITHIN:
         return None
     since = max(times, default=now)
-    target, civo_count = action.from_count - removed, state.required + state.uncounted
-    raised = civo_count > action.from_count + state.uncounted
+    target, civo_count = action.from_count - removed, state.required + state.count.uncounted
+    raised = civo_count > action.from_count + state.count.uncounted
     if not removed or raised or civo_count <= target:
         return None
     sent_at = since if timedelta(0) <= now - since <= MUST_FALL_WITHIN else now

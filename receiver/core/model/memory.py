@@ -10,10 +10,11 @@ from typing import Protocol
 from receiver.core.model.actions import Action
 from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.flights import Flight
-from receiver.core.model.model import Backoff, Drift, Offer, Rights, Source
+from receiver.core.model.model import Backoff, Drift, Offer, Source
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Billing, BudgetChange
 from receiver.core.model.refusals import SchedulerRefusal
+from receiver.core.model.rights import Rights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""The nouns of what was found: nodes, pool states, sources, rights (docs/glossary.md)."""
+"""The nouns of what was found: nodes, pool states, sources (docs/glossary.md)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -15,75 +15,10 @@ from receiver.core.model.overrides import Override, Question
 from receiver.core.model.pods import Booking, Buffer, Candidate, Pod, less
 from receiver.core.model.policy import BudgetChange, Taint
 from receiver.core.model.refusals import SchedulerRefusal
+from receiver.core.model.rights import Rights
 from receiver.core.model.shares import is_share, put_bound
 from receiver.core.model.signals import PoolSilence, Signal
 from receiver.core.model.usage import Activity
-
-GRANTED_FOR = timedelta(minutes=5)  # rights change only when a manifest is applied
-AGAIN_AFTER = timedelta(seconds=30)  # missing rights hold growth, so a grant must be seen soon
-UNKNOWN_HOLDS_FOR = timedelta(minutes=5)
-BIND = "bind the ClusterRole gpu-autoscaler-act (chart: mode=act; else k8s/install/act-rights.yaml)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rights:
-    """The cluster's last answer on the rights that a removal needs.
-
-    *lacking* names those refused (``patch nodes``), None if never answered; *detail* says why the last query got no
-    answer: the previous one then still counts. *since* is when the answer last changed.
-    """
-
-    lacking: tuple[str, ...] | None
-    since: datetime
-    asked_at: datetime | None = None
-    detail: str = ""
-
-    def due(self, now: datetime) -> bool:
-        """True when the cluster should be asked again."""
-        if self.asked_at is None:
-            return True
-        settled = self.lacking == () and not self.detail
-        age = now - self.asked_at
-        return age >= (GRANTED_FOR if settled else AGAIN_AFTER) or age < timedelta(0)  # the clock was ahead
-
-    def answered(self, lacking: tuple[str, ...], now: datetime) -> "Rights":
-        """Return what is known after an answer."""
-        since = min(self.since, now) if lacking == self.lacking else now
-        return Rights(lacking=lacking, since=since, asked_at=now)
-
-    def unanswered(self, reason: str, now: datetime) -> "Rights":
-        """Return what is known after a query without an answer."""
-        return replace(self, since=min(self.since, now), asked_at=now, detail=reason)
-
-    def unasked(self, reason: str, now: datetime) -> "Rights":
-        """Return what is known while the cluster cannot be asked. That is no try: it is asked as soon as possible."""
-        return replace(self, since=min(self.since, now), detail=reason)
-
-    def holds_growth(self, now: datetime) -> bool:
-        """True while a node bought now could not be removed, or that is unknown.
-
-        Without an answer growth is held for a while only: the query itself may be what fails (a proxy that blocks POST,
-        an authorizer that is down) although every right is there. A removal that is refused reports it.
-        """
-        if self.lacking is None:
-            return now < self.since + UNKNOWN_HOLDS_FOR
-        return bool(self.lacking)
-
-    @property
-    def holds_until(self) -> datetime | None:
-        """When growth is no longer held; None where only an answer ends that."""
-        return self.since + UNKNOWN_HOLDS_FOR if self.lacking is None else None
-
-    def __str__(self) -> str:
-        if self.lacking is None:
-            return f"cannot check the RBAC permissions to remove nodes: {self.detail or 'not answered yet'}"
-        refused = ", ".join(self.lacking)
-        return f"missing RBAC permissions: {refused}" if refused else "RBAC allows removing nodes"
-
-
-def never_asked(now: datetime) -> Rights:
-    """Return what is known before the first query."""
-    return Rights(lacking=None, since=now)
 
 
 class Stage(StrEnum):
@@ -312,6 +247,57 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CivoCount:
+    """What is said of the count that Civo gives for a pool."""
+
+    since: datetime | None = None  # when it last changed
+    uncounted: int = 0  # removed nodes that it still has (below 0: new nodes that it does not have yet)
+    drifts: tuple[Drift, ...] = ()  # changes by others in the last two days
+    unreadable: str = ""  # what Civo's response on this pool lacks: it does not change, and its nodes may be incomplete
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoffs:
+    """What a pool waits out after failures: of growth, of removals, and of its newest nodes."""
+
+    growth: Backoff | None = None
+    refused: int | None = None  # the lowest count that Civo has just refused for lack of stock or quota
+    removal: Backoff | None = None
+    provisioning: Backoff | None = None  # after nodes in a row that never became usable
+    sickened: Backoff | None = None  # after usable nodes in a row that fell sick
+
+    @property
+    def trial(self) -> Backoff | None:
+        """The back-off after which one node at a time is tried, because the newest nodes failed."""
+        backoffs = (b for b in (self.provisioning, self.sickened) if b is not None)
+        return max(backoffs, key=lambda backoff: backoff.until, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastChanges:
+    """When a pool last changed, by direction."""
+
+    grown_at: datetime | None = None
+    shrunk_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartupTimes:
+    """How long a new node of a pool takes from its creation until its GPUs are allocatable."""
+
+    usual: timedelta | None = None
+    slow: timedelta | None = None  # the time within which nine of ten nodes had been usable (None: too few)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextNode:
+    """What the next node of a pool has beside whole GPUs."""
+
+    compute: Mapping[str, int] = field(default_factory=dict)
+    devices: Mapping[str, int] = field(default_factory=dict)  # what claims can take of it: see `BesideGpus.devices`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState:
     """One pool as found in this step. Without an answer from Civo, *required* is the last known count.
 
@@ -319,28 +305,18 @@ class PoolState:
     """
 
     pool: str
-    required: int  # the count that Civo was asked for: its own number less *uncounted*
+    required: int  # the count that Civo was asked for: its own number less `CivoCount.uncounted`
     nodes: tuple[Node, ...] = ()
-    open_action: Action | None = None
-    last_grow_at: datetime | None = None
-    last_shrink_at: datetime | None = None
-    backoff: Backoff | None = None
-    removal_backoff: Backoff | None = None
-    required_since: datetime | None = None  # when Civo's number last changed
-    utilization: float | None = None  # ratio 0-1
-    silence: PoolSilence | None = None
-    unreadable: str = ""  # what Civo's response on this pool lacks: it does not change, and *nodes* may be incomplete
-    uncounted: int = 0  # removed nodes that Civo still counts (below 0: new nodes that it does not count yet)
-    provisioning: Backoff | None = None  # after nodes in a row that never became usable
-    sickened: Backoff | None = None  # after usable nodes in a row that fell sick
-    ready_in: timedelta | None = None  # the usual time until a node's GPUs are allocatable
-    ready_within: timedelta | None = None  # the time within which nine of ten nodes had been usable (None: too few)
-    drifts: tuple[Drift, ...] = ()  # changes by others in the last two days
-    offer: Offer | None = None  # of the newest usable node, at most a day old
     unjoined: tuple[str, ...] = ()
-    compute: Mapping[str, int] = field(default_factory=dict)  # the compute resources of a new node
-    devices: Mapping[str, int] = field(default_factory=dict)  # what claims can take of it: see `Node.devices`
-    refused: int | None = None  # the lowest count that Civo has just refused for lack of stock or quota
+    count: CivoCount = CivoCount()
+    open_action: Action | None = None
+    last_changes: LastChanges = LastChanges()
+    backoffs: Backoffs = Backoffs()
+    startup: StartupTimes = StartupTimes()
+    offer: Offer | None = None  # of the newest usable node, at most a day old
+    next_node: NextNode = NextNode()
+    silence: PoolSilence | None = None
+    utilization: float | None = None  # ratio 0-1
 
     def of(self, *stages: Stage) -> tuple[Node, ...]:
         """The nodes in one of *stages*."""
@@ -350,12 +326,6 @@ class PoolState:
     def living(self) -> tuple[Node, ...]:
         """The nodes that are not being deleted."""
         return tuple(n for n in self.nodes if n.stage is not Stage.DELETING)
-
-    @property
-    def trial(self) -> Backoff | None:
-        """The back-off after which one node at a time is tried, because the newest nodes failed."""
-        backoffs = (b for b in (self.provisioning, self.sickened) if b is not None)
-        return max(backoffs, key=lambda backoff: backoff.until, default=None)
 
     @property
     def coming(self) -> tuple[Node, ...]:

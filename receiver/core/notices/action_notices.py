@@ -83,7 +83,7 @@ def instead_of(pool: Pool, wanted: Wanted, facts: Facts, policy: Policy) -> tupl
         and other.id != pool.id
         and other.price_usd_per_hour is not None
         and facts.pool(other.id).required < other.max_nodes
-        and not ((backoff := facts.pool(other.id).backoff) and facts.at < backoff.until)
+        and not ((backoff := facts.pool(other.id).backoffs.growth) and facts.at < backoff.until)
         and not any(refusal(pod, other, facts.pool(other.id)) for pod in pods)
     )
 
@@ -167,7 +167,7 @@ def _grows_again(pool: str, budgets: Budgets) -> str:
 
 def _next_node(around: Around, now: datetime) -> str:
     """When another node is tried after one that never worked."""
-    failed = around.state.trial if around.state is not None else None
+    failed = around.state.backoffs.trial if around.state is not None else None
     if failed is None or not now < failed.until:
         return "one node at a time is tried until one works"
     return f"the next single node is tried at {wording.moment(failed.until, now)}"
@@ -202,10 +202,10 @@ def _cost(action: Action, outcome: Outcome, pool: Pool | None, around: Around, t
 
 def _usable(pool: Pool, state: PoolState | None, now: datetime) -> str:
     late = wording.moment(now + pool.provision_timeout, now)
-    if state is None or state.ready_in is None:
+    if state is None or state.startup.usual is None:
         return f"usable by {late}; if not, a message follows"
-    about = wording.moment(now + state.ready_in, now)
-    usual = f"usable in about {wording.minutes(state.ready_in)} min ({about})"
+    about = wording.moment(now + state.startup.usual, now)
+    usual = f"usable in about {wording.minutes(state.startup.usual)} min ({about})"
     return f"{usual}; if not by {late}, a message follows"
 
 

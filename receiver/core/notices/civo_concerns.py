@@ -21,7 +21,7 @@ OTHER_SYSTEMS = (
 
 def drifted(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     """A count that changed outside the autoscaler: the new one is adopted."""
-    drift, lately = seen.drifts.get(pool.id), sum(seen.now - d.at < A_DAY for d in state.drifts)
+    drift, lately = seen.drifts.get(pool.id), sum(seen.now - d.at < A_DAY for d in state.count.drifts)
     if drift is None and not lately:
         return
     topic = key = cost = ""
@@ -52,7 +52,7 @@ def undone(pool: Pool, state: PoolState, wait: Wait, seen: Seen) -> Concern:
     """The stop after another system reverted our changes. Its end is its key: each stop is told once, also where the
     counts and the hour are those of an earlier message."""
     grows, level = wait.direction is Direction.GROW, seen.level("not_undone_by_others", pool=pool.id)
-    reverts = [d for d in state.drifts if d.undoes and (d.to_count < d.from_count) is grows]
+    reverts = [d for d in state.count.drifts if d.undoes and (d.to_count < d.from_count) is grows]
     newest = max(reverts, key=lambda d: d.at)
     last = f"last {newest.from_count} -> {newest.to_count} at {newest.at:%H:%M} UTC"
     stays = "waiting work stays pending, unless another pool takes it" if grows else "idle nodes stay and cost money"
@@ -76,13 +76,13 @@ def unreadable(pool: Pool, state: PoolState, seen: Seen) -> Concern:
         kind=Cause.SOURCE_SILENT,
         level=seen.level("sources_answer", pool=pool.id),
         what="Civo's response on this pool is incomplete: it does not change",
-        why=state.unreadable,
+        why=state.count.unreadable,
         cost=wording.an_hour(pool, state.required),
         doing="no node is bought or removed in this pool until the response is complete; running nodes stay, and other"
         " pools go on",
         todo="Look at: the pool and its instances at Civo; gpu-autoscaler doctor --only civo",
         topic=f"unreadable:{pool.id}",
-        key=f"{seen.now:%Y-%m-%d}:{state.unreadable}",
+        key=f"{seen.now:%Y-%m-%d}:{state.count.unreadable}",
     )
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from receiver.core.model.model import BIND, UNKNOWN_HOLDS_FOR, Facts, Source
+from receiver.core.model.model import Facts, Source
 from receiver.core.model.policy import Fallback, Policy, Scope
+from receiver.core.model.rights import BIND, UNKNOWN_HOLDS_FOR
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import dollars, lasting, percent
 from receiver.core.money.budget import BudgetStage

@@ -42,9 +42,9 @@ def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
     """Return everything about *pool* that needs a person, in no order."""
     state, wanted = seen.facts.pool(pool.id), seen.assignment.pools[pool.id]
     concerns: list[Concern] = []
-    if pool.id in seen.drifts or state.drifts:
+    if pool.id in seen.drifts or state.count.drifts:
         concerns += drifted(pool, state, seen)
-    if state.unreadable:
+    if state.count.unreadable:
         concerns.append(unreadable(pool, state, seen))
     concerns += _stuck(pool, state, seen)
     concerns += _waits(pool, state, wanted, seen)
@@ -76,7 +76,7 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     lost = [n.name for n in broken if not n.busy or is_abandoned(n, seen.now)]  # `_unclear_nodes` tells of a busy one
     names = (*stuck_on_the_way(pool, state, seen.now), *lost)
     level = seen.level("provisioning_works", "dead_nodes", pool=pool.id)
-    failed = state.trial
+    failed = state.backoffs.trial
     held = failed is not None and failed.holds(seen.now, LONGEST_PROVISIONING_BACKOFF)
     if names:
         notes = {n.name: n.note or STAGES.get(n.stage, "not usable") for n in state.living}
@@ -111,7 +111,7 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
             f"the next try is at {wording.moment(failed.until, seen.now)}" if held else "one node is being tried now"
         )
         in_a_row = "a new node" if failed.failures == 1 else f"{failed.failures} new nodes in a row"
-        fault = "fell sick" if failed == state.sickened else "never became usable"
+        fault = "fell sick" if failed == state.backoffs.sickened else "never became usable"
         yield Concern(
             kind="never_usable",
             level=level,
@@ -278,7 +278,7 @@ def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Ite
         if pool.repair is Repair.REPLACE:
             replaces = ""
             goes = "removed when they end" if begun else "replaced once `repair_share`, budgets and guardrails allow it"
-            careful = state.trial
+            careful = state.backoffs.trial
             if not begun and careful is not None and careful.holds(seen.now, LONGEST_PROVISIONING_BACKOFF):
                 goes = f"not replaced before {wording.moment(careful.until, seen.now)}: {careful.reason}"
         yield Concern(

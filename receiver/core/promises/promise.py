@@ -119,7 +119,7 @@ class Promises:
     def _since(self, room: Bin) -> datetime:
         if room.bought:
             return self._begins or self._now
-        return self._created.get(room.instance or "", self.state.required_since) or self._now
+        return self._created.get(room.instance or "", self.state.count.since) or self._now
 
     def _of(self, rooms: Sequence[Bin], alone: Pod | None, ahead: int) -> Promise:
         since = [self._since(room) for room in rooms]
@@ -130,7 +130,7 @@ class Promises:
 
     def _guess(self, since: datetime, until: datetime | None) -> Promise:
         latest = max(self._now, since + self.pool.provision_timeout)
-        usual = latest if self.state.ready_in is None else since + self.state.ready_in
+        usual = latest if self.state.startup.usual is None else since + self.state.startup.usual
         return Promise(starts_p50=usual if self._now < usual < latest else latest, starts_p90=latest, until=until)
 
     def _likely(

@@ -241,17 +241,17 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets, neighbours: Neighbour
     """Return the empty tally of *pool*: its bounds now, its room, and whether a guardrail will hold its growth."""
     state, now = facts.pool(pool.id), facts.at
     bounds = bounds_of(pool, facts.overrides, now)
-    backing_off = state.backoff is not None and state.backoff.holds(now, LONGEST_GROWTH_BACKOFF)
+    backing_off = state.backoffs.growth is not None and state.backoffs.growth.holds(now, LONGEST_GROWTH_BACKOFF)
     probes = probes_left(state, now)
     smaller = None  # how many nodes to request right after a refusal, where that cannot take nodes away
-    if backing_off and probes is None and state.refused is not None:
-        smaller = smaller_request(state.required, state.refused)
+    if backing_off and probes is None and state.backoffs.refused is not None:
+        smaller = smaller_request(state.required, state.backoffs.refused)
         if settle(state.required, flights_of(facts.unanswered, state.pool)).high > state.required:
             smaller = None
     held = (
         pool.price_usd_per_hour is None
-        or bool(state.unreadable)
-        or state.uncounted > 0  # until Civo's count has fallen; other pools that fit need not wait for that
+        or bool(state.count.unreadable)
+        or state.count.uncounted > 0  # until Civo's count has fallen; other pools that fit need not wait for that
         or (backing_off and smaller is None)
         or any(s.action in (SignalAction.FREEZE, SignalAction.PAUSE_SCALE_UP) for s in facts.signals_for(pool.id))
         or bool(stuck_on_the_way(pool, state, now))

@@ -79,10 +79,10 @@ def missing_pods(workload: Workload) -> int:
 
 def refusal(pod: Pod, pool: Pool, state: PoolState) -> str | None:
     """Return why no node is bought in *pool* for *pod*, by its configuration, its size and what its nodes offered."""
-    reason = misfit(pod, pool, state.offer) or too_much(pod.compute, state.compute)
+    reason = misfit(pod, pool, state.offer) or too_much(pod.compute, state.next_node.compute)
     if reason is None and any(map(is_share, pod.requests)):
         reason = why_no_share(pod.requests, new_node(pool, state))
-    if reason is None and (state.devices or any(map(is_claim, pod.requests))):
+    if reason is None and (state.next_node.devices or any(map(is_claim, pod.requests))):
         reason = why_no_devices(pod.requests, new_node(pool, state))
     return reason
 

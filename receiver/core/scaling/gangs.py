@@ -63,7 +63,10 @@ def _leave_without_nodes(workload: Workload, tally: Tally, allowance: Allowance)
         met = RULES[min(passed, len(RULES) - 1)]
         allows = f"guardrail {met} allows fewer"
         if passed == len(RULES) and not tally.holds_gang(opened):
-            met, allows = "", f"Civo has just refused {tally.state.refused} nodes in all for pool {tally.pool.name}"
+            met, allows = (
+                "",
+                f"Civo has just refused {tally.state.backoffs.refused} nodes in all for pool {tally.pool.name}",
+            )
         priced = tally.pool.price_usd_per_hour is not None
         short = allowance.refusing(tally, opened, workload) if priced and passed == 0 else None
         if short is not None:

@@ -64,7 +64,7 @@ def _gpus_in_use(node: Node, case: Case) -> Hold | None:
 
 def removal_backs_off(node: Node, case: Case) -> Hold | None:
     """An earlier try has failed, such as an eviction."""
-    backoff = case.state.removal_backoff
+    backoff = case.state.backoffs.removal
     if backoff is None or node.instance not in backoff.instances:
         return None
     holds = backoff.holds(case.now, LONGEST_REMOVAL_BACKOFF)

@@ -53,11 +53,12 @@ def may_wait(pod: Pod, policy: Policy) -> timedelta:
 
 def lead(pool: Pool, state: PoolState) -> timedelta:
     """How long before the deadline of work a node of *pool* is bought for it."""
-    if state.ready_within is not None:
-        return min(state.ready_within, pool.provision_timeout) + LEAD_MARGIN
-    if state.ready_in is None:
+    usual, slow = state.startup.usual, state.startup.slow
+    if slow is not None:
+        return min(slow, pool.provision_timeout) + LEAD_MARGIN
+    if usual is None:
         return pool.provision_timeout
-    return min(SLOWER * state.ready_in + LEAD_MARGIN, max(state.ready_in, pool.provision_timeout))
+    return min(SLOWER * usual + LEAD_MARGIN, max(usual, pool.provision_timeout))
 
 
 class Deadlines:
@@ -98,7 +99,7 @@ class Deadlines:
                 for pool in self._pools:
                     blamed.pool = pool.id
                     state = self._facts.pool(pool.id)
-                    if misfit(pod, pool, state.offer) is None and not too_much(pod.compute, state.compute):
+                    if misfit(pod, pool, state.offer) is None and not too_much(pod.compute, state.next_node.compute):
                         leads.append(lead(pool, state) if pool.max_nodes else timedelta(0))
             self._leads[kind] = max(leads, default=None)
         return self._leads[kind]

@@ -270,8 +270,8 @@ def changes(case: Case) -> Sequence[datetime]:
     moments += [grace.ends_at for grace in wanted.graces]
     moments.append(next_change(pool.windows, case.now))
     moments.append(wanted.buys_at)
-    if state.required_since and state.unlisted:
-        moments.append(state.required_since + pool.provision_timeout + AN_INSTANT)
+    if state.count.since and state.unlisted:
+        moments.append(state.count.since + pool.provision_timeout + AN_INSTANT)
     if wanted.money.budget is not None:
         moments.append(wanted.money.budget.ends_at)
     if changed is not None and (limits.max_growth_per_hour is not None or limits.max_removals_per_hour is not None):

@@ -203,7 +203,12 @@ def room_beside_gpus(machine: Mapping[str, int], offer: Offer | None) -> Mapping
 def new_node(pool: Pool, state: PoolState) -> dict[str, int]:
     """What is free on the next node of *pool*."""
     memory = memory_of_gpu(pool, state.offer)
-    return {**pool.resources, **({GPU_MEMORY: memory} if memory else {}), **state.compute, **state.devices}
+    return {
+        **pool.resources,
+        **({GPU_MEMORY: memory} if memory else {}),
+        **state.next_node.compute,
+        **state.next_node.devices,
+    }
 
 
 def memory_of_gpu(pool: Pool, offer: Offer | None) -> int:

@@ -52,7 +52,7 @@ def leaving_soon(node: Node, state: PoolState, now: datetime) -> tuple[Pod, ...]
     leaving = [pod for pod in node.pods if pod.leaves_at is not None]
     if not leaving:  # as on almost every node
         return ()
-    takes = node_takes(state.ready_in)
+    takes = node_takes(state.startup.usual)
     return tuple(pod for pod in leaving if leaves_soon(pod, takes, now))
 
 

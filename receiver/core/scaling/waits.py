@@ -73,7 +73,7 @@ def waits(
 
     for direction in directions:
         grows = direction is Direction.GROW
-        backoff = state.backoff if grows else state.removal_backoff
+        backoff = state.backoffs.growth if grows else state.backoffs.removal
         longest = LONGEST_GROWTH_BACKOFF if grows else LONGEST_REMOVAL_BACKOFF
         if backoff is not None and (backoff.instances or backoff.holds(now, longest)):
             nodes = tuple(n.name for i in backoff.instances for n in state.nodes if n.instance == i)
@@ -83,15 +83,15 @@ def waits(
         if until is not None:
             did = "lowered" if grows else "raised"
             wait(WaitKind.UNDONE, until, f"another system {did} the count repeatedly after our own change")
-        failed = state.trial
+        failed = state.backoffs.trial
         if grows and failed is not None and failed.holds(now, LONGEST_PROVISIONING_BACKOFF):
             wait(WaitKind.PROVISIONING, failed.until, failed.reason, failed.failures)
         if grows:
-            last, cooldown, did = state.last_grow_at, pool.grow_cooldown, "grew"
+            last, cooldown, did = state.last_changes.grown_at, pool.grow_cooldown, "grew"
         elif policy.billing.by_the_hour:
             continue  # removal follows the paid hour and has no cooldown
         else:
-            last, cooldown, did = state.last_shrink_at, pool.shrink_cooldown, "shrank"
+            last, cooldown, did = state.last_changes.shrunk_at, pool.shrink_cooldown, "shrank"
         if last is not None and last <= now:  # a change in the future: the clock was wrong then
             wait(WaitKind.COOLDOWN, last + cooldown, f"it {did} at {last:%Y-%m-%d %H:%M:%S} UTC")
     return tuple(in_force)
@@ -99,7 +99,7 @@ def waits(
 
 def unlisted_too_long(pool: Pool, state: PoolState, now: datetime) -> bool:
     """True when Civo was asked for nodes longer than the provision timeout ago and still lists fewer."""
-    since = state.required_since
+    since = state.count.since
     return state.unlisted > 0 and since is not None and now - since > pool.provision_timeout
 
 
@@ -140,8 +140,8 @@ def awaited_since(state: PoolState) -> datetime | None:
     """Since when the pool waits for its oldest node on the way, or for nodes that Civo does not list, or None."""
     coming = [n for n in state.living if not n.was_usable and (n.stage in ON_ITS_WAY or n.stage is Stage.BROKEN)]
     since = [n.watched_since for n in coming]
-    if state.unlisted > 0 and state.required_since is not None:
-        since.append(state.required_since)
+    if state.unlisted > 0 and state.count.since is not None:
+        since.append(state.count.since)
     return min(since, default=None)
 
 
@@ -158,9 +158,10 @@ def probes_left(state: PoolState, now: datetime) -> int | None:
     While it backs off from provisioning: none. After that one on trial, until one becomes usable: a pool whose GPUs
     never come would cost a whole paid unit per waiting node, again and again.
     """
-    if state.trial is None:
+    failed = state.backoffs.trial
+    if failed is None:
         return None
-    if state.trial.holds(now, LONGEST_PROVISIONING_BACKOFF):
+    if failed.holds(now, LONGEST_PROVISIONING_BACKOFF):
         return 0
     return max(0, 1 - len(state.coming) - state.unlisted)
 
@@ -173,11 +174,12 @@ def provisioning_failed(action: Action, state: PoolState) -> Backoff | None:
     at once.
     """
     bad = {v.instance for v in action.victims if v.because is Because.STUCK}
-    instances = state.provisioning.instances if state.provisioning else ()
+    last = state.backoffs.provisioning
+    instances = last.instances if last else ()
     never = [n for n in state.nodes if n.instance in bad and not n.was_usable and n.instance not in instances]
     if not never:
         return None  # or each was counted at the first try of its removal
-    failures = (state.provisioning.failures if state.provisioning else 0) + 1
+    failures = (last.failures if last else 0) + 1
     vanished = all(n.vanished for n in never)
     first = FIRST_BACKOFF_BESIDE_WORKING_NODES if vanished or state.of(Stage.USABLE) else FIRST_BACKOFF
     base = min(first * 2 ** min(failures - 1, 10), LONGEST_BACKOFF)
@@ -243,7 +245,7 @@ def _within(moment: datetime | None, span: timedelta, now: datetime) -> bool:
 def undone_by_others(state: PoolState, now: datetime, *, grows: bool) -> datetime | None:
     """Until when a pool does not grow, or does not shrink, because others keep reverting that; None: it may. After the
     third time in a day the other one wins."""
-    against = sorted([d.at for d in state.drifts if d.undoes and (d.to_count < d.from_count) is grows])
+    against = sorted([d.at for d in state.count.drifts if d.undoes and (d.to_count < d.from_count) is grows])
     if len(against) < UNDOINGS or against[-1] - against[-UNDOINGS] > IN_A_DAY:
         return None
     until = against[-1] + GIVES_WAY_FOR

@@ -16,14 +16,14 @@ from receiver.adapters.store import SqlStore
 from receiver.adapters.store import decisions as kept_as
 from receiver.adapters.store.schema import grounds
 from receiver.core.explain.evidence import with_grounds
-from receiver.core.model.model import Facts
+from receiver.core.model.model import Facts, Node
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from receiver.ports import Grounds, GroundsKept, WontWork
 from tests.adapters.store.any_value import any_value
 from tests.adapters.store.builders import after, decision
-from tests.core.builders import PARTS_OF_A_NODE
+from tests.core.builders import PARTS
 from tests.core.worlds import LAWS, World, worlds
 
 NAMES = Path(__file__).with_name("stored_names.json")  # of the inputs of decisions, as first written
@@ -122,18 +122,34 @@ def test_what_format_1_called_terminating_and_leaving_is_read() -> None:
     assert read.nodes[0].pods[0].terminating
 
 
+def without_parts(kept: GroundsKept, version: int, *kinds: type) -> GroundsKept:
+    """*kept* as it was stored in format *version*: where objects of *kinds* have parts, the fields of these."""
+    for each in objects(kept.facts):
+        for parts in (PARTS[kind] for kind in kinds):
+            todays = {today for today, _ in parts.values()}
+            if todays <= each.keys():
+                each |= {name: each[today][field] for name, (today, field) in parts.items()}
+                for today in todays:
+                    del each[today]
+    return replace(kept, format=version)
+
+
 @pytest.mark.parametrize("seed", range(5))
-def test_a_node_of_format_2_which_had_no_parts_is_read(seed: int) -> None:
+def test_what_format_2_stored_of_a_node_which_had_no_parts_is_read(seed: int) -> None:
     made_from = any_grounds(seed)
-    kept = as_kept(made_from)
-    for part in objects(kept.facts):
-        if "cordon" in part:
-            part["was_usable"] = part["times"]["usable_since"] is not None
-            for name, (today, field) in PARTS_OF_A_NODE.items():
-                part[name] = part[today][field]
-            for today in {today for today, _ in PARTS_OF_A_NODE.values()}:
-                del part[today]
-    assert kept_as.read_grounds(replace(kept, format=2)).facts == made_from.facts
+    earlier = without_parts(as_kept(made_from), 2, *PARTS)
+    for node in objects(earlier.facts):
+        if "cordoned_by" in node:
+            node["was_usable"] = node["usable_since"] is not None
+    assert kept_as.read_grounds(earlier).facts == made_from.facts
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_format_3_stored_of_pools_which_had_no_parts_is_read(seed: int) -> None:
+    made_from = any_grounds(seed)
+    earlier = without_parts(as_kept(made_from), 3, *(kind for kind in PARTS if kind is not Node))
+    assert any("removal_backoff" in each for each in objects(earlier.facts))
+    assert kept_as.read_grounds(earlier).facts == made_from.facts
 
 
 def test_a_node_of_an_earlier_version_that_knew_only_that_it_was_usable_was_so_since_its_creation() -> None:
@@ -146,9 +162,9 @@ def test_a_node_of_an_earlier_version_that_knew_only_that_it_was_usable_was_so_s
 
 def test_a_later_format_is_refused_with_what_to_do() -> None:
     with pytest.raises(
-        WontWork, match=r"a later version stored the inputs .* \(format 4; this one reads 3\): use that version"
+        WontWork, match=r"a later version stored the inputs .* \(format 5; this one reads 4\): use that version"
     ):
-        kept_as.read_grounds(replace(as_kept(any_grounds(3)), format=4))
+        kept_as.read_grounds(replace(as_kept(any_grounds(3)), format=5))
 
 
 def test_what_cannot_be_read_is_named() -> None:

@@ -9,8 +9,8 @@ from campaigns.faults.campaign import judge
 from campaigns.faults.doors import OurWorld
 from campaigns.faults.run import Run
 from campaigns.faults.scenario import Event, Scenario
-from receiver.core.model.model import Rights
 from receiver.core.model.policy import Scope
+from receiver.core.model.rights import Rights
 from receiver.core.money.budget import Budgets, BudgetView
 from receiver.core.scaling.bounds import Grace
 from receiver.ports import Did, Receipt

@@ -21,9 +21,10 @@ from receiver.core.explain.explain import (
 )
 from receiver.core.explain.rules import RULES
 from receiver.core.model.actions import Decision
-from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Node, Source, Spend, Stage, never_asked
+from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Node, Source, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import POOL_LABEL, Budget, Limits, Policy
+from receiver.core.model.rights import never_asked
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all

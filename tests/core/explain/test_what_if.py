@@ -78,4 +78,4 @@ def test_what_pods_claim_is_not_judged_anew(changed: list[Pool]) -> None:
 def test_a_node_of_another_size_has_other_devices() -> None:
     found = facts(a_state(devices={KIND: 1}))
     [state] = facts_under(found, a_policy(L40S), a_policy(replace(L40S, size="other"))).pools
-    assert state.devices == {}
+    assert state.next_node.devices == {}

@@ -7,21 +7,11 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.actions import OutcomeKind, VictimStage
-from receiver.core.model.model import (
-    Backoff,
-    CordonedBy,
-    Drift,
-    Facts,
-    PoolState,
-    Rights,
-    Source,
-    SourceState,
-    Stage,
-    never_asked,
-)
+from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, PoolState, Source, SourceState, Stage
 from receiver.core.model.pods import Nomination, PodPhase, Workload
 from receiver.core.model.policy import Limits, Policy, Repair
 from receiver.core.model.refusals import SchedulerRefusal
+from receiver.core.model.rights import Rights, never_asked
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.action_notices import removals_stop
 from receiver.core.notices.notice import Notice

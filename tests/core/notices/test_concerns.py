@@ -16,16 +16,15 @@ from receiver.core.model.model import (
     Facts,
     Node,
     PoolState,
-    Rights,
     Source,
     SourceState,
     Spend,
     Stage,
-    never_asked,
 )
 from receiver.core.model.overrides import Answer
 from receiver.core.model.pods import PodPhase, Toleration
 from receiver.core.model.policy import Approval, Budget, Fallback, Policy, Taint
+from receiver.core.model.rights import Rights, never_asked
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.action_notices import removals_stop
 from receiver.core.notices.installation_concerns import of_others

@@ -97,7 +97,7 @@ def of_actions(
             budgets=assignment.budgets,
             decision=decision,
             state=state,
-            backoff=state.backoff,
+            backoff=state.backoffs.growth,
             instead=instead_of(pool, assignment.pools[pool.id], found, policy),
         )
         yield ended(action, Outcome(kind=kind, at=NOW, detail="out_of_capacity: Civo has none"), around)

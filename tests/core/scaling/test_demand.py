@@ -242,7 +242,7 @@ def holds(free: Mapping[str, int], pod: Pod) -> bool:
 def test_the_nodes_asked_for_hold_the_pods_by_every_resource(world: tuple[Facts, Policy]) -> None:
     found, policy = world
     given_out = assign(found, policy)
-    empty = {p.id: {**p.resources, **found.pool(p.id).compute} for p in policy.pools}
+    empty = {p.id: {**p.resources, **found.pool(p.id).next_node.compute} for p in policy.pools}
     named = {p.id: p.labels["pool"] for p in policy.pools}
     fitting = {
         pod.key: frozenset(

@@ -12,19 +12,10 @@ from hypothesis import strategies as st
 
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import ActionKind, Change, VictimStage
-from receiver.core.model.model import (
-    ON_ITS_WAY,
-    CordonedBy,
-    Facts,
-    PoolState,
-    Rights,
-    Source,
-    SourceState,
-    Spend,
-    Stage,
-)
+from receiver.core.model.model import ON_ITS_WAY, CordonedBy, Facts, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Budget, Limits, Policy
+from receiver.core.model.rights import Rights
 from receiver.core.model.signals import SignalAction
 from receiver.core.money.cost import unit_price
 from receiver.core.scaling.assign import assign
@@ -226,7 +217,9 @@ def test_no_pool_grows_while_its_nodes_could_not_be_removed_again(
 def test_a_pool_whose_count_is_still_to_fall_does_not_grow(world: World, which: int, uncounted: int) -> None:
     found, policy = world
     stale = found.pools[which % len(found.pools)].pool
-    pools = tuple(replace(s, uncounted=uncounted) if s.pool == stale else s for s in found.pools)
+    pools = tuple(
+        replace(s, count=replace(s.count, uncounted=uncounted)) if s.pool == stale else s for s in found.pools
+    )
     late = replace(found, pools=pools), policy
     [decision] = [decision for pool, _, decision in decided(late) if pool.id == stale]
     assert decision.target <= decision.present

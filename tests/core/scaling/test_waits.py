@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from receiver.core.model.actions import Action, Decision, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.flights import Flight, expected_count, late_after
 from receiver.core.model.memory import PoolMemory
-from receiver.core.model.model import Backoff, Drift, Node, PoolState
+from receiver.core.model.model import Backoff, CivoCount, Drift, Node, PoolState
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.waits import (
@@ -305,7 +305,7 @@ def removed(*stages: VictimStage, from_count: int = 3) -> Action:
 
 def shows(count: int, *, uncounted: int = 0) -> PoolState:
     """Civo shows *count*, of which *uncounted* were removed before."""
-    return PoolState(pool="l40s-id", required=count - uncounted, uncounted=uncounted)
+    return PoolState(pool="l40s-id", required=count - uncounted, count=CivoCount(uncounted=uncounted))
 
 
 def test_a_removal_that_civo_does_not_count_yet_is_late() -> None:
@@ -538,8 +538,9 @@ def test_a_gang_that_does_not_fit_below_the_refused_count_names_it() -> None:
 @given(worlds())
 def test_no_pool_asks_for_as_many_as_were_just_refused(world: World) -> None:
     for _, state, decision in decided(world):
-        if state.refused is not None and state.backoff is not None and state.backoff.holds(NOW, timedelta(hours=1)):
-            assert decision.target < max(state.refused, state.required + 1)
+        refused, backoff = state.backoffs.refused, state.backoffs.growth
+        if refused is not None and backoff is not None and backoff.holds(NOW, timedelta(hours=1)):
+            assert decision.target < max(refused, state.required + 1)
 
 
 @LAWS
@@ -578,7 +579,7 @@ def _next_request(waiting: list[Pod], refused: list[int]) -> Request:
     """What is asked for after requests for *refused* nodes were refused."""
     state = a_state()
     if refused:
-        state = replace(state, refused=min(refused), backoff=HELD)
+        state = replace(state, backoffs=replace(state.backoffs, refused=min(refused), growth=HELD))
     assignment, decisions = run(facts(state, waiting=waiting), ROOMY)
     asking = assignment.pools["l40s-id"].work.asking
     return Request(decisions["l40s"].target, sum(len(w.pods) for w in asking if w.gang))

@@ -188,7 +188,7 @@ def to_the_end(life: ClaimLife, needed: int) -> None:
     life.run(15 * MINUTE, tick=MINUTE)
     assert living(life) == []
     assert titles(life, "not usable") == titles(life, "offers other GPUs") == []
-    assert life.step().facts.pool(POOL).provisioning is None
+    assert life.step().facts.pool(POOL).backoffs.provisioning is None
     life.figure(f"{life.name}: {bought(life)} nodes bought, {needed} needed")
     assert bought(life) == needed
 

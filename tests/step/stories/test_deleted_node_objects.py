@@ -196,7 +196,7 @@ def test_one_deleted_node_object_does_not_make_the_pool_back_off(store: Store) -
     life.run(READY)
     delete_node(life)
     life.run(5 * MINUTE)
-    failed = life.step().facts.pool(POOL).provisioning
+    failed = life.step().facts.pool(POOL).backoffs.provisioning
     assert failed is None or failed.until <= life.now
     life.run(8 * MINUTE)
-    assert life.step().facts.pool(POOL).provisioning is None  # another node works
+    assert life.step().facts.pool(POOL).backoffs.provisioning is None  # another node works

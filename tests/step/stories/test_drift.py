@@ -46,7 +46,7 @@ def test_a_count_that_somebody_else_changes_is_told_once_and_adopted(
     assert life.required() == theirs
     [notice] = of_drift(life)
     assert notice.pool == POOL
-    [seen] = life.steps[-1].facts.pool(POOL).drifts
+    [seen] = life.steps[-1].facts.pool(POOL).count.drifts
     assert (seen.from_count, seen.to_count) == (2, theirs)
 
 

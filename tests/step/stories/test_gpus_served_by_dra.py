@@ -24,7 +24,7 @@ def test_a_pod_that_asks_by_resource_gets_a_node_that_is_never_told_as_stuck(sto
     assert [(n.stage, n.note, n.busy) for n in state.nodes] == [(Stage.USABLE, NOTE, True)]
     life.run(HOUR)
     assert bought(life) == 1
-    assert state.provisioning is None
+    assert state.backoffs.provisioning is None
     assert titles(life, "not usable") == []
 
 
@@ -34,7 +34,7 @@ def test_such_a_node_is_no_more_than_idle_when_its_work_is_over(store: Store) ->
     assert len(living(life)) == 1  # well beyond the provision timeout
     life.run(40 * MINUTE)
     assert living(life) == []
-    assert life.step().facts.pool(POOL).provisioning is None
+    assert life.step().facts.pool(POOL).backoffs.provisioning is None
 
 
 def test_a_node_is_kept_for_a_pod_that_holds_its_devices_by_claim(store: Store) -> None:

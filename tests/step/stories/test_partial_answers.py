@@ -139,7 +139,7 @@ def test_a_pool_that_cannot_be_read_stands_still_and_the_others_go_on(store: Sto
     [title] = titles(life, "incomplete", "its count is missing")
     assert title.startswith("GPU pool small: ")
     state = life.steps[-1].facts.pool("small-id")
-    assert (state.required, state.drifts) == (1, ())
+    assert (state.required, state.count.drifts) == (1, ())
 
 
 def test_a_pool_that_can_be_read_again_is_as_it_was(store: Store) -> None:

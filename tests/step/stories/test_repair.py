@@ -220,7 +220,7 @@ def test_a_replacement_that_fails_again_is_not_bought_for_ever(store: Store) -> 
     life.run(timedelta(hours=8), tick=2 * MINUTE, each=every_node_fails(life))
     assert first <= 9
     assert bought(life) - first <= 2
-    sickened = life.step().facts.pool(POOL).sickened
+    sickened = life.step().facts.pool(POOL).backoffs.sickened
     assert sickened is not None
     assert "fell sick" in sickened.reason
 
@@ -230,7 +230,7 @@ def test_without_repair_waiting_work_does_not_buy_sick_nodes_for_ever_either(sto
     life.world.add_pod(waiting("train"))
     life.run(timedelta(hours=2), tick=MINUTE, each=every_node_fails(life))
     assert 2 <= bought(life) <= 6
-    assert life.step().facts.pool(POOL).sickened is not None
+    assert life.step().facts.pool(POOL).backoffs.sickened is not None
 
 
 # --- beside other changes

@@ -90,13 +90,13 @@ def test_no_count_is_put_while_one_is_still_to_fall(late: int, kind: str, turns:
     life.rest = 5 * MINUTE
     life.run(2 * HOUR, tick=MINUTE)
     assert all(due == 0 and more > 0 for due, more in puts), puts
-    waits = [s.decisions[POOL] for s in life.steps if s.facts.pool(POOL).uncounted > 0]
+    waits = [s.decisions[POOL] for s in life.steps if s.facts.pool(POOL).count.uncounted > 0]
     assert all(decision.target <= decision.present for decision in waits)
     ends = [stored.outcome.kind for stored in store.actions(limit=1000) if stored.outcome is not None]
     assert OutcomeKind.SUPERSEDED not in ends
     assert life.required() == len(living(life))
     assert life.world.kills == []
-    assert all(stepped.facts.pool(POOL).removal_backoff is None for stepped in life.steps)
+    assert all(stepped.facts.pool(POOL).backoffs.removal is None for stepped in life.steps)
 
 
 def test_a_stop_of_removals_ends_when_the_count_falls_after_all(store: Store) -> None:
@@ -109,7 +109,7 @@ def test_a_stop_of_removals_ends_when_the_count_falls_after_all(store: Store) ->
     assert "did not fall" in stop.body
     life.run(30 * MINUTE, tick=MINUTE)
     state = life.steps[-1].facts.pool(POOL)
-    assert (state.removal_backoff, state.required) == (None, 1)
+    assert (state.backoffs.removal, state.required) == (None, 1)
 
 
 def test_a_stop_of_removals_lasts_while_the_replacement_does(store: Store) -> None:
@@ -117,7 +117,7 @@ def test_a_stop_of_removals_lasts_while_the_replacement_does(store: Store) -> No
     life.run(70 * MINUTE, tick=MINUTE)
     [stop] = [n for n in told(life) if n.topic.startswith("removals:")]
     assert "came after its removal" in stop.body
-    assert life.steps[-1].facts.pool(POOL).removal_backoff is not None
+    assert life.steps[-1].facts.pool(POOL).backoffs.removal is not None
     life.run(12 * HOUR, tick=5 * MINUTE)
     assert removed(life) == 1
     assert len([n for n in told(life) if n.topic.startswith("removals:")]) <= 1
@@ -194,7 +194,7 @@ def test_a_removal_is_not_mistaken_for_somebody_elses_change(store: Store) -> No
     life = after_a_removal(store, Behaviour(decrement=STALE))
     life.run(30 * MINUTE, tick=30 * SECOND)
     state = life.steps[-1].facts.pool(POOL)
-    assert (state.required, state.drifts) == (0, ())
+    assert (state.required, state.count.drifts) == (0, ())
 
 
 @pytest.mark.chores(False)

@@ -90,7 +90,7 @@ def test_a_startup_taint_that_never_goes_makes_the_node_stuck_within_the_provisi
     [vm] = life.world.lives
     assert not vm.living
     assert [title for title in said if vm.hostname in title]
-    assert life.step().facts.pool(POOL).provisioning is not None
+    assert life.step().facts.pool(POOL).backoffs.provisioning is not None
 
 
 def test_a_node_with_a_startup_taint_that_goes_says_nothing_of_the_next_one(store: Store) -> None:
@@ -139,7 +139,7 @@ def test_a_startup_taint_that_stays_on_a_used_node_makes_it_no_room_and_in_time_
     assert name in {vm.hostname for vm in living(life)}
     life.run(10 * MINUTE)
     assert name not in {vm.hostname for vm in living(life)}
-    assert life.step().facts.pool(POOL).provisioning is None  # it had worked
+    assert life.step().facts.pool(POOL).backoffs.provisioning is None  # it had worked
 
 
 def test_what_runs_on_a_node_that_gets_a_startup_taint_goes_on(store: Store) -> None:

@@ -72,17 +72,17 @@ def test_the_back_off_outlives_the_process_and_ends_with_the_first_node_that_wor
     life = stuck_life(store, "gpu_never", count=2)
     life.run(22 * MINUTE)
     again = lives.restarted(life, store)
-    first = again.step().facts.pool(POOL).provisioning
+    first = again.step().facts.pool(POOL).backoffs.provisioning
     assert first is not None
     assert first.failures == 1
     assert 25 * MINUTE <= first.until - again.now <= 34 * MINUTE
     again.run(55 * MINUTE)
-    second = again.step().facts.pool(POOL).provisioning
+    second = again.step().facts.pool(POOL).backoffs.provisioning
     assert second is not None
     assert second.failures == 2
     again.run(90 * MINUTE, tick=20 * SECOND)
     assert len(living(again)) == 1
-    assert again.step().facts.pool(POOL).provisioning is None
+    assert again.step().facts.pool(POOL).backoffs.provisioning is None
 
 
 def test_the_hold_is_named_while_it_lasts(store: Store) -> None:

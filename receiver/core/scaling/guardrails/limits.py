@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from receiver.core.model.model import BIND, Rights, Source, SourceState
+from receiver.core.model.model import Source, SourceState
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Fallback, Limits, Pool
+from receiver.core.model.rights import BIND, Rights
 from receiver.core.model.text import dollars, moment, some
 from receiver.core.model.windows import next_change
 from receiver.core.money.budget import BudgetStage, BudgetView, Refusal, month_of

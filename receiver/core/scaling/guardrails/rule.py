@@ -66,8 +66,8 @@ class Case:
     def source(self, source: Source) -> SourceState | None:
         """The state of *source* as far as it concerns this pool."""
         state = self.facts.sources.get(source)
-        if source is Source.CIVO and state is not None and state.up and self.state.unreadable:
-            return replace(state, up=False, detail=f"incomplete response on this pool: {self.state.unreadable}")
+        if source is Source.CIVO and state is not None and state.up and self.state.count.unreadable:
+            return replace(state, up=False, detail=f"incomplete response on this pool: {self.state.count.unreadable}")
         return state
 
     def firing(self, action: SignalAction) -> Signal | None:

@@ -190,7 +190,7 @@ def not_backing_off(target: int, case: Case) -> Held[Wait | FewerRequested] | No
         return None
     if wait.direction is Direction.GROW and case.wanted.allowed.stock is not None:  # fewer are requested at once
         allowed_target = case.present + case.wanted.allowed.stock
-        fewer = FewerRequested(refused=case.state.refused or 0, reason=wait.reason, until=wait.until)
+        fewer = FewerRequested(refused=case.state.backoffs.refused or 0, reason=wait.reason, until=wait.until)
         return None if allowed_target >= target else Held(left=allowed_target, because=fewer, until=wait.until)
     return Held(left=case.present, because=wait, until=wait.until)
 
@@ -251,7 +251,7 @@ def provisioning_works(target: int, case: Case) -> Held[StuckNodes | Wait | Back
     stuck = stuck_on_the_way(case.pool, case.state, case.now)
     if stuck:
         return Held(left=case.present, because=StuckNodes(nodes=stuck, within=case.pool.provision_timeout))
-    failed, probes = case.state.trial, probes_left(case.state, case.now)
+    failed, probes = case.state.backoffs.trial, probes_left(case.state, case.now)
     if failed is None or probes is None or case.present + probes >= target:
         return None
     wait = case.wait(WaitKind.PROVISIONING, target)
@@ -271,7 +271,8 @@ def _say_provisioning(because: StuckNodes | Wait | Backoff, case: Case) -> Said:
     failure = f"{failed.reason} ({some(failed.failures, 'failure')} in a row)" if failed is not None else ""
     if isinstance(failed, Wait):
         at = moment(failed.until)
-        ill = case.state.sickened is not None and case.state.trial == case.state.sickened
+        backoffs = case.state.backoffs
+        ill = backoffs.sickened is not None and backoffs.trial == backoffs.sickened
         another = "one that stays well for 30 minutes" if ill else "any node of the pool that becomes usable"
         changes.append((f"wait until {at}, when the next single node is tried, or for {another}", failed.until))
         return sentence or f"{failure}: no other node before {at}", changes
@@ -328,8 +329,8 @@ class Uncounted:
 
 def one_change_at_a_time(target: int, case: Case) -> Held[Uncounted | Action] | None:
     """An open removal is finished, and Civo's count has fallen, before the pool grows or other nodes are chosen."""
-    if target > case.present and case.state.uncounted > 0:
-        return Held(left=case.present, because=Uncounted(nodes=case.state.uncounted, target=target))
+    if target > case.present and case.state.count.uncounted > 0:
+        return Held(left=case.present, because=Uncounted(nodes=case.state.count.uncounted, target=target))
     action = case.state.open_action
     if action is None or (target > case.present) == (action.kind is ActionKind.GROW):
         return None

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model.model import Backoff, Node, Rights, Spend, Stage, never_asked
+from receiver.core.model.model import Backoff, Node, Spend, Stage
 from receiver.core.model.policy import Budget, Policy
+from receiver.core.model.rights import Rights, never_asked
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window
 from tests.core.builders import (
