@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from campaigns.faults.outside import MOST_PODS, packs
 from campaigns.faults.truth import Truth
-from receiver.core.scaling.market import USED_WITHIN
 from receiver.core.scaling.nominations import HOLDS_FOR
+from receiver.core.scaling.wanted import USED_WITHIN
 from receiver.replay.world.objects import VM, WorldNode, WorldPod
 from receiver.replay.world.scheduler import selects, untolerated
 from receiver.step.reconcile import Stepped

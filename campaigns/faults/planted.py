@@ -53,7 +53,7 @@ class Bug:
 
 GANGS = "receiver.adapters.kubernetes.gangs"
 CARRY_OUT, RETIRE = "receiver.step.carry_out", "receiver.step.retire"
-MARKET, PARTS_OF_A_STEP = "receiver.core.scaling.market", "receiver.step.parts"
+HEADROOM, PARTS_OF_A_STEP = "receiver.core.scaling.spare", "receiver.step.parts"
 BUGS: tuple[Bug, ...] = (
     Bug(
         invariant=1,
@@ -142,8 +142,8 @@ BUGS: tuple[Bug, ...] = (
         name="a refused gang counts as work that is likely to come again",
         seen=("10 refused",),
         breaks={
-            (MARKET, "refused"): planted_bugs.nothing_refused,
-            (MARKET, "keep_warm"): planted_bugs.beside_refused_gangs,
+            (HEADROOM, "refused"): planted_bugs.nothing_refused,
+            (HEADROOM, "keep_warm"): planted_bugs.beside_refused_gangs,
         },
         levels=("worlds",),
     ),

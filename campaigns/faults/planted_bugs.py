@@ -156,16 +156,15 @@ def nothing_refused(refused: Function) -> Function:
 def beside_refused_gangs(keep_warm: Function) -> Function:
     """Nodes are kept warm although a gang was held."""
 
-    def kept(tallies: Any, *rest: Any) -> Any:
-        held = {pool: tally.held for pool, tally in tallies.items()}
-        for tally in tallies.values():
+    def keeps(draft: Any) -> None:
+        held = {pool: tally.held for pool, tally in draft.tallies.items()}
+        for tally in draft.tallies.values():
             tally.held = [h for h in tally.held if h.rule != "gangs_whole"]
-        warm = keep_warm(tallies, *rest)
-        for pool, tally in tallies.items():
+        keep_warm(draft)
+        for pool, tally in draft.tallies.items():
             tally.held = held[pool]
-        return warm
 
-    return kept
+    return keeps
 
 
 def held_by_nobody(holding: Function) -> Function:

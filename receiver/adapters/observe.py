@@ -7,8 +7,8 @@ from receiver.core.model.pods import Buffer, Pod
 from receiver.core.model.policy import Pool, Taint
 from receiver.core.model.text import some
 from receiver.core.model.usage import EndedPod
-from receiver.core.scaling.admission import CheckAnswer
 from receiver.core.scaling.bookings import BookingProgress
+from receiver.core.scaling.wanted import CheckAnswer
 from receiver.ports import QUOTA_NAME, Cloud, CloudPool, Cluster, ClusterFacts, Did, HeldPlaces, Receipt
 
 

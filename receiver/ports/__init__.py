@@ -13,8 +13,8 @@ from receiver.core.model.pods import Booking, Buffer, Candidate, Pod
 from receiver.core.model.policy import Pool, Taint
 from receiver.core.model.signals import Alert, Silence
 from receiver.core.model.usage import Activity, Course, EndedPod, Sample
-from receiver.core.scaling.admission import CheckAnswer
 from receiver.core.scaling.bookings import BookingProgress
+from receiver.core.scaling.wanted import CheckAnswer
 from receiver.ports.store import Arrival as Arrival
 from receiver.ports.store import DecisionFilter as DecisionFilter
 from receiver.ports.store import DecisionKind as DecisionKind

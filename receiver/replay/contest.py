@@ -10,7 +10,7 @@ from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Anchor, Policy, Pool, Rounding
 from receiver.core.money.budget import BudgetStage, BudgetView, Key
 from receiver.core.scaling.approval import without_approvals
-from receiver.core.scaling.assign import Assignment
+from receiver.core.scaling.wanted import Assignment
 from receiver.replay.figures import Bound, Figures, figures, violations
 from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.peers import PeerPolicy

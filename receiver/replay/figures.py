@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from receiver.core.model.policy import Pool
-from receiver.replay.play import SECOND, Placement, Played, Setting
+from receiver.replay.play import SECOND, Binding, Played, Setting
 from receiver.replay.world.objects import VM, Job
 
 HOUR = timedelta(hours=1)
@@ -161,7 +161,7 @@ def _until(vm: VM, end: datetime) -> datetime:
     return min(vm.gone_at or end, end)
 
 
-def _ran_for(placed: Placement) -> float:
+def _ran_for(placed: Binding) -> float:
     """Return the GPU-seconds that a pod held while it ran; 0 when it has not ended."""
     if placed.started_at is None or placed.ended_at is None:
         return 0.0
@@ -280,7 +280,7 @@ def _nodes(played: Played, most: Mapping[str, int]) -> Iterator[str]:
         if (at_once := _most_at_once(spans)) > limit:
             yield f"{pool} may have {limit} nodes and had {at_once}"
     nodes = {vm.hostname: vm for vm in played.lives}
-    by_node: dict[str, list[Placement]] = {}
+    by_node: dict[str, list[Binding]] = {}
     for placed in played.placements.all:
         by_node.setdefault(placed.node, []).append(placed)
     for name, placements in by_node.items():

@@ -10,11 +10,11 @@ from receiver.config.values import duration
 from receiver.core.model.pods import COMPUTE, Buffer, Nomination, Pod, PodPhase
 from receiver.core.model.policy import Pool, Taint
 from receiver.core.model.usage import EndedPod
-from receiver.core.scaling.admission import CheckAnswer
 from receiver.core.scaling.bookings import BookingProgress
 from receiver.core.scaling.bounds import window_may_evict
 from receiver.core.scaling.nominations import believed
 from receiver.core.scaling.packing import SOFT_TAINTS, consents
+from receiver.core.scaling.wanted import CheckAnswer
 from receiver.ports import (
     CORDON_ANNOTATION,
     DRAINING,

@@ -165,7 +165,7 @@ GIVEN_UP_AFTER = timedelta(days=70)  # without any job begun or ended: two new m
 
 
 @dataclass(slots=True, kw_only=True)
-class Placement:
+class Binding:
     """A pod on a node: when it was bound, started and ended. *finished*: it ended by itself."""
 
     pod: str
@@ -178,13 +178,13 @@ class Placement:
 
 
 @dataclass(slots=True)
-class Placements:
+class Bindings:
     """The log of pods on nodes and of registered nodes, from the world's changes."""
 
-    all: list[Placement] = field(default_factory=list)
+    all: list[Binding] = field(default_factory=list)
     registered: list[str] = field(default_factory=list)  # names of nodes
     found_no_room: int = 0  # pods that the scheduler found no node for
-    _open: dict[str, Placement] = field(default_factory=dict)
+    _open: dict[str, Binding] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
     _version: int = 0
 
@@ -211,7 +211,7 @@ class Placements:
         if placed is None:
             if over:
                 return
-            placed = Placement(pod=f"{pod.namespace}/{pod.name}", node=pod.node, gpus=pod.gpus, bound_at=now)
+            placed = Binding(pod=f"{pod.namespace}/{pod.name}", node=pod.node, gpus=pod.gpus, bound_at=now)
             self._open[key] = placed
             self.all.append(placed)
         if placed.started_at is None and pod.started_at is not None:
@@ -247,7 +247,7 @@ class Played:
     looks: int
     actions: int
     paid_gpu_seconds: float
-    placements: Placements = field(repr=False)
+    placements: Bindings = field(repr=False)
 
 
 @contextmanager
@@ -278,7 +278,7 @@ def play(
     """
     start = world.now
     queue = sorted(jobs, key=lambda job: job.submit_at)
-    placements = Placements(_version=world.version)
+    placements = Bindings(_version=world.version)
     submitted = looks = 0
     moved_at = start
     wake: datetime | None = reaction.tick_at(start)

@@ -9,8 +9,9 @@ from receiver.core.model.model import Facts
 from receiver.core.model.overrides import Question
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.approval import due_requests
-from receiver.core.scaling.assign import Assignment, assign
+from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
+from receiver.core.scaling.wanted import Assignment
 from receiver.step.parts import Parts
 
 

@@ -21,8 +21,8 @@ from receiver.core.notices.notice import Cause, Concern, Notice
 from receiver.core.notices.workload_notices import ToldPods
 from receiver.core.promises.calibration import OpenPromises
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
-from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.failures import Failure, Failures
+from receiver.core.scaling.wanted import Assignment
 from receiver.ports import Cloud, Cluster, Did, Receipt, StepStore, TryLater, WontWork, WriterLostError
 
 log = structlog.get_logger("receiver")

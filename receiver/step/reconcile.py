@@ -13,8 +13,8 @@ from receiver.core.model.actions import Decision
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.approval import without_approvals
-from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.failures import Failure
+from receiver.core.scaling.wanted import Assignment
 from receiver.ports import RecordStore
 from receiver.step.act import act
 from receiver.step.decide import decide

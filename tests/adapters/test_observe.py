@@ -10,8 +10,8 @@ import pytest
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.core.model.pods import Buffer, Pod, PodPhase
 from receiver.core.model.policy import Taint
-from receiver.core.scaling.admission import CheckAnswer, CheckState
 from receiver.core.scaling.bookings import BookingProgress, BookingStage
+from receiver.core.scaling.wanted import CheckAnswer, CheckState
 from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
 
 READS = {"look", "gpu_pods_on", "has_node", "ended", "held_places", "missing_rights"}

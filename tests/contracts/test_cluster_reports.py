@@ -14,8 +14,8 @@ from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.cluster import ClusterOptions, connect
 from receiver.adapters.kubernetes.installations import Own
 from receiver.core.model.pods import Booking, Buffer, Candidate
-from receiver.core.scaling.admission import CheckAnswer, CheckState
 from receiver.core.scaling.bookings import BookingProgress, BookingStage
+from receiver.core.scaling.wanted import CheckAnswer, CheckState
 from receiver.ports import BUDGET_CHECK, PROVISIONING_CLASS, Cluster, Did
 from receiver.replay.kubernetes import WorldCluster
 from simulator.server import Simulator

@@ -15,9 +15,10 @@ from receiver.core.model.overrides import Asks, Override, OverrideKind, Question
 from receiver.core.model.pods import Buffer, Pod, PodPhase
 from receiver.core.model.policy import Billing, Policy, Pool, Unanswered
 from receiver.core.model.signals import PoolSilence, Signal, SignalAction
-from receiver.core.scaling.assign import Assignment, assign
+from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import Explainer, decide_all
 from receiver.core.scaling.template import fingerprint
+from receiver.core.scaling.wanted import Assignment
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 AN_INSTANT = timedelta(microseconds=1)

@@ -6,7 +6,7 @@ from typing import Any
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
-from receiver.core.scaling.assign import Assignment
+from receiver.core.scaling.wanted import Assignment
 from receiver.step.parts import Parts, StepContext
 from receiver.step.publish import picture
 from simulator.store import MemoryStore

@@ -15,8 +15,8 @@ from receiver.adapters.kubernetes.installations import LABEL as INSTALLATION
 from receiver.adapters.kubernetes.installations import Own
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.core.model.pods import Pod
-from receiver.core.scaling.admission import CheckAnswer, CheckState
 from receiver.core.scaling.bookings import BookingProgress, BookingStage
+from receiver.core.scaling.wanted import CheckAnswer, CheckState
 from receiver.ports import (
     BUDGET_CHECK,
     CORDON_ANNOTATION,

@@ -10,7 +10,7 @@ import pytest
 
 from receiver.replay.figures import violations
 from receiver.replay.peers import PEERS
-from receiver.replay.play import Placement, Placements, Played, Reaction, play
+from receiver.replay.play import Binding, Bindings, Played, Reaction, play
 from receiver.replay.world.objects import VM, Job, WorldConfig
 from simulator.world import World
 from tests.replay.builders import L40S, PRICE, T0, job, pool, seconds
@@ -35,11 +35,11 @@ def once() -> Played:
 def whole() -> Played:
     """A copy of it that may be tampered with."""
     played = once()
-    log = Placements(all=[copy(p) for p in played.placements.all], registered=list(played.placements.registered))
+    log = Bindings(all=[copy(p) for p in played.placements.all], registered=list(played.placements.registered))
     return replace(played, lives=[copy(vm) for vm in played.lives], placements=log)
 
 
-def first(played: Played) -> Placement:
+def first(played: Played) -> Binding:
     """The first pod that was placed."""
     return played.placements.all[0]
 

@@ -7,8 +7,8 @@ import pytest
 
 from receiver.core.model.pods import Booking, Candidate, Pod
 from receiver.core.model.policy import Budget
-from receiver.core.scaling.admission import CheckState
 from receiver.core.scaling.bookings import BookingStage
+from receiver.core.scaling.wanted import CheckState
 from receiver.ports import Store, TryLater, WontWork
 from tests.core.builders import MINUTE, a_pod
 from tests.given import lives

@@ -28,6 +28,7 @@ MODULES = (  # those without a survivor
     "receiver.core.scaling.guardrails.rule",
     "receiver.core.scaling.guardrails.waiting",
     "receiver.core.scaling.assign",
+    "receiver.core.scaling.placing",
     "receiver.core.scaling.decide",
     "receiver.core.scaling.gangs",
     "receiver.core.scaling.patience",

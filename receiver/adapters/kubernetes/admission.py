@@ -16,7 +16,8 @@ from receiver.adapters.kubernetes.pods import SeenPod, whole
 from receiver.adapters.kubernetes.queues import KUEUE_WORKLOADS, Reading, announced, at_work, names_of
 from receiver.adapters.kubernetes.reflector import ResourceKind
 from receiver.core.model.pods import Candidate
-from receiver.core.scaling.admission import RETRY_AFTER, CheckAnswer, CheckState
+from receiver.core.scaling.admission import RETRY_AFTER
+from receiver.core.scaling.wanted import CheckAnswer, CheckState
 from receiver.ports import BUDGET_CHECK, REJECT_TOO_LARGE, ClusterFacts, Did, Receipt, TryLater
 
 FLAVORS = ResourceKind("kueue.x-k8s.io", "resourceflavors", ("v1beta2", "v1beta1"))

@@ -38,9 +38,9 @@ from receiver.core.model.pods import KEPT_BY_DEFAULT, Buffer, KeepRule, Pod, Pod
 from receiver.core.model.policy import Pool
 from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
-from receiver.core.scaling.admission import CheckAnswer
 from receiver.core.scaling.bookings import BookingProgress
 from receiver.core.scaling.terminations import LEAST, comes_soon, is_overdue
+from receiver.core.scaling.wanted import CheckAnswer
 from receiver.ports import PROVISIONING_CLASS, Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"

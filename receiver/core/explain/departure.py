@@ -18,12 +18,13 @@ from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import clock
 from receiver.core.money.cost import next_unit_at, unit_price
-from receiver.core.scaling.assign import Assignment, assign
+from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of, decide_all, removals_under_way
 from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.holds import removal_backs_off
 from receiver.core.scaling.removal import way_of
 from receiver.core.scaling.retirement import EMPTIED
+from receiver.core.scaling.wanted import Assignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,18 +17,17 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import cut, listed, some
 from receiver.core.promises.promise import UNKNOWN, Promise, Promises
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
-from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.capacity import HeldWorkload
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, MOST_NAMED, refusal, workloads
 from receiver.core.scaling.guardrails.limits import WITHIN_MAXIMUM
 from receiver.core.scaling.guardrails.waiting import COOLED_DOWN
 from receiver.core.scaling.market import LabelIndex
 from receiver.core.scaling.nominations import in_words
-from receiver.core.scaling.patience import PatientWork, deferred, waits_for
+from receiver.core.scaling.patience import deferred, waits_for
 from receiver.core.scaling.rooms import Kind, shape
 from receiver.core.scaling.template import NextLabels
 from receiver.core.scaling.terminations import leaving_soon
-from receiver.core.scaling.wanted import Wanted
+from receiver.core.scaling.wanted import Assignment, PatientWork, Wanted
 
 STAGES = {
     Stage.BUILDING: "is being built",

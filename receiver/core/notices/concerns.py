@@ -20,7 +20,7 @@ from receiver.core.notices.money_notices import REFUSES, effect_of
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Notice, Seen
 from receiver.core.notices.pod_concerns import lapsed_nominations
 from receiver.core.notices.pool_concerns import of_pool
-from receiver.core.scaling.assign import Misfit
+from receiver.core.scaling.wanted import Misfit
 
 SILENT_FOR = timedelta(minutes=2)  # a source that misses one answer is no news
 NEWS_FOR = timedelta(minutes=5)  # a return is news for that long

@@ -14,7 +14,7 @@ from receiver.core.model.policy import Policy
 from receiver.core.model.text import some
 from receiver.core.money.budget import Key
 from receiver.core.promises.promise import Promise
-from receiver.core.scaling.assign import Assignment
+from receiver.core.scaling.wanted import Assignment
 
 ODD = "troubleshooting.md"
 OF_TEAMS = ("report", "budget", "budget-change")  # topics that name a scope

@@ -15,7 +15,7 @@ from receiver.core.model.model import PoolState, Stage
 from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.policy import Pool
 from receiver.core.promises.startup import ZERO, Learnt, chance, gap
-from receiver.core.scaling.capacity import Given
+from receiver.core.scaling.capacity import Placement
 from receiver.core.scaling.guardrails.waiting import COOLED_DOWN
 from receiver.core.scaling.node_holds import Blocks, node_hold
 from receiver.core.scaling.rooms import Bin, foreign_taints
@@ -199,7 +199,7 @@ class Promises:
         return {name: chances(max(ZERO, self._now - at).total_seconds(), later) for name, at in starts.items()}
 
 
-def _waits(placement: Given) -> bool:
+def _waits(placement: Placement) -> bool:
     room = placement.rooms[0]
     return not placement.workload.gang and not room.usable and room.vacant_at is None
 

@@ -4,15 +4,13 @@ Each is placed on trial, after the work that waits already. Nothing is bought fo
 has admitted it. Only money is judged: the quota of Kueue says how much may run at once.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from receiver.core.model.devices import UNJUDGED, UNKNOWN
-from receiver.core.model.model import Facts
 from receiver.core.model.pods import Candidate, Pod, Workload
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import dollars, listed, some
@@ -22,6 +20,7 @@ from receiver.core.scaling.capacity import Allowance, Tally
 from receiver.core.scaling.demand import missing_pods
 from receiver.core.scaling.gangs import checkpoint, new_nodes, place_gang, place_parts
 from receiver.core.scaling.market import Matching
+from receiver.core.scaling.wanted import CheckAnswer, CheckState, Draft
 
 MOST_AT_ONCE = 200  # Workloads answered in a step, about half a second beside 1,000 nodes; others follow in the next
 MOST_READY = 800  # beside those, with an answer and no pods yet
@@ -31,51 +30,29 @@ NOTHING_TO_COVER = (
 )
 
 
-class CheckState(StrEnum):
-    """The states of an AdmissionCheck, in Kueue's words."""
-
-    PENDING = "Pending"  # not judged yet; the quota stays reserved
-    READY = "Ready"
-    RETRY = "Retry"  # Kueue gives the quota to others, and reserves it again later
-    REJECTED = "Rejected"  # Kueue deactivates the Workload
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckAnswer:
-    """The answer to the check of the Workload *key*, with a sentence for its owner."""
-
-    key: str
-    state: CheckState
-    message: str
-
-
 Part = tuple[Workload, Sequence[Tally]]  # pods of a Workload, and the pools that fit all of them
 
 
-def judge(
-    facts: Facts,
-    policy: Policy,
-    tallies: Iterable[Tally],
-    allowance: Allowance,
-    pairs: Collection[tuple[str, str]] = (),
-) -> tuple[CheckAnswer, ...]:
-    """Return the answers to the candidates that are not ready. Their cost stays subtracted in *allowance* where the
-    budgets cover it, so that nothing of a lower rank takes it; *tallies* are as before. *pairs* as in `Matching`."""
-    tallies = tuple(tallies)
+def answer_checks(draft: Draft) -> None:
+    """Answer the candidates that are not ready. Their cost stays subtracted where the budgets cover it, so that nothing
+    of a lower rank takes it; the tallies are as before."""
+    if not draft.facts.candidates:
+        return
+    allowance, tallies = draft.allowance, tuple(draft.tallies.values())
     undo, shared = checkpoint(tallies), allowance.mark()
-    matching = Matching(tallies, pairs)
+    matching = draft.matching(tallies)
     answers: list[CheckAnswer] = []
     # Those that are ready first: their cost was promised. They may wait for other checks for hours, beside the others.
-    ranked = sorted(facts.candidates, key=_rank)
+    ranked = sorted(draft.facts.candidates, key=_rank)
     ready, others = [c for c in ranked if c.ready], [c for c in ranked if not c.ready]
     for candidate in (*ready[:MOST_READY], *others[:MOST_AT_ONCE]):
-        answer = _judged(candidate, policy, matching, allowance)
+        answer = _judged(candidate, draft.policy, matching, allowance)
         answers += [] if candidate.ready else [answer]
     budgets_left = dict(allowance.left)
     undo()
     allowance.return_to(shared)
     allowance.left = budgets_left
-    return tuple(answers)
+    draft.answers = tuple(answers)
 
 
 def _rank(candidate: Candidate) -> tuple[object, ...]:

@@ -22,13 +22,12 @@ from receiver.core.model.overrides import (
 )
 from receiver.core.model.policy import Approval, Policy
 from receiver.core.money.cost import next_unit_at
-from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.decide import case_of, later
 from receiver.core.scaling.guardrails import LASTING, UNASKED, apply
 from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.guardrails.waiting import APPROVED
 from receiver.core.scaling.removal import SAFETY_MINIMUM, is_dead, removable, removable_at, unapproved
-from receiver.core.scaling.wanted import Wanted
+from receiver.core.scaling.wanted import Assignment, Wanted
 
 TIME_TO_ANSWER = timedelta(minutes=1)  # with less time left, no request is sent
 GROWS_FOR = timedelta(minutes=5)  # at most one request in this time while demand comes in

@@ -12,8 +12,8 @@ from enum import StrEnum
 from receiver.core.model.pods import Booking
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import listed, some
-from receiver.core.scaling.assign import Assignment
-from receiver.core.scaling.capacity import Given
+from receiver.core.scaling.capacity import Placement
+from receiver.core.scaling.wanted import Assignment
 
 BOOKED_FOR = timedelta(minutes=10)  # as Cluster Autoscaler
 VALID_FOR = timedelta(days=7)  # as Cluster Autoscaler, without the parameter ValidUntilSeconds
@@ -88,5 +88,5 @@ def _of_waiting(
     return BookingStage.ACCEPTED, "NodesAreComing", f"nodes for {where}{', ' if when else ''}{when}"
 
 
-def _is_of(placement: Given, booking: Booking) -> bool:
+def _is_of(placement: Placement, booking: Booking) -> bool:
     return placement.workload.gang and placement.workload.key == booking.key

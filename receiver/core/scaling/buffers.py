@@ -1,77 +1,44 @@
 """CapacityBuffers: room that is kept free beside all demand. They come last, and a budget drops them first."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
-from receiver.core.model.model import Facts
 from receiver.core.model.pods import Buffer, Pod, Workload
 from receiver.core.model.policy import Scope
-from receiver.core.model.text import dollars, some
 from receiver.core.money.cost import next_unit_at
-from receiver.core.scaling.capacity import COMING, OPENED, RULES, USABLE, Allowance, Tally
+from receiver.core.scaling.capacity import RULES, Allowance, Tally
 from receiver.core.scaling.demand import refusal
-from receiver.core.scaling.market import Matching, RefusedWork, may_open
-from receiver.core.scaling.rooms import Bin, Kind
+from receiver.core.scaling.market import Matching
+from receiver.core.scaling.rooms import COMING, OPENED, USABLE, Bin, Kind
+from receiver.core.scaling.spare import may_open
+from receiver.core.scaling.wanted import Draft, KeptBuffer
 
 NO_MORE = ("the budget does not cover another node", "the pool is at its maximum", "the limits allow no more nodes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptBuffer:
-    """What is kept of a buffer's chunks: *ready* have room on usable nodes, *coming* on nodes that are on their way or
-    bought now. *usd_per_hour* is the price of the nodes that are kept or bought for it alone, None where a pool has no
-    price. *held* says why the others have no room."""
-
-    key: str
-    chunks: int
-    ready: int = 0
-    coming: int = 0
-    usd_per_hour: Decimal | None = Decimal(0)
-    held: str = ""
-
-    @property
-    def _cost(self) -> str:
-        return f"{dollars(self.usd_per_hour)} per hour" if self.usd_per_hour else "on nodes that are paid for anyway"
-
-    def __str__(self) -> str:
-        placed = self.ready + self.coming
-        parts = [f"{placed} of {some(self.chunks, 'chunk')} {'has' if placed == 1 else 'have'} room"]
-        if self.coming:
-            parts[0] += f", {self.coming} of them on nodes that are on their way"
-        if placed:
-            parts.append("a price is missing" if self.usd_per_hour is None else self._cost)
-        return "; ".join([*parts, *([self.held] if self.held else [])])
-
-
-def keep_buffers(
-    tallies: Mapping[str, Tally],
-    facts: Facts,
-    allowance: Allowance,
-    out: RefusedWork,
-    pairs: Collection[tuple[str, str]] = (),
-) -> tuple[KeptBuffer, ...]:
+def keep_buffers(draft: Draft) -> None:
     """Give the chunks of each buffer the room that is left, on usable nodes first, and open nodes for the others.
 
     While a budget holds, or budget or limits refuse nodes of a higher rank, nothing is kept and idle nodes go. No node
-    is opened where refused work (*out*) could start, nor where it would make other growth need an approval. *pairs* as
-    in `Matching`.
+    is opened where refused work could start, nor where it would make other growth need an approval.
     """
-    buffers = [buffer for buffer in facts.buffers if buffer.pod is not None and buffer.replicas]
+    buffers = [buffer for buffer in draft.facts.buffers if buffer.pod is not None and buffer.replicas]
     if not buffers:
-        return ()
-    dropped = _why_dropped(tallies.values(), allowance)
+        return
+    tallies = draft.served
+    dropped = _why_dropped(tallies.values(), draft.allowance)
     # Beyond its maximum a pool keeps no node for a buffer: a ceiling or window takes the idle ones.
     within = tuple(tally for tally in tallies.values() if tally.state.required <= tally.bounds.max_nodes)
     for tally in within:
         _add_spare_nodes(tally)
-    matching, rooms = Matching(within, pairs), _Rooms(facts, allowance)
+    matching, rooms = draft.matching(within), _Rooms(draft)
     levels: list[KeptBuffer] = []
     for buffer in buffers:
         level = KeptBuffer(key=buffer.key, chunks=buffer.replicas, held=dropped)
-        levels.append(level if dropped else _keep(buffer, level, matching, rooms, allowance, out))
-    return tuple(levels)
+        levels.append(level if dropped else _keep(buffer, level, matching, rooms, draft))
+    draft.buffers = tuple(levels)
 
 
 def _why_dropped(tallies: Collection[Tally], allowance: Allowance) -> str:
@@ -90,15 +57,15 @@ class _Rooms:
     """The rooms of each pool in the order in which chunks fill them: of usable nodes busy ones, then those paid for
     longest, so that the node whose paid unit ends first goes."""
 
-    def __init__(self, facts: Facts, allowance: Allowance) -> None:
-        self.facts, self._billing = facts, allowance.policy.billing
+    def __init__(self, draft: Draft) -> None:
+        self._at, self._billing = draft.facts.at, draft.policy.billing
         self._usable: dict[str, Sequence[Bin]] = {}  # by pool
         self._busy: set[str | None] = set()  # the instances among them that run work
         self._reached: dict[tuple[str, int, Kind], int] = {}  # room only shrinks: a full one is passed over once
 
     def fill(self, level: KeptBuffer, pod: Pod, tally: Tally, shelf: int) -> KeptBuffer:
         """Put as many chunks as fit into the rooms of *shelf*."""
-        rooms, key = self._of(tally, shelf), (tally.pool.id, shelf, tally.kind(pod))
+        rooms, key = self._of(tally, shelf), (tally.pool.id, shelf, tally.shelves.kind(pod))
         place = self._reached.get(key, 0)
         while place < len(rooms) and _left(level):
             level = _fill(level, pod, tally, rooms[place], busy=rooms[place].instance in self._busy)
@@ -114,7 +81,7 @@ class _Rooms:
 
             def paid(room: Bin) -> tuple[bool, timedelta]:
                 node = nodes[room.instance or ""]
-                return not node.busy, self.facts.at - next_unit_at(node.created_at, self.facts.at, self._billing)
+                return not node.busy, self._at - next_unit_at(node.created_at, self._at, self._billing)
 
             self._usable[tally.pool.id] = sorted(tally.shelves[USABLE], key=paid)
             self._busy |= {n.instance for n in tally.state.nodes if n.busy}
@@ -125,12 +92,10 @@ def _add_spare_nodes(tally: Tally) -> None:
     """Add the standby and headroom nodes that will be requested: chunks may use them."""
     requested = tally.within[-1] if tally.room is None else min(tally.within[-1], tally.room)
     for _ in range(requested - tally.counts["demand"] - tally.counts["floor"]):
-        tally.add(tally.empty_bin())
+        tally.shelves.add(tally.empty_bin())
 
 
-def _keep(
-    buffer: Buffer, level: KeptBuffer, matching: Matching, rooms: _Rooms, allowance: Allowance, out: RefusedWork
-) -> KeptBuffer:
+def _keep(buffer: Buffer, level: KeptBuffer, matching: Matching, rooms: _Rooms, draft: Draft) -> KeptBuffer:
     pod = buffer.pod
     assert pod is not None
     work = Workload(key=f"CapacityBuffer {buffer.key}", pods=(pod,))
@@ -144,13 +109,13 @@ def _keep(
     held = ""
     while _left(level) and not held:
         market.leave(pod)
-        held, opened = _where(pod, work, matching, rooms.facts, allowance, out)
+        held, opened = _where(pod, work, matching, draft)
         market.enter(pod)
         if opened is not None:
-            allowance.open(opened, "buffer", workload=work, passed=len(RULES))
-            opened.buffers.setdefault(buffer.key)
+            draft.allowance.open(opened, "buffer", workload=work, passed=len(RULES))
+            opened.kept.buffers.setdefault(buffer.key)
             room = replace(opened.empty_bin(), bought=True)
-            opened.add(room)
+            opened.shelves.add(room)
             before, level = _left(level), _fill(level, pod, opened, room)
             for _ in range(before - _left(level)):
                 market.leave(pod)
@@ -176,23 +141,22 @@ def _fill(level: KeptBuffer, pod: Pod, tally: Tally, room: Bin, *, busy: bool = 
         own = Decimal(0) if busy else price
         level = replace(level, usd_per_hour=None if own is None or usd is None else usd + own)
         if room.instance is not None:
-            tally.warm[room.instance] = level.key
+            tally.kept.warm[room.instance] = level.key
     room.used = True
     return replace(level, ready=level.ready + count) if room.usable else replace(level, coming=level.coming + count)
 
 
-def _where(
-    pod: Pod, work: Workload, matching: Matching, facts: Facts, allowance: Allowance, out: RefusedWork
-) -> tuple[str, Tally | None]:
+def _where(pod: Pod, work: Workload, matching: Matching, draft: Draft) -> tuple[str, Tally | None]:
     """The pool for another node, or why there is none."""
+    allowance = draft.allowance
     ordered = matching.market(pod).order(pod)
     if ordered and not ordered[0].empty_bin().admits(pod):
         return "a chunk must run beside pods that its affinity names", None
-    for tally in (tally for tally in ordered if tally.why_spoilt([pod]) is None):
-        if may_open(tally, facts, allowance, out) and allowance.passes(tally, 1, work) == len(RULES):
+    for tally in (tally for tally in ordered if tally.shelves.why_spoilt([pod]) is None):
+        if may_open(tally, draft) and allowance.passes(tally, 1, work) == len(RULES):
             return "", tally
     if not ordered:
-        pools = [(p, facts.pool(p.id)) for p in allowance.policy.pools]
+        pools = [(p, draft.facts.pool(p.id)) for p in draft.policy.pools]
         others = {p.name: refusal(pod, p, state) or "beyond its maximum or set aside" for p, state in pools}
         reasons = "; ".join(f"{name}: {reason}" for name, reason in (others | {**matching.refusals(pod)}).items())
         return f"no GPU pool can hold a chunk ({reasons})", None

@@ -12,7 +12,7 @@ from receiver.core.model.actions import Because, VictimStage
 from receiver.core.model.flights import flights_of, settle
 from receiver.core.model.model import ON_ITS_WAY, Facts, Node, PoolState, Stage
 from receiver.core.model.overrides import Question, approved_growth, growth_ever_approved
-from receiver.core.model.pods import COMPUTE, Pod, Workload, gpus_in
+from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy, Pool, Scope
 from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.signals import SignalAction
@@ -22,7 +22,7 @@ from receiver.core.scaling.bounds import BoundsInForce, Grace, bounds_of, graces
 from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from receiver.core.scaling.neighbours import Neighbours
 from receiver.core.scaling.node_holds import closed_by_a_budget, work_hold
-from receiver.core.scaling.rooms import Bin, Kind, requests_of, shape, site_of, spoilt, why_spoilt
+from receiver.core.scaling.rooms import Bin, Shelves, site_of
 from receiver.core.scaling.template import new_node
 from receiver.core.scaling.terminations import leaving_soon
 from receiver.core.scaling.waits import (
@@ -35,23 +35,19 @@ from receiver.core.scaling.waits import (
     unlisted_too_long,
 )
 
-# The shelves of bins. Usable nodes are filled first, then those that pods are about to leave and begun ones; only then
-# another node that is on its way is begun, in the order of buying. So the same pods fill the nodes that were bought for
-# them: if every coming node were open from the start, a pod that fits many pools would take the room of one that fits
-# few.
-USABLE, OPENED, COMING, NOT_ALLOWED = range(4)
 SOURCES = ("demand", "floor", "standby", "headroom", "buffer")  # what new nodes are for, first served first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldWorkload:
     """A workload that was not given the nodes it needs, the rule that held it, and a sentence; it itself where it was
-    a budget that did not cover them. *met* is the rule that left a gang fewer nodes than it *needs* (a clause),
-    *refusal* what the scheduler refuses."""
+    a budget that did not cover them. *gpus* of it wait for the pool, none of what the scheduler refuses (*refusal*).
+    *met* is the rule that left a gang fewer nodes than it *needs* (a clause)."""
 
     workload: str
     rule: str
     detail: str
+    gpus: int = 0
     uncovered: Workload | None = None
     met: str = ""
     needs: str = ""
@@ -59,16 +55,27 @@ class HeldWorkload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """The *rooms* that *workload* was given, one for each of its pods (of a gang in several pools: of its part)."""
+class Placement:
+    """The *rooms* that *workload* was given, one for each of its pods (of a gang in several pools: of its part). It
+    *buys* where some of them are in new nodes."""
 
     workload: Workload
     rooms: tuple[Bin, ...]
+    buys: bool = False
 
     @property
     def whole(self) -> bool:
         """True if no check and no guardrail leaves out a part of it."""
         return all(room.allowed for room in self.rooms)
+
+
+@dataclass(slots=True, eq=False)
+class Kept:
+    """What a pool keeps for CapacityBuffers: *warm* instances for one alone, with its key, and the *buffers* that new
+    nodes are for."""
+
+    warm: dict[str, str] = field(default_factory=dict)
+    buffers: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -78,39 +85,24 @@ class Tally:
     pool: Pool
     state: PoolState
     bounds: BoundsInForce
-    bins: list[Bin]
+    shelves: Shelves
     offer: Mapping[str, int]  # what is free on a new node
-    price: Decimal  # USD per node-hour; an unknown price is higher than any
     room: int | None = None  # new nodes that a guardrail would leave (0: none, None: as many as the checks allow)
     gang_room: int | None = None  # while fewer are requested after a refusal: new nodes that one gang may need
-    shelves: tuple[list[Bin], ...] = ([], [], [], [])  # the bins by shelf: see USABLE
-    too_small: dict[Kind, int] = field(default_factory=dict)
-    reached: dict[tuple[int, Kind], int] = field(default_factory=dict)
+    graces: tuple[Grace, ...] = ()
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SOURCES, 0))
     within: list[int] = field(default_factory=lambda: [0, 0, 0])  # budget, maximum, limits
-    asking: list[Workload] = field(default_factory=list)
-    settled: list[Workload] = field(default_factory=list)  # of a gang in several pools: its part here
-    placed: list[tuple[str, str]] = field(default_factory=list)
+    given: list[Placement] = field(default_factory=list)
     held: list[HeldWorkload] = field(default_factory=list)
-    given: list[Given] = field(default_factory=list)
     refused: dict[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
     uncovered: dict[Key, Refusal] = field(default_factory=dict)  # by the budgets that refused a node
-    waiting_gpus: int = 0
-    free: int = 0  # GPUs in the bins that may be used
-    graces: tuple[Grace, ...] = ()
-    warm: dict[str, str] = field(default_factory=dict)  # instances kept for a buffer alone, with its key
-    buffers: dict[str, None] = field(default_factory=dict)  # the buffers that new nodes are for
-    neighbours: Neighbours | None = None  # shared by all pools
-    spoilt: Sequence[Bin] = ()  # see `why_spoilt`
-    differs: bool = False  # some nodes take other pods than the pool does
+    kept: Kept = field(default_factory=Kept)
 
-    def __post_init__(self) -> None:
-        self.shelves = ([], [], [], [])
-        self.spoilt, self.differs = spoilt(self.bins), any(b.differs for b in self.bins)
-        for room in self.bins:
-            shelf = USABLE if room.usable else OPENED if room.vacant_at is not None else COMING
-            self.shelves[shelf].append(room)
-            self.free += room.gpus if shelf != COMING else 0
+    @property
+    def price(self) -> Decimal:
+        """USD per node-hour; an unknown price is higher than any."""
+        price = self.pool.price_usd_per_hour
+        return UNKNOWN_PRICE if price is None else price
 
     @property
     def room_left(self) -> float:
@@ -122,6 +114,10 @@ class Tally:
         """True when a guardrail will hold another new node."""
         return self.room_left <= 0
 
+    @property
+    def full(self) -> bool:
+        return self.state.required + self.within[-1] >= self.bounds.max_nodes
+
     def holds_gang(self, opened: int) -> bool:
         """True unless Civo has just refused as many new nodes as a gang needs, *opened* beside those opened before."""
         return not opened or self.gang_room is None or self.within[-1] + opened <= self.gang_room
@@ -131,99 +127,24 @@ class Tally:
         if opened and self.gang_room is not None and self.room is not None:
             self.room = self.gang_room = max(self.room, self.within[-1] + opened)
 
-    def add(self, room: Bin) -> None:
-        self.bins.append(room)
-        self.shelves[OPENED if room.allowed else NOT_ALLOWED].append(room)
-        if room.allowed:
-            self.free += room.gpus
-
     def mark(self) -> "Tally":
-        copies = {id(b): b.copy() for b in self.bins}
+        copies = {id(b): b.copy() for b in self.shelves.bins}
         before = copy(self)
         for name in self.__slots__:
             if isinstance(value := getattr(self, name), (list, dict)):
                 setattr(before, name, value.copy())
-        before.bins = list(copies.values())
-        before.given = [replace(g, rooms=tuple(copies[id(b)] for b in g.rooms)) for g in self.given]
-        before.shelves = tuple([copies[id(b)] for b in shelf] for shelf in self.shelves)
+        before.shelves = self.shelves.copy(copies)
+        before.given = [replace(p, rooms=tuple(copies[id(b)] for b in p.rooms)) for p in self.given]
+        before.kept = Kept(warm=self.kept.warm.copy(), buffers=self.kept.buffers.copy())
         return before
 
     def return_to(self, before: "Tally") -> None:
         for name in self.__slots__:
             setattr(self, name, getattr(before, name))
 
-    def kind(self, pod: Pod) -> Kind:
-        """What decides which nodes of the pool take *pod*: one that refused a pod of a kind once always will."""
-        kind: Kind = requests_of(pod)
-        if self.differs or pod.affinity or pod.node_selector:
-            kind = shape(pod)
-        others = self.neighbours.kind(pod) if self.neighbours is not None else None
-        return kind if others is None else (kind, others)
-
-    def kinds(self, workload: Workload) -> Kind:
-        return tuple(self.kind(pod) for pod in workload.pods)
-
-    def settle(self, pod: Pod, shelf: int, kind: Kind) -> Bin | None:
-        """Put *pod* into the first bin of *shelf* that takes it and return that; None when none does. Each *kind* of
-        pod passes over a bin that does not take it only once."""
-        rooms = self.shelves[shelf]
-        place = self.reached.get((shelf, kind), 0)
-        if place == len(rooms):
-            return None
-        asks = pod.asks
-        while place < len(rooms) and not rooms[place].put(pod, asks):
-            place += 1
-        self.reached[shelf, kind] = place
-        if place == len(rooms):
-            return None
-        rooms[place].used = True
-        self.free -= gpus_in(asks) if shelf != NOT_ALLOWED else 0
-        return rooms[place]
-
-    def why_spoilt(self, pods: Iterable[Pod]) -> str | None:
-        """Why no further node of the pool is bought for *pods*, by those that were bought before."""
-        if not self.spoilt:
-            return None
-        return next((reason for pod in pods if (reason := why_spoilt(pod, self.spoilt)) is not None), None)
-
-    def begin(self, rooms: Sequence[Bin] | None = None) -> bool:
-        """Begin to fill *rooms* that are on their way, or else the next one; False when there is none."""
-        started_rooms = self.shelves[COMING][:1] if rooms is None else rooms
-        for room in started_rooms:
-            self.shelves[COMING].remove(room)
-            self.shelves[OPENED].append(room)
-            self.free += room.gpus
-        return bool(started_rooms)
-
-    def give(self, placement: Given, *, asks: bool) -> None:
-        """Record the room of a workload: in a new node that it *asks* for, or room that existed before."""
-        workload, room = placement.workload, placement.rooms[0]
-        self.given.append(placement)
-        self.waiting_gpus += workload.gpus
-        (self.asking if asks else self.settled).append(workload)
-        if not workload.gang and room.instance is not None and room.usable:
-            self.placed.append((workload.key, room.instance))
-
-    def sort_out(self) -> None:
-        """Sort the bins into shelves again, and count what is free, after rooms were filled directly."""
-        coming = self.shelves[COMING]
-        self.shelves[OPENED].extend(room for room in coming if room.used)
-        coming[:] = [room for room in coming if not room.used]
-        self.free = sum(room.gpus for shelf in (USABLE, OPENED) for room in self.shelves[shelf])
-
-    @property
-    def full(self) -> bool:
-        return self.state.required + self.within[-1] >= self.bounds.max_nodes
-
-    @property
-    def rooms(self) -> int:
-        """How many bins may be used now; it only grows, and the room in them only shrinks."""
-        return len(self.shelves[USABLE]) + len(self.shelves[OPENED])
-
-    def roomy(self) -> list[Bin]:
-        """The bins that are usable or begun and have a GPU left, the usable ones first."""
-        bins = (*self.shelves[USABLE], *self.shelves[OPENED])
-        return [b for b in bins if any(n > 0 for resource, n in b.free.items() if resource not in COMPUTE)]
+    def give(self, workload: Workload, rooms: Sequence[Bin], *, buys: bool = False) -> None:
+        """Record the *rooms* of *workload*: in new nodes that it *buys*, or that existed before."""
+        self.given.append(Placement(workload=workload, rooms=tuple(rooms), buys=buys))
 
     def new_bin(self) -> Bin:
         """A node that is not there yet, for work that is put into it at once."""
@@ -231,7 +152,7 @@ class Tally:
 
     def empty_bin(self) -> Bin:
         """A node that is not there yet, and that no work asks for."""
-        return Bin(pool=self.pool.id, instance=None, free=dict(self.offer), neighbours=self.neighbours)
+        return Bin(pool=self.pool.id, instance=None, free=dict(self.offer), neighbours=self.shelves.neighbours)
 
 
 UNKNOWN_PRICE = Decimal("Infinity")
@@ -262,17 +183,12 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets, neighbours: Neighbour
     graces = graces_of(pool, bounds, facts.told_to_go, now, facts.given_up)
     offer = new_node(pool, state)
     bins = _capacity(pool, state, facts, why_closed(budgets, pool.id), offer, evicts=bool(graces))
-    if neighbours is not None:
-        for room in bins:
-            room.neighbours = neighbours
     return Tally(
         pool=pool,
         state=state,
         bounds=bounds,
-        bins=bins,
-        neighbours=neighbours,
+        shelves=Shelves(bins, neighbours),
         offer=offer,
-        price=UNKNOWN_PRICE if pool.price_usd_per_hour is None else pool.price_usd_per_hour,
         room=0 if held else smaller[0] if smaller else probes,
         gang_room=None if held or smaller is None else smaller[1],
         graces=graces,
@@ -449,23 +365,6 @@ class Allowance:
                 tally.uncovered[refusal.view.key] = refusal
             if workload is not None:
                 tally.refused.setdefault(workload.key, refusal)
-
-
-def hold_floor(tally: Tally, allowance: Allowance) -> None:
-    """Open nodes up to the floor, each checked by itself; nodes that the checks leave out do not count."""
-    for _ in range(tally.bounds.min_nodes - tally.state.required - tally.within[-1]):
-        allowance.open(tally, "floor")
-        tally.add(tally.empty_bin())
-
-
-def keep_standby(tally: Tally, allowance: Allowance, now: datetime) -> None:
-    """Open nodes until enough have no work. One that all of its pods are about to leave has none."""
-    if not tally.bounds.standby_nodes:
-        return
-    busy = {n.instance for n in tally.state.nodes if len(n.pods) > len(leaving_soon(n, tally.state, now))}
-    spare = len([b for b in tally.bins if not (b.used or b.closed or b.instance in busy)])
-    for _ in range(tally.bounds.standby_nodes - spare):
-        allowance.open(tally, "standby")
 
 
 def grows_unasked(

@@ -25,7 +25,6 @@ from receiver.core.model.model import Facts, PoolState, Stage
 from receiver.core.model.policy import Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.money.cost import HOUR, unit_price
-from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.bounds import bounds_of
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.guardrails import GUARDRAILS, LASTING, apply
@@ -34,7 +33,7 @@ from receiver.core.scaling.guardrails.waiting import ONE_CHANGE_AT_A_TIME
 from receiver.core.scaling.holds import kept_by_a_workload
 from receiver.core.scaling.removal import Removable, busy_beyond, is_dead, reconsider_at, removable, unapproved
 from receiver.core.scaling.terminations import without_abandoned
-from receiver.core.scaling.wanted import Wanted
+from receiver.core.scaling.wanted import Assignment, Wanted
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
 MOST_ASKING = 50  # work named by a decision without evidence

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from receiver.core.model.pods import COMPUTE, Pod, Workload
-from receiver.core.scaling.capacity import RULES, Allowance, Given, Tally
+from receiver.core.scaling.capacity import RULES, Allowance, Tally
 from receiver.core.scaling.demand import is_of_devices, take
 from receiver.core.scaling.market import gang_kind
 from receiver.core.scaling.rooms import Bin, Requests
@@ -76,7 +76,7 @@ def rearranged(
     free, gpu_requests = 0, [workload.gpus for workload in unserved]
     for tally in tallies:
         gpu_requests += [placement.workload.gpus for placement in tally.given if not placement.whole]
-        for room in tally.bins:
+        for room in tally.shelves.bins:
             if room.allowed:
                 free += max(0, room.gpus)
                 gpu_requests += [tally.pool.gpus_per_node] * room.bought  # a node's work moves into free room elsewhere
@@ -91,7 +91,7 @@ def rearranged(
 def serve_again(seats: Seats, order: Mapping[str, int], tallies: Mapping[str, Tally], allowance: Allowance) -> bool:
     """Give each workload of *seats* its room in unused *tallies*; False if a check refuses a new node. *order* is the
     place of each workload in the order of service, by its key."""
-    bins = {(pool, place): room for pool, tally in tallies.items() for place, room in enumerate(tally.bins)}
+    bins = {(pool, place): room for pool, tally in tallies.items() for place, room in enumerate(tally.shelves.bins)}
     for workload, rooms in sorted(seats, key=lambda seat: order[seat[0].key]):
         tally = tallies[rooms[0].bin.pool]
         new = {room: None for room in rooms if (tally.pool.id, room.place) not in bins}
@@ -104,15 +104,15 @@ def serve_again(seats: Seats, order: Mapping[str, int], tallies: Mapping[str, Ta
         for room in new:
             opened = bins[tally.pool.id, room.place] = tally.new_bin()
             opened.allowed = room.bin.allowed
-            tally.add(opened)
-        placement = Given(workload=workload, rooms=tuple(bins[tally.pool.id, room.place] for room in rooms))
-        for taken, pod in zip(placement.rooms, workload.pods, strict=True):
+            tally.shelves.add(opened)
+        seated = [bins[tally.pool.id, room.place] for room in rooms]
+        for taken, pod in zip(seated, workload.pods, strict=True):
             if not taken.put(pod, pod.asks):
                 return False
             taken.used = True
-        tally.give(placement, asks=bool(new))
+        tally.give(workload, seated, buys=bool(new))
     for tally in tallies.values():
-        tally.sort_out()
+        tally.shelves.sort_out()
     return True
 
 
@@ -131,7 +131,7 @@ class _Filling:
         self._pinned = pinned
         self._numbers = {id(tally): number for number, tally in enumerate(tallies)}
         self._rooms = [
-            [Room(b, number, place, dict(b.free) if b.allowed else {}) for place, b in enumerate(tally.bins)]
+            [Room(b, number, place, dict(b.free) if b.allowed else {}) for place, b in enumerate(tally.shelves.bins)]
             for number, tally in enumerate(tallies)
         ]
         self._start: list[dict[Requests, int]] = [{} for _ in tallies]
@@ -161,7 +161,7 @@ class _Filling:
         return Guest(workload, tuple(self._numbers[id(x)] for x in common), gang_kind(workload), shares=shares)
 
     def _is_bound_to_others(self, pod: Pod) -> bool:
-        neighbours = self._tallies[0].neighbours
+        neighbours = self._tallies[0].shelves.neighbours
         return any(map(is_of_devices, pod.requests)) or (neighbours is not None and neighbours.concerns(pod))
 
     def saved(self) -> Seats | None:

@@ -7,17 +7,16 @@ from decimal import Decimal
 from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.text import some
-from receiver.core.scaling.capacity import COMING, RULES, Allowance, Given, HeldWorkload, Tally
+from receiver.core.scaling.capacity import RULES, Allowance, HeldWorkload, Tally
 from receiver.core.scaling.demand import preference
 from receiver.core.scaling.failures import blame
 from receiver.core.scaling.market import Matching, ranked
-from receiver.core.scaling.rooms import Bin, Kind
+from receiver.core.scaling.rooms import COMING, Bin, Kind
 
 
 def leave_waiting(workload: Workload, tally: Tally, rule: str, detail: str) -> None:
     """Record in *tally* that *workload* got no room, and why."""
-    tally.waiting_gpus += workload.gpus
-    tally.held.append(HeldWorkload(workload=workload.key, rule=rule, detail=detail))
+    tally.held.append(HeldWorkload(workload=workload.key, rule=rule, detail=detail, gpus=workload.gpus))
 
 
 def hold_refused(workload: Workload, tally: Tally, refusal: SchedulerRefusal) -> None:
@@ -31,11 +30,11 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     with blame() as blamed:
         for tally in fitting:
             blamed.pool = tally.pool.id
-            kind = tally.kinds(workload)
-            if tally.free >= gpus and tally.too_small.get(kind) != tally.rooms:
+            shelves, kind = tally.shelves, tally.shelves.kinds(workload.pods)
+            if shelves.free >= gpus and shelves.too_small.get(kind) != shelves.open_count:
                 if try_gang(workload, tally, allowance, most=0):
                     return True
-                tally.too_small[kind] = tally.rooms  # room only shrinks, so the next gang like it need not try
+                shelves.too_small[kind] = shelves.open_count  # room only shrinks, so the next gang like it need not try
     ordered = matching.gang_order(workload, fitting)
     coming = (tally for tally in ordered if tally.shelves[COMING])
     if any(try_gang(workload, tally, allowance, most=0, begin=True) for tally in coming):
@@ -56,7 +55,7 @@ def _leave_without_nodes(workload: Workload, tally: Tally, allowance: Allowance)
     met = needs = ""
     if opened is None:
         detail = f"the pods of gang {workload.key} must share a node, and none has room for all of them"
-    elif (reason := tally.why_spoilt(workload.pods)) is not None:
+    elif (reason := tally.shelves.why_spoilt(workload.pods)) is not None:
         detail = f"no node is bought in pool {tally.pool.name} for gang {workload.key}: {reason}"
     else:
         passed = allowance.passes(tally, opened, workload)
@@ -74,15 +73,20 @@ def _leave_without_nodes(workload: Workload, tally: Tally, allowance: Allowance)
         needs = f"gang {workload.key} needs {some(opened, 'new node')} at once"
         detail = f"{needs}, but {allows}"
     held = HeldWorkload(
-        workload=workload.key, rule="gangs_whole", detail=detail, uncovered=uncovered, met=met, needs=needs
+        workload=workload.key,
+        rule="gangs_whole",
+        detail=detail,
+        gpus=workload.gpus,
+        uncovered=uncovered,
+        met=met,
+        needs=needs,
     )
-    tally.waiting_gpus += workload.gpus
     tally.held.append(held)
 
 
 def _by_new_nodes(workload: Workload, tallies: Sequence[Tally]) -> Sequence[Tally]:
     """*tallies* by what the gang prefers, then by the cost of the new nodes that it needs beside existing room."""
-    if len(tallies) < 2 or not any(tally.free or tally.shelves[COMING] for tally in tallies):
+    if len(tallies) < 2 or not any(tally.shelves.free or tally.shelves[COMING] for tally in tallies):
         return tallies
 
     def cost(tally: Tally) -> tuple[int, Decimal]:
@@ -97,11 +101,11 @@ def new_nodes(workload: Workload, tally: Tally, *, empty: bool = False, begun: b
     """How many new nodes *workload* needs in the pool of *tally* beside room that exists or is on its way (*begun*:
     beside what is begun already); all of its nodes if the pool were *empty*. None where no number of them helps."""
     coming = [] if begun else tally.shelves[COMING]
-    trial = [] if empty else [b.copy() for b in (*tally.roomy(), *coming)]
-    room_count, mark = len(trial), tally.neighbours.mark() if tally.neighbours is not None else 0
+    trial = [] if empty else [b.copy() for b in (*tally.shelves.roomy(), *coming)]
+    room_count, mark = len(trial), tally.shelves.neighbours.mark() if tally.shelves.neighbours is not None else 0
     places = _fill(trial, workload.pods, tally)
-    if tally.neighbours is not None:
-        tally.neighbours.return_to(mark)
+    if tally.shelves.neighbours is not None:
+        tally.shelves.neighbours.return_to(mark)
     return None if places is None else len(trial) - room_count
 
 
@@ -118,32 +122,32 @@ def try_gang(
 
 def _try_gang(workload: Workload, tally: Tally, allowance: Allowance, most: int | None, *, begin: bool) -> bool:
     coming = tally.shelves[COMING] if begin else []
-    open_rooms = tally.roomy()
+    open_rooms = tally.shelves.roomy()
     rooms = [*open_rooms, *coming]
     trial = [b.copy() for b in rooms]
     for tried in trial:
         tried.used = False
-    mark = tally.neighbours.mark() if tally.neighbours is not None else 0
+    mark = tally.shelves.neighbours.mark() if tally.shelves.neighbours is not None else 0
     places = _fill(trial, workload.pods, tally)
     opened = len(trial) - len(rooms)
     if places is None or not _may_open(workload, tally, allowance, opened, most):
-        if tally.neighbours is not None:
-            tally.neighbours.return_to(mark)
+        if tally.shelves.neighbours is not None:
+            tally.shelves.neighbours.return_to(mark)
         return False
     tally.admit_gang(opened)
-    tally.free -= sum(room.gpus for room in open_rooms) - sum(tried.gpus for tried in trial[: len(open_rooms)])
+    tally.shelves.free -= sum(room.gpus for room in open_rooms) - sum(tried.gpus for tried in trial[: len(open_rooms)])
     for room, tried in zip(rooms, trial, strict=False):
         room.free, room.used = tried.free, room.used or tried.used
         if tried.used and room.instance is not None:
-            tally.warm.pop(room.instance, None)  # no buffer alone keeps it any more
-    tally.begin([room for room in coming if room.used])
+            tally.kept.warm.pop(room.instance, None)  # no buffer alone keeps it any more
+    tally.shelves.begin([room for room in coming if room.used])
     for number, room in enumerate(trial[len(rooms) :]):
         room.allowed = number < tally.room_left
-        tally.add(room)
+        tally.shelves.add(room)
     if opened:
         allowance.open(tally, "demand", opened, workload, passed=len(RULES))
     all_rooms = [*rooms, *trial[len(rooms) :]]
-    tally.give(Given(workload=workload, rooms=tuple(all_rooms[place] for place in places)), asks=opened > 0)
+    tally.give(workload, [all_rooms[place] for place in places], buys=opened > 0)
     return True
 
 
@@ -152,13 +156,13 @@ def _may_open(workload: Workload, tally: Tally, allowance: Allowance, opened: in
         return True
     if (most is not None and opened > most) or not tally.holds_gang(opened):
         return False
-    return allowance.passes(tally, opened, workload) == len(RULES) and tally.why_spoilt(workload.pods) is None
+    return allowance.passes(tally, opened, workload) == len(RULES) and tally.shelves.why_spoilt(workload.pods) is None
 
 
 def checkpoint(tallies: Sequence[Tally]) -> Callable[[], None]:
     """Note how *tallies* stand; the function that is returned takes them back to that."""
     before = [tally.mark() for tally in tallies]
-    neighbours = tallies[0].neighbours if tallies else None
+    neighbours = tallies[0].shelves.neighbours if tallies else None
     mark = neighbours.mark() if neighbours is not None else 0
 
     def undo() -> None:
@@ -201,7 +205,7 @@ def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> list[int] | Non
     places: list[int] = []
     begin: dict[Kind, int] = {}  # a bin that refused a pod of a kind refuses the next one
     for pod in pods:
-        asks, kind = pod.asks, tally.kind(pod)
+        asks, kind = pod.asks, tally.shelves.kind(pod)
         place = begin.get(kind, 0)
         while place < len(bins) and not bins[place].put(pod, asks):
             place += 1

@@ -1,33 +1,23 @@
-"""Which pool is cheapest for waiting work: USD per GPU that the work would use, not per GPU of the node; and how many
-GPUs are kept free for work to come, estimated from recent requests and current use without refused work."""
+"""Which pool is cheapest for waiting work: USD per GPU that the work would use, not per GPU of the node."""
 
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from decimal import Decimal
-from math import sqrt
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
-from receiver.core.model.model import Facts, Source, Stage
 from receiver.core.model.pods import COMPUTE, Pod, Workload, gpus_in, owner_of
 from receiver.core.model.policy import Objective, Policy, Pool
-from receiver.core.model.text import lasting
-from receiver.core.scaling.capacity import RULES, Allowance, Tally, grows_unasked
+from receiver.core.scaling.capacity import Tally
 from receiver.core.scaling.demand import is_of_devices, preference, refusal, take
 from receiver.core.scaling.failures import blame
 from receiver.core.scaling.neighbours import most_on_a_host
-from receiver.core.scaling.rooms import Bin, Kind, Requests, requests_of, shape
+from receiver.core.scaling.rooms import Kind, Requests, requests_of, shape
 from receiver.core.scaling.template import NextLabels
 
 WIDE = 4  # times the GPUs of the smallest sibling: a pod for that one leaves three quarters of the node idle
 SAME_PRICE = Decimal("0.1")  # per GPU: prices more than a tenth apart mean different GPUs
-ASKED_WITHIN = timedelta(minutes=10)
-USED_WITHIN = timedelta(hours=3)  # so long after its last pod, a pool keeps one node's GPUs free
-SHARE_OF_ASKED = 0.2  # (0-1): the share of `ASKED_WITHIN` that a node takes to start, about
-DEVIATIONS = 2  # standard deviations of as many independent requests: square-root staffing
 T = TypeVar("T")
 
 
@@ -252,7 +242,7 @@ def goes_early(pool: Pool, policy: Policy) -> bool:
     keeps all of it."""
     if policy.objective is Objective.WAIT or not policy.billing.by_the_hour:
         return False
-    return any(_is_wide_beside(other, pool) for other in policy.kinds_of_pools)
+    return any(is_wide_beside(other, pool) for other in policy.kinds_of_pools)
 
 
 def is_small(pool: Pool, policy: Policy) -> bool:
@@ -260,10 +250,10 @@ def is_small(pool: Pool, policy: Policy) -> bool:
     if not policy.billing.by_the_hour:
         return False
     kinds = policy.kinds_of_pools
-    return any(_is_wide_beside(pool, x) for x in kinds) and not any(_is_wide_beside(x, pool) for x in kinds)
+    return any(is_wide_beside(pool, x) for x in kinds) and not any(is_wide_beside(x, pool) for x in kinds)
 
 
-def _is_wide_beside(small: Pool, wide: Pool) -> bool:
+def is_wide_beside(small: Pool, wide: Pool) -> bool:
     return wide.gpus_per_node >= WIDE * small.gpus_per_node and alike(wide, small)
 
 
@@ -290,164 +280,3 @@ def alike(one: Pool, other: Pool) -> bool:
         and frozenset(one.taints) == frozenset(other.taints)
         and abs(per_gpu - its_per_gpu) <= SAME_PRICE * max(per_gpu, its_per_gpu)
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedWork:
-    """The keys of refused pods and of their gangs, and the ids of the *pools* whose nodes they could start on."""
-
-    pods: frozenset[str] = frozenset()
-    gangs: frozenset[str] = frozenset()
-    pools: frozenset[str] = frozenset()
-
-    def holds(self, pod: Pod) -> bool:
-        """True for a refused pod, and for a pod of a refused gang that got a node anyway."""
-        return pod.gang in self.gangs if pod.node is not None else pod.key in self.pods
-
-
-def refused(
-    waiting: Sequence[Workload],
-    tallies: Mapping[str, Tally],
-    facts: Facts,
-    pairs: Collection[tuple[str, str]] = (),
-    unschedulable: Collection[str] = (),
-) -> RefusedWork:
-    """Return what of *waiting* has no usable room in the assignment so far. *pairs* as in `Matching`. What the
-    scheduler refuses (*unschedulable*, by key) could start on no pool's nodes."""
-    served: set[str] = set()
-    short: set[str] = set()
-    for pool, tally in tallies.items():
-        with blame(pool=pool):
-            target = tally.state.required + tally.within[-1]
-            approved = grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at)
-            bought = [room for room in tally.bins if room.bought and room.allowed] if approved < target else []
-            unanswered = set(bought[max(0, approved - tally.state.required) :])  # new nodes that wait for an approval
-            for placement in tally.given:
-                whole = placement.whole and not any(room in unanswered for room in placement.rooms)
-                (served if whole else short).add(placement.workload.key)
-    unserved = [w for w in waiting if w.key not in served or w.key in short]
-    matching = Matching(tuple(tallies.values()), pairs)
-    pods = [pod for workload in unserved for pod in workload.pods]
-    could_start = [pod for w in unserved if w.key not in unschedulable for pod in w.pods]
-    pools: set[str] = set()
-    with blame() as blamed:
-        for pod in could_start:
-            blamed.owner = owner_of(pod)
-            pools.update(tally.pool.id for tally in matching.fitting(pod))
-    return RefusedWork(
-        pods=frozenset(pod.key for pod in pods),
-        gangs=frozenset(w.key for w in unserved if w.gang),
-        pools=frozenset(pools),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Headroom:
-    """What a pool keeps warm: *gpus*, because *asked* were requested within `ASKED_WITHIN`, or its last pod came or
-    ended within `USED_WITHIN`.
-
-    *spare_nodes* may go and leave enough; *falls_at* is when the headroom next shrinks unless more work comes.
-    """
-
-    gpus: int
-    asked: int
-    unit: int = 1  # GPUs of the largest recent request: a smaller rest of a node does not count as free
-    spare_nodes: int = 0
-    falls_at: datetime | None = None
-
-    def __str__(self) -> str:
-        came = f"{self.asked} asked for within {lasting(ASKED_WITHIN)}"
-        if not self.asked:
-            came = f"work within {lasting(USED_WITHIN)}" if self.gpus else f"no work within {lasting(USED_WITHIN)}"
-        return f"{self.gpus} GPU{'' if self.gpus == 1 else 's'} kept warm ({came})"
-
-
-def keep_warm(
-    tallies: Mapping[str, Tally],
-    facts: Facts,
-    policy: Policy,
-    allowance: Allowance,
-    out: RefusedWork,
-    pairs: Collection[tuple[str, str]] = (),
-) -> Mapping[str, Headroom]:
-    """Open nodes where less than enough of a pool's headroom is free; return the headroom by pool id.
-
-    There is none while budget, maximum or limits refuse waiting work, while a budget holds, or while Kubernetes is
-    silent: then idle nodes make room, and new work is unknown. Nor has a pool any while a guardrail would hold new
-    nodes. Refused work (*out*) does not count, and no node is opened where it could start. *pairs* as in `Matching`.
-    """
-    warm = []
-    for pool, tally in tallies.items():
-        with blame(pool=pool):
-            if tally.counts["demand"] > tally.within[-1] or any(held.rule == "gangs_whole" for held in tally.held):
-                return {}
-            if not tally.blocked and tally.state.required <= tally.bounds.max_nodes and stays_warm(tally.pool, policy):
-                warm.append(tally)
-    if not warm or allowance.budgets.holding or not facts.up(Source.KUBERNETES):
-        return {}
-    # The pods that wait or hold GPUs, by the pool in which a node for each alone would be bought.
-    matching = Matching(tuple(tallies.values()), pairs)
-    homes: dict[str, list[Pod]] = {}
-    running = [(pod, pool) for pool, tally in tallies.items() for node in tally.state.nodes for pod in node.pods]
-    for pod, its in (*((pod, "") for pod in (*facts.waiting, *facts.deferred)), *running):
-        if pod.daemon or not pod.gpus or out.holds(pod):
-            continue
-        if pod.claims and its:  # it holds GPUs that others may have without serving its claim
-            homes.setdefault(its, []).append(pod)
-            continue
-        with blame(pool=its or None, owner=owner_of(pod)):
-            if matching.fitting(pod):
-                homes.setdefault(matching.market(pod).order(pod)[0].pool.id, []).append(pod)
-    headrooms: dict[str, Headroom] = {}
-    for tally in warm:
-        with blame(pool=tally.pool.id):
-            small = is_small(tally.pool, policy)
-            siblings = [x for x in tallies.values() if alike(tally.pool, x.pool)]
-            # A small pod on a wide node would keep all of it, so room there is no headroom.
-            rooms = [room for x in siblings if not (small and _is_wide_beside(tally.pool, x.pool)) for room in x.bins]
-            least = tally.pool.gpus_per_node if small else 0
-            warmth = _warmth(tally, homes.get(tally.pool.id, ()), facts.at, least=least)
-            headrooms[tally.pool.id] = _open(tally, warmth, rooms, facts, allowance, out)
-    return headrooms
-
-
-def may_open(tally: Tally, facts: Facts, allowance: Allowance, out: RefusedWork) -> bool:
-    """True if another node may be opened: no rule holds it, no refused work could start on it, and it does not make
-    other growth need an approval."""
-    if tally.blocked or tally.pool.id in out.pools or allowance.passes(tally, 1) < len(RULES):
-        return False
-    if tally.within[-1] == tally.counts["headroom"] + tally.counts["buffer"]:
-        return True
-    target = tally.state.required + tally.within[-1] + 1
-    return grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at) == target
-
-
-def _warmth(tally: Tally, pods: Sequence[Pod], now: datetime, *, least: int) -> Headroom:
-    """The headroom for work like *pods*: the mean and `DEVIATIONS` of what comes while a node starts, if as much comes
-    as in the last minutes; for some hours after the last pod at *least* so many GPUs."""
-    recent = [pod for pod in pods if timedelta(0) <= now - pod.created_at < ASKED_WITHIN]
-    requested_gpus = sum(pod.gpus for pod in recent)
-    deviation = sqrt(SHARE_OF_ASKED * sum(pod.gpus**2 for pod in recent))
-    gpus = int(SHARE_OF_ASKED * requested_gpus + DEVIATIONS * deviation)
-    falls_at = [min(pod.created_at for pod in recent) + ASKED_WITHIN] if recent else []
-    idle_since = (node.idle_since for node in tally.state.of(Stage.USABLE) if not node.busy)
-    used_at = max((at for at in (*idle_since, *(pod.created_at for pod in pods)) if at is not None), default=None)
-    if least and used_at is not None and now - used_at < USED_WITHIN:
-        gpus = max(gpus, least)
-        falls_at.append(used_at + USED_WITHIN)
-    unit = max((pod.gpus for pod in recent), default=max(1, least))
-    return Headroom(gpus=gpus, asked=requested_gpus, unit=unit, falls_at=min(falls_at, default=None))
-
-
-def _open(
-    tally: Tally, warmth: Headroom, rooms: Sequence[Bin], facts: Facts, allowance: Allowance, out: RefusedWork
-) -> Headroom:
-    """Open nodes until the GPUs of *warmth* are free in *rooms*; return it with the nodes to spare."""
-    free = sum(room.gpus // warmth.unit * warmth.unit for room in rooms if room.allowed and not room.closed)
-    per_node = tally.pool.gpus_per_node
-    for _ in range(-(-(warmth.gpus - free) // per_node)):
-        if not may_open(tally, facts, allowance, out):
-            break
-        allowance.open(tally, "headroom")
-        free += per_node
-    return replace(warmth, spare_nodes=max(0, free - warmth.gpus) // per_node)

@@ -187,7 +187,7 @@ def movable(tallies: Iterable[Tally], now: datetime, pairs: Collection[tuple[str
     for tally in tallies:
         with blame(pool=tally.pool.id):
             nodes = {n.instance: n for n in tally.state.of(Stage.USABLE)}
-            rooms = [(nodes.get(room.instance or ""), room) for room in tally.bins if room.usable]
+            rooms = [(nodes.get(room.instance or ""), room) for room in tally.shelves.bins if room.usable]
             mine = [_Place(tally=tally, node=node, room=room) for node, room in rooms if node is not None]
             candidates += [p for p in mine if not p.room.used and _may_be_emptied(p.node, now)]
             places += mine

@@ -14,28 +14,18 @@ from receiver.core.model.pods import Pod, PodPhase, Workload, owner_of, too_much
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.scaling.demand import misfit, missing_pods, refusal, take, workloads
 from receiver.core.scaling.failures import blame
-from receiver.core.scaling.market import ASKED_WITHIN
+from receiver.core.scaling.gangs import try_gang
 from receiver.core.scaling.neighbours import Neighbours
 from receiver.core.scaling.node_holds import Blocks, node_hold
 from receiver.core.scaling.packing import SOFT_TAINTS, Survival, free_gpus
 from receiver.core.scaling.rooms import Bin, Kind, shape, site_of
+from receiver.core.scaling.wanted import ASKED_WITHIN, Draft, PatientWork
 
 LEAD_MARGIN = timedelta(minutes=1)  # a step, Civo's answer, the scheduler
 SLOWER = 1.5  # times the usual start-up, before enough nodes have shown how long slow ones take
 MOST_AT_ONCE = 50  # pods for which a step finds room: each takes two calls, and the others follow in the next step
 GOES_ON = 0.9  # the chance (0-1) from which work on a wide node outlives what is put beside it
 PERCENT_OF_ASKED, PERCENT_OF_HELD = 70, 5  # kept free of what urgent work asked for lately, and of what is in use
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PatientWork:
-    """A workload that may still wait: it is to start by *starts_by*, so nodes are bought for it at *buys_at* (None:
-    never). *gated*: our scheduling gate holds it back."""
-
-    workload: Workload
-    starts_by: datetime | None = None
-    buys_at: datetime | None = None
-    gated: bool = False
 
 
 def may_wait(pod: Pod, policy: Policy) -> timedelta:
@@ -103,6 +93,32 @@ class Deadlines:
                         leads.append(lead(pool, state) if pool.max_nodes else timedelta(0))
             self._leads[kind] = max(leads, default=None)
         return self._leads[kind]
+
+
+def serve_patient(draft: Draft) -> None:
+    """Give work that may still wait what room is left that exists or is on its way, and no new node. What finds none
+    stays in the draft."""
+    if draft.patient:
+        draft.patient = tuple(_without_room(draft))
+
+
+def _without_room(draft: Draft) -> Iterator[PatientWork]:
+    matching = draft.matching(tuple(draft.served.values()))
+    full: set[tuple[str, object]] = set()  # room only shrinks, so what a pool did not hold is not tried again
+    for work in draft.patient:
+        first = work.workload.pods[0]
+        with blame(owner=owner_of(first)) as blamed:
+            fitting = [x for x in matching.fitting(first) if all(x in matching.fitting(p) for p in work.workload.pods)]
+            for tally in fitting:
+                blamed.pool = tally.pool.id
+                place = tally.pool.id, tally.shelves.kinds(work.workload.pods)
+                if place in full:
+                    continue
+                if try_gang(work.workload, tally, draft.allowance, most=0, begin=True):
+                    break
+                full.add(place)
+            else:
+                yield work
 
 
 def deferred(facts: Facts) -> tuple[Workload, ...]:

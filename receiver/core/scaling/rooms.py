@@ -6,11 +6,12 @@ how long it stays. A node that was relabelled is room only for pods that still s
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from receiver.core.model.model import Node, Offer
-from receiver.core.model.pods import Pod, Requirement, gpus_in
+from receiver.core.model.pods import COMPUTE, Pod, Requirement, gpus_in
 from receiver.core.model.policy import Pool, Taint
 from receiver.core.scaling.demand import CORDON, meets, take, tolerates
 from receiver.core.scaling.neighbours import Host, Neighbours
@@ -166,3 +167,110 @@ def why_spoilt(pod: Pod, bins: Sequence[Bin]) -> str | None:
     taints = dict.fromkeys(f"{t.key}={t.value}:{t.effect}" for site in closed for t in site.taints)
     change = f"got the taint {', '.join(taints)}" if taints else "were relabelled"
     return f"its newest nodes ({names}) {change} before a pod ran there, and the next one probably would, too"
+
+
+# The shelves of bins. Usable nodes are filled first, then those that pods are about to leave and begun ones; only then
+# another node that is on its way is begun, in the order of buying. So the same pods fill the nodes that were bought for
+# them: if every coming node were open from the start, a pod that fits many pools would take the room of one that fits
+# few.
+USABLE, OPENED, COMING, NOT_ALLOWED = range(4)
+
+
+@dataclass(slots=True, eq=False)
+class Shelves:
+    """The *bins* of one pool in the order in which they are filled. *neighbours* are shared by all pools."""
+
+    bins: list[Bin]
+    neighbours: Neighbours | None = None
+    by_turn: tuple[list[Bin], ...] = field(init=False)  # at USABLE, OPENED, COMING, NOT_ALLOWED
+    free: int = field(init=False, default=0)  # GPUs in the bins that may be used
+    differs: bool = field(init=False)  # some nodes take other pods than the pool does
+    spoilt: Sequence[Bin] = field(init=False)  # see `why_spoilt`
+    reached: dict[tuple[int, Kind], int] = field(init=False, default_factory=dict)
+    too_small: dict[Kind, int] = field(init=False, default_factory=dict)  # for gangs, with so many bins open
+
+    def __post_init__(self) -> None:
+        self.by_turn = ([], [], [], [])
+        self.spoilt, self.differs = spoilt(self.bins), any(b.differs for b in self.bins)
+        for room in self.bins:
+            room.neighbours = self.neighbours
+            shelf = USABLE if room.usable else OPENED if room.vacant_at is not None else COMING
+            self[shelf].append(room)
+            self.free += room.gpus if shelf != COMING else 0
+
+    def __getitem__(self, shelf: int) -> list[Bin]:
+        return self.by_turn[shelf]
+
+    def copy(self, copies: Mapping[int, Bin]) -> "Shelves":
+        """Shelves like these with *copies* of the bins, by the `id` of each."""
+        other = copy(self)
+        other.bins = [copies[id(b)] for b in self.bins]
+        other.by_turn = tuple([copies[id(b)] for b in shelf] for shelf in self.by_turn)
+        other.reached, other.too_small = self.reached.copy(), self.too_small.copy()
+        return other
+
+    def add(self, room: Bin) -> None:
+        self.bins.append(room)
+        self[OPENED if room.allowed else NOT_ALLOWED].append(room)
+        if room.allowed:
+            self.free += room.gpus
+
+    def kind(self, pod: Pod) -> Kind:
+        """What decides which of the bins take *pod*: one that refused a pod of a kind once always will."""
+        kind: Kind = requests_of(pod)
+        if self.differs or pod.affinity or pod.node_selector:
+            kind = shape(pod)
+        others = self.neighbours.kind(pod) if self.neighbours is not None else None
+        return kind if others is None else (kind, others)
+
+    def kinds(self, pods: Iterable[Pod]) -> Kind:
+        return tuple(self.kind(pod) for pod in pods)
+
+    def settle(self, pod: Pod, shelf: int) -> Bin | None:
+        """Put *pod* into the first bin of *shelf* that takes it and return that; None when none does. Each kind of pod
+        passes over a bin that does not take it only once."""
+        rooms, kind = self[shelf], self.kind(pod)
+        place = self.reached.get((shelf, kind), 0)
+        if place == len(rooms):
+            return None
+        asks = pod.asks
+        while place < len(rooms) and not rooms[place].put(pod, asks):
+            place += 1
+        self.reached[shelf, kind] = place
+        if place == len(rooms):
+            return None
+        rooms[place].used = True
+        self.free -= gpus_in(asks) if shelf != NOT_ALLOWED else 0
+        return rooms[place]
+
+    def begin(self, rooms: Sequence[Bin] | None = None) -> bool:
+        """Begin to fill *rooms* that are on their way, or else the next one; False when there is none."""
+        started_rooms = self[COMING][:1] if rooms is None else rooms
+        for room in started_rooms:
+            self[COMING].remove(room)
+            self[OPENED].append(room)
+            self.free += room.gpus
+        return bool(started_rooms)
+
+    def sort_out(self) -> None:
+        """Sort the bins into shelves again, and count what is free, after rooms were filled directly."""
+        coming = self[COMING]
+        self[OPENED].extend(room for room in coming if room.used)
+        coming[:] = [room for room in coming if not room.used]
+        self.free = sum(room.gpus for shelf in (USABLE, OPENED) for room in self[shelf])
+
+    @property
+    def open_count(self) -> int:
+        """How many bins may be used now; it only grows, and the room in them only shrinks."""
+        return len(self[USABLE]) + len(self[OPENED])
+
+    def roomy(self) -> list[Bin]:
+        """The bins that are usable or begun and have a GPU left, the usable ones first."""
+        bins = (*self[USABLE], *self[OPENED])
+        return [b for b in bins if any(n > 0 for resource, n in b.free.items() if resource not in COMPUTE)]
+
+    def why_spoilt(self, pods: Iterable[Pod]) -> str | None:
+        """Why no further node of the pool is bought for *pods*, by those that were bought before."""
+        if not self.spoilt:
+            return None
+        return next((reason for pod in pods if (reason := why_spoilt(pod, self.spoilt)) is not None), None)

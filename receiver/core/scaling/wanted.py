@@ -1,14 +1,24 @@
-"""What an assignment says of each pool: the values that decisions, explanations and messages read."""
+"""What an assignment says of each pool: the values that decisions, explanations and messages read. And its draft."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
 
-from receiver.core.model.pods import Workload
-from receiver.core.money.budget import BudgetView, Refusal
+from receiver.core.model.model import Facts
+from receiver.core.model.pods import Pod, Workload
+from receiver.core.model.policy import Policy, Scope
+from receiver.core.model.text import dollars, lasting, some
+from receiver.core.money.budget import Budgets, BudgetView, Refusal
 from receiver.core.scaling.bounds import BoundsInForce, Grace
-from receiver.core.scaling.capacity import Given, HeldWorkload
-from receiver.core.scaling.market import Headroom
+from receiver.core.scaling.capacity import Allowance, HeldWorkload, Placement, Tally
+from receiver.core.scaling.failures import LeftOut
+from receiver.core.scaling.market import Matching
+from receiver.core.scaling.witness import Barred
+
+ASKED_WITHIN = timedelta(minutes=10)
+USED_WITHIN = timedelta(hours=3)  # so long after its last pod, a pool keeps one node's GPUs free
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +42,7 @@ class WaitingWork:
     buffers: tuple[str, ...] = ()
     settled: tuple[str, ...] = ()
     placed: tuple[tuple[str, str], ...] = ()
-    rooms: tuple[Given, ...] = field(default=(), compare=False)
+    rooms: tuple[Placement, ...] = field(default=(), compare=False)
     held: tuple[HeldWorkload, ...] = ()
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     gpus: int = 0
@@ -61,6 +71,27 @@ class Funding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Headroom:
+    """What a pool keeps warm: *gpus*, because *asked* were requested within `ASKED_WITHIN`, or its last pod came or
+    ended within `USED_WITHIN`.
+
+    *spare_nodes* may go and leave enough; *falls_at* is when the headroom next shrinks unless more work comes.
+    """
+
+    gpus: int
+    asked: int
+    unit: int = 1  # GPUs of the largest recent request: a smaller rest of a node does not count as free
+    spare_nodes: int = 0
+    falls_at: datetime | None = None
+
+    def __str__(self) -> str:
+        came = f"{self.asked} asked for within {lasting(ASKED_WITHIN)}"
+        if not self.asked:
+            came = f"work within {lasting(USED_WITHIN)}" if self.gpus else f"no work within {lasting(USED_WITHIN)}"
+        return f"{self.gpus} GPU{'' if self.gpus == 1 else 's'} kept warm ({came})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """What the assignment asks of one pool: new nodes *by_source*, beyond those that exist or are on their way, and how
     many of them are *allowed*."""
@@ -86,3 +117,130 @@ class Wanted:
     def new_nodes(self) -> int:
         """All nodes wanted beyond those that exist."""
         return sum(self.by_source.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedWork:
+    """The keys of refused pods and of their gangs, and the ids of the *pools* whose nodes they could start on."""
+
+    pods: frozenset[str] = frozenset()
+    gangs: frozenset[str] = frozenset()
+    pools: frozenset[str] = frozenset()
+
+    def holds(self, pod: Pod) -> bool:
+        """True for a refused pod, and for a pod of a refused gang that got a node anyway."""
+        return pod.gang in self.gangs if pod.node is not None else pod.key in self.pods
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptBuffer:
+    """What is kept of a buffer's chunks: *ready* have room on usable nodes, *coming* on nodes that are on their way or
+    bought now. *usd_per_hour* is the price of the nodes that are kept or bought for it alone, None where a pool has no
+    price. *held* says why the others have no room."""
+
+    key: str
+    chunks: int
+    ready: int = 0
+    coming: int = 0
+    usd_per_hour: Decimal | None = Decimal(0)
+    held: str = ""
+
+    @property
+    def _cost(self) -> str:
+        return f"{dollars(self.usd_per_hour)} per hour" if self.usd_per_hour else "on nodes that are paid for anyway"
+
+    def __str__(self) -> str:
+        placed = self.ready + self.coming
+        parts = [f"{placed} of {some(self.chunks, 'chunk')} {'has' if placed == 1 else 'have'} room"]
+        if self.coming:
+            parts[0] += f", {self.coming} of them on nodes that are on their way"
+        if placed:
+            parts.append("a price is missing" if self.usd_per_hour is None else self._cost)
+        return "; ".join([*parts, *([self.held] if self.held else [])])
+
+
+class CheckState(StrEnum):
+    """The states of an AdmissionCheck, in Kueue's words."""
+
+    PENDING = "Pending"  # not judged yet; the quota stays reserved
+    READY = "Ready"
+    RETRY = "Retry"  # Kueue gives the quota to others, and reserves it again later
+    REJECTED = "Rejected"  # Kueue deactivates the Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckAnswer:
+    """The answer to the check of the Workload *key*, with a sentence for its owner."""
+
+    key: str
+    state: CheckState
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatientWork:
+    """A workload that may still wait: it is to start by *starts_by*, so nodes are bought for it at *buys_at* (None:
+    never). *gated*: our scheduling gate holds it back."""
+
+    workload: Workload
+    starts_by: datetime | None = None
+    buys_at: datetime | None = None
+    gated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """A workload that no pool can ever hold: a sentence, and *why*, which names no workload."""
+
+    workload: Workload
+    detail: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """The whole assignment: one Wanted per pool, what fits nowhere, what may still wait, and the budgets they share."""
+
+    pools: Mapping[str, Wanted]
+    misfits: tuple[Misfit, ...] = ()
+    patient: tuple[PatientWork, ...] = ()  # without room that exists or is on its way
+    budgets: Budgets = field(default_factory=Budgets)
+    buffers: tuple[KeptBuffer, ...] = ()
+    answers: tuple[CheckAnswer, ...] = ()  # on the candidates for admission by Kueue
+
+    @property
+    def budget(self) -> BudgetView | None:
+        return self.budgets.of(Scope.CLUSTER)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Draft:
+    """The facts and the policy of an assignment, what all pools share, and what became of each source of size so far.
+
+    *waiting* is urgent work in the order of service, *patient* work that may still wait. *aside* are the ids of pools
+    that are set aside: their tallies have room and do not grow.
+    """
+
+    facts: Facts
+    policy: Policy
+    allowance: Allowance
+    left_out: LeftOut
+    aside: Collection[str]
+    waiting: Sequence[Workload]
+    patient: tuple[PatientWork, ...]
+    barred: Barred
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    misfits: tuple[Misfit, ...] = ()
+    answers: tuple[CheckAnswer, ...] = ()
+    refused: RefusedWork = field(default_factory=RefusedWork)  # known once all work has been served
+    headroom: Mapping[str, Headroom] = field(default_factory=dict)
+    buffers: tuple[KeptBuffer, ...] = ()
+
+    @property
+    def served(self) -> Mapping[str, Tally]:
+        """The tallies of the pools that are not set aside."""
+        return {pool: tally for pool, tally in self.tallies.items() if pool not in self.aside}
+
+    def matching(self, tallies: Sequence[Tally]) -> Matching:
+        """Return the markets of *tallies*; what fails together is kept apart."""
+        return Matching(tallies, self.left_out.pairs)

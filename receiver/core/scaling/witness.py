@@ -17,9 +17,9 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.refusals import SchedulerRefusal, is_judgement, is_of_no_node, obstacles, refused_only
 from receiver.core.model.text import cut
 from receiver.core.money.cost import first_unit_from, unit_price
-from receiver.core.scaling.capacity import USABLE, Given, Tally
+from receiver.core.scaling.capacity import Placement, Tally
 from receiver.core.scaling.node_holds import Blocks, node_hold
-from receiver.core.scaling.rooms import shape
+from receiver.core.scaling.rooms import USABLE, shape
 from receiver.core.scaling.template import fingerprint
 
 REFUSED_AFTER = timedelta(minutes=10)  # beside room: kube-scheduler has tried the pod twice by then
@@ -93,15 +93,16 @@ def _is_let_through(workload: Workload, refusal: SchedulerRefusal, now: datetime
     return bool(words) and all(pod_words.isdisjoint(refusal.obstacles) for pod_words in words)
 
 
-def settle_alone(workload: Workload, tally: Tally) -> Given | None:
-    """Give the pod of *workload*, which is on trial, a usable node without any GPU pod; None where there is none."""
+def settle_alone(workload: Workload, tally: Tally) -> bool:
+    """Give the pod of *workload*, which is on trial, a usable node without any GPU pod; False where there is none."""
     pod, busy = workload.pods[0], {node.instance for node in tally.state.nodes if node.busy}
     for room in tally.shelves[USABLE]:
         if not room.used and room.instance not in busy and room.put(pod, pod.asks):
             room.used = True
-            tally.free -= gpus_in(pod.asks)
-            return Given(workload=workload, rooms=(room,))
-    return None
+            tally.shelves.free -= gpus_in(pod.asks)
+            tally.give(workload, (room,))
+            return True
+    return False
 
 
 def changes(refusals: Iterable[SchedulerRefusal]) -> frozenset[tuple[object, ...]]:
@@ -128,7 +129,7 @@ class _Beside:
     nodes: dict[str, tuple[Pool, Node]] = field(default_factory=dict)  # by instance
 
 
-def judged(facts: Facts, rooms: Mapping[str, Sequence[Given]], policy: Policy) -> tuple[SchedulerRefusal, ...]:
+def judged(facts: Facts, rooms: Mapping[str, Sequence[Placement]], policy: Policy) -> tuple[SchedulerRefusal, ...]:
     """Return the refusals and the evidence after the step that knew *facts* and gave the waiting work *rooms* (by pool
     id). While Civo or Kubernetes does not answer, nothing is learnt and no time counts."""
     now = facts.at
@@ -241,7 +242,7 @@ def _units_for_nothing(node: Node, policy: Policy, now: datetime) -> int:
     return 0 if first > now else 1 + (now - first) // policy.billing.granularity
 
 
-def _beside(facts: Facts, rooms: Mapping[str, Sequence[Given]], policy: Policy) -> Mapping[str, _Beside]:
+def _beside(facts: Facts, rooms: Mapping[str, Sequence[Placement]], policy: Policy) -> Mapping[str, _Beside]:
     """The requests of which the assignment puts a workload on room that is free on usable nodes, all of a gang."""
     placed: dict[str, _Beside] = {}  # by workload
     elsewhere: set[str] = set()  # workloads, parts of which wait for other nodes

@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from receiver.core.model.pods import Booking, Buffer, Candidate
-from receiver.core.scaling.admission import CheckAnswer
 from receiver.core.scaling.bookings import BookingProgress
+from receiver.core.scaling.wanted import CheckAnswer
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.cloud import SimulatedCloud, WorldBooks
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Journal

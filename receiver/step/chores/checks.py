@@ -8,7 +8,7 @@ from functools import partial
 
 from receiver.core.model.model import Source
 from receiver.core.notices.workload_notices import unanswered
-from receiver.core.scaling.admission import CheckState
+from receiver.core.scaling.wanted import CheckState
 from receiver.ports import TryLater, WontWork
 from receiver.step.parts import StepContext, Write, WriteKind, Written
 

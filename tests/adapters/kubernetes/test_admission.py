@@ -11,7 +11,7 @@ from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import Candidate
-from receiver.core.scaling.admission import CheckAnswer, CheckState
+from receiver.core.scaling.wanted import CheckAnswer, CheckState
 from receiver.ports import REJECT_TOO_LARGE, Did, TryLater
 from tests.adapters.kubernetes.custom_objects import (
     CREATED,

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from werkzeug import Request, Response
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
-from receiver.core.scaling.admission import CheckAnswer, CheckState
+from receiver.core.scaling.wanted import CheckAnswer, CheckState
 from receiver.ports import TryLater
 from tests.adapters.kubernetes.custom_objects import a_checked_workload, an_admission_check
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node

@@ -34,8 +34,8 @@ from receiver.core.money.budget import (
     views,
 )
 from receiver.core.notices import money_notices
-from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.waits import drift
+from receiver.core.scaling.wanted import Assignment
 from tests.core.builders import (
     GPU,
     HOUR_ENDS_SOON,

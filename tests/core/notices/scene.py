@@ -14,8 +14,8 @@ from receiver.core.model.policy import Budget, Policy
 from receiver.core.notices.action_notices import Around, ended, instead_of
 from receiver.core.notices.concerns import concerns, good_news, notices_of
 from receiver.core.notices.notice import Concern, Notice, Seen, behind
-from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.decide import plan
+from receiver.core.scaling.wanted import Assignment
 from tests.core.builders import MINUTE, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 
 NUMBER = 42  # of the decision that a message leads to

@@ -21,9 +21,10 @@ from receiver.core.notices.action_notices import Around, ended, instead_of
 from receiver.core.notices.grouping import compose
 from receiver.core.notices.notice import GUIDES, Cause, Notice, Severity
 from receiver.core.notices.people_notices import ran_out, was_set
-from receiver.core.scaling.assign import Assignment, assign
+from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all, plan
 from receiver.core.scaling.guardrails import GUARDRAILS
+from receiver.core.scaling.wanted import Assignment
 from tests.core.builders import NOW
 from tests.core.notices.book import every_message, generated
 from tests.core.notices.cases import CASES, PAGES

@@ -13,9 +13,9 @@ from receiver.core.model.model import Node, Spend
 from receiver.core.model.pods import Candidate
 from receiver.core.model.policy import Budget, Limits, Policy
 from receiver.core.scaling import admission
-from receiver.core.scaling.admission import CheckAnswer, CheckState
-from receiver.core.scaling.assign import Assignment, assign
+from receiver.core.scaling.assign import assign
 from receiver.core.scaling.failures import Failures
+from receiver.core.scaling.wanted import Assignment, CheckAnswer, CheckState
 from tests.core.builders import a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.worlds import LAWS, World, worlds
 

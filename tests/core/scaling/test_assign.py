@@ -504,10 +504,10 @@ def test_another_seating_is_taken_only_if_it_saves_nodes_and_leaves_no_trace_oth
     def seated(tallies: Sequence[Tally], *_: object) -> Iterator[Seats]:
         """The pod in the other idle node, or in a new one of the other pool."""
         [given] = tallies[0].given
-        room = tallies[0].bins[1] if pool == 0 else tallies[1].new_bin()
+        room = tallies[0].shelves.bins[1] if pool == 0 else tallies[1].new_bin()
         yield [(given.workload, (Room(room, pool, place, {}),))]
 
-    monkeypatch.setattr("receiver.core.scaling.assign.rearranged", seated)
+    monkeypatch.setattr("receiver.core.scaling.placing.rearranged", seated)
     floor = replace(DEAR, min_nodes=1)
     states = a_state(*idle(2), pool=CHEAP.id), a_state(pool=DEAR.id)
     policy = a_policy(CHEAP, floor, limits=Limits(max_growth_per_hour=1))

@@ -15,9 +15,9 @@ from receiver.core.model.pods import Buffer
 from receiver.core.model.policy import Approval, Budget, Limits, Objective, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling import buffers
-from receiver.core.scaling.assign import Assignment, assign
-from receiver.core.scaling.buffers import KeptBuffer
+from receiver.core.scaling.assign import assign
 from receiver.core.scaling.failures import Failures
+from receiver.core.scaling.wanted import Assignment, KeptBuffer
 from tests.core.builders import (
     GPU,
     HOUR,

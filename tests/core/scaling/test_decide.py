@@ -21,12 +21,12 @@ from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Limits, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window
-from receiver.core.scaling.assign import Assignment, assign
+from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import case_of, decide_all, later, plan, removals_under_way
 from receiver.core.scaling.failures import Failures
 from receiver.core.scaling.guardrails import GUARDRAILS
-from receiver.core.scaling.market import Headroom
+from receiver.core.scaling.wanted import Assignment, Headroom
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,

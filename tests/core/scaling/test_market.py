@@ -19,9 +19,9 @@ from receiver.core.model.model import Node, PoolState, Source, Spend
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement
 from receiver.core.model.policy import Approval, Budget, Limits, Objective, Policy, Pool, Taint
 from receiver.core.model.windows import Window
-from receiver.core.scaling.assign import Assignment, assign
+from receiver.core.scaling.assign import assign
 from receiver.core.scaling.demand import workloads
-from receiver.core.scaling.market import ASKED_WITHIN, USED_WITHIN
+from receiver.core.scaling.wanted import ASKED_WITHIN, USED_WITHIN, Assignment
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,

@@ -11,8 +11,8 @@ from hypothesis import given
 from receiver.core.model.model import Facts, Node, Stage
 from receiver.core.model.pods import Buffer, HostRule, Pod, PodPhase, Requirement, Together
 from receiver.core.model.policy import Objective, Policy
-from receiver.core.scaling.assign import Assignment, assign
-from receiver.core.scaling.wanted import Wanted
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.wanted import Assignment, Wanted
 from tests.core.builders import GPU, HOUR, MINUTE, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts
 from tests.core.choices import Choices, built
 from tests.core.worlds import LAWS

@@ -9,7 +9,8 @@ import pytest
 from receiver.core.model.model import Node, Stage
 from receiver.core.model.pods import Pod, Requirement, Toleration
 from receiver.core.model.policy import Objective, Taint
-from receiver.core.scaling.assign import Assignment, assign
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.wanted import Assignment
 from tests.core.builders import (
     GPU,
     HOUR,

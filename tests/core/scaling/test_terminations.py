@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
 from receiver.core.model.model import CordonedBy, Node, Stage
 from receiver.core.model.pods import Booking, Buffer, Pod, PodPhase
-from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.bookings import BookingStage, progress
 from receiver.core.scaling.terminations import LEAST, NODE_TAKES, STUCK_AFTER
+from receiver.core.scaling.wanted import Assignment
 from tests.core.builders import (
     DAY,
     GPU,
