@@ -1,12 +1,14 @@
 """promtool tests with only the rules that they look at.
 
 promtool evaluates every rule of a test's files at every step, and one test in a day of steps looks at few of them. So
-each test gets those that it names, and those that they read, in expressions and in annotations.
+each test gets those that it names, and those that they read, in expressions and in annotations. Of these it gets no
+rule that can have no value, because it reads nothing that the test's input series bring about.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from tools.metric_names import metrics_in, queries_of
 
 JSON = dict[str, Any]
 ALERTS = re.compile(r"\bALERTS\b(?:\{([^}]*)\})?")
+# What has a value where nothing is read. All else does not: a scalar joined with an empty vector is an empty vector.
+FROM_NOTHING = re.compile(r"\b(absent|absent_over_time|vector|scalar)\s*\(|\bALERTS\b|(?<![\w:])\{(?!\s*__name__)")
 ALERTNAME = re.compile(r'\balertname\s*(=~?)\s*"([^"]*)"')
 
 
@@ -37,15 +41,31 @@ def lean(file: Path, folder: Path) -> list[Path]:
 
 
 def needed(test: Mapping[str, Any], rules: Mapping[str, JSON]) -> frozenset[str]:
-    """Return the names of those of *rules* on which *test*'s expectations depend."""
+    """Return the names of those of *rules* on which *test*'s expectations depend and that can have a value in it."""
+    return _looked_at(test, rules) & _with_values(test, rules)
+
+
+def _looked_at(test: Mapping[str, Any], rules: Mapping[str, JSON]) -> frozenset[str]:
     ahead = {check["alertname"] for check in test.get("alert_rule_test", ())}
     for check in test.get("promql_expr_test", ()):
         ahead |= _read(check["expr"], rules) | set(_fired(check["expr"], rules))
-    found: set[str] = set()
-    while ahead := (ahead & rules.keys()) - found:
-        found |= ahead
+    names: set[str] = set()
+    while ahead := (ahead & rules.keys()) - names:
+        names |= ahead
         ahead = {read for name in ahead for expr in _expressions(rules[name]) for read in _read(expr, rules)}
-    return frozenset(found)
+    return frozenset(names)
+
+
+def _with_values(test: Mapping[str, Any], rules: Mapping[str, JSON]) -> frozenset[str]:
+    """The names of *rules* that read an input series of *test*, or another rule that does, or have a value anyway."""
+    series = {one["series"].partition("{")[0].strip() for one in test.get("input_series", ())}
+    if "" in series:  # its name is among the labels
+        return frozenset(rules)
+    reads = {name: _read(rule["expr"], series | rules.keys()) for name, rule in rules.items()}
+    names = {name for name, rule in rules.items() if not reads[name] or FROM_NOTHING.search(rule["expr"])}
+    while more := {name for name in rules.keys() - names if reads[name] & (series | names)}:
+        names |= more
+    return frozenset(names)
 
 
 def _groups(file: Path) -> Sequence[JSON]:
@@ -64,8 +84,18 @@ def _expressions(rule: Mapping[str, Any]) -> Iterator[str]:
         yield from queries_of(template)
 
 
-def _read(expr: str, rules: Mapping[str, JSON]) -> set[str]:
-    return metrics_in(expr, rules.keys())
+def _read(expr: str, known: Collection[str]) -> Set[str]:
+    names = _listed(expr)
+    return metrics_in(expr, known) if names is None else names
+
+
+@cache
+def _listed(expr: str) -> frozenset[str] | None:
+    """What *expr* reads. None if a pattern in it matches names without end."""
+    try:
+        return frozenset(metrics_in(expr))
+    except ValueError:
+        return None
 
 
 def _fired(expr: str, rules: Mapping[str, JSON]) -> Iterator[str]:

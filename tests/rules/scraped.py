@@ -6,7 +6,7 @@ not answer, is stale at the next scrape, as Prometheus marks it.
 
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import yaml
 
@@ -27,14 +27,19 @@ def honored(job: str) -> bool:
 
 def stored(page: str, target: Labels, *, honor: bool) -> Iterator[tuple[str, str]]:
     """Yield series and value as Prometheus stores them of a *page* scraped from *target*."""
-    kept = {k: v for k, v in target.items() if k not in TARGETS_OWN}
+    own = tuple((k, v) for k, v in target.items() if k not in TARGETS_OWN)
     for sample in SAMPLE.finditer(page):
-        labels = {k: v for k, v in LABEL.findall(sample["labels"] or "") if v}
-        if honor:
-            labels = {**kept, **labels}
-        else:
-            labels = {**{f"exported_{k}" if k in kept else k: v for k, v in labels.items()}, **kept}
-        yield series(sample["name"], labels), sample["value"]
+        yield _stored_series(sample["name"], sample["labels"] or "", own, honor), sample["value"]
+
+
+@lru_cache(maxsize=100_000)  # the next page of the same target has mostly the same series
+def _stored_series(name: str, labels: str, own: Sequence[tuple[str, str]], honor: bool) -> str:
+    of_target = dict(own)
+    of_page = {k: v for k, v in LABEL.findall(labels) if v}
+    if honor:
+        return series(name, {**of_target, **of_page})
+    renamed = {f"exported_{k}" if k in of_target else k: v for k, v in of_page.items()}
+    return series(name, {**renamed, **of_target})
 
 
 def series(name: str, labels: Labels) -> str:

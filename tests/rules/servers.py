@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.processes import free_port
-from tests.rules.files import binary
+from tests.rules.files import binary, sparing
 
 
 @contextmanager
@@ -20,9 +20,8 @@ def running(name: str, log: Path, *arguments: str) -> Iterator[str]:
     """Start a server on a free loopback port, wait until it is ready, yield its URL, stop it."""
     address = f"127.0.0.1:{free_port()}"
     with log.open("w") as out:
-        server = subprocess.Popen(
-            [binary(name), f"--web.listen-address={address}", *arguments], stdout=out, stderr=subprocess.STDOUT
-        )
+        command = [binary(name), f"--web.listen-address={address}", *arguments]
+        server = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=sparing())
         try:
             deadline = time.monotonic() + 60
             while not _ready(f"http://{address}/-/ready"):

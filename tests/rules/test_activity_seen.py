@@ -1,5 +1,6 @@
 """From the exporter's page to a verdict: simulator, a real Prometheus with the shipped rules, the adapter, the core."""
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -8,12 +9,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-import yaml
 
 from receiver.adapters.monitoring.prometheus import PrometheusTelemetry
 from receiver.core.model.usage import Use, judge, was_idle
 from simulator.clocks import ManualClock
 from simulator.server import Simulator
+from tests.lint import load_yaml
 from tests.rules.files import RULE_FILES
 from tests.rules.servers import running
 from tests.rules.versions import Chosen
@@ -42,10 +43,10 @@ def watched(sim: Simulator, folder: Path, honored: bool) -> Iterator[PrometheusT
     """Let a Prometheus scrape *sim* every second and evaluate the rules as often; yield the adapter that asks it."""
     folder.mkdir()
     for file in RULE_FILES:
-        content = yaml.safe_load(file.read_text())
+        content = load_yaml(file.read_text())
         for group in content["groups"]:
             group["interval"] = "1s"
-        (folder / file.name).write_text(yaml.safe_dump(content))
+        (folder / file.name).write_text(json.dumps(content))
     scrape = {
         "job_name": "dcgm-exporter",
         "honor_labels": honored,
@@ -53,7 +54,7 @@ def watched(sim: Simulator, folder: Path, honored: bool) -> Iterator[PrometheusT
     }
     timing = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
     whole = {"global": timing, "rule_files": [f"{folder}/*.yaml"], "scrape_configs": [scrape]}
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(whole))
+    (folder / "prometheus.yml").write_text(json.dumps(whole))
     paths = (f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}")
     with running("prometheus", folder / "log", *paths) as url:
         telemetry = PrometheusTelemetry(url)

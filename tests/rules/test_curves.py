@@ -22,19 +22,11 @@ pytestmark = pytest.mark.usefixtures("each_prometheus")
 HOUR = timedelta(hours=1)
 POINTS = 201  # every 30s; the last hour begins after a standing energy counter is known to stand
 NAMES = ("engine", "memory", "power", "swing", "least_swing", "nvml", "seen")
+COURSES = dict(zip(NAMES, course_queries(HOUR), strict=True))
+IDLE = "sum by (pod) (namespace_pod:gpu_allocated_idle:sum)"
+COVERED = "pool:gpu_telemetry_coverage:ratio >= 1"
 FILES = ("demand", "pools", "utilization", "activity", "workloads")
 GROUPS = ("demand", "pools", "utilization", "activity", "workloads", "waste")
-GPU = 'hostname="n1",gpu="0",UUID="g0",exported_namespace="ml",exported_pod="p"'
-KSM = {
-    'kube_node_labels{job="kube-state-metrics",node="n1",label_kubernetes_civo_com_civo_node_pool="pool-a"}': "1",
-    'kube_node_status_condition{job="kube-state-metrics",node="n1",condition="Ready",status="true"}': "1",
-    'kube_node_status_allocatable{job="kube-state-metrics",node="n1",resource="nvidia_com_gpu"}': "1",
-    'kube_pod_container_resource_requests{job="kube-state-metrics",namespace="ml",pod="p",node="n1",container="c",'
-    'resource="nvidia_com_gpu"}': "1",
-    'kube_pod_status_phase{job="kube-state-metrics",namespace="ml",pod="p",phase="Running"}': "1",
-    'kube_pod_info{job="kube-state-metrics",namespace="ml",pod="p",node="n1"}': "1",
-    'kube_pod_created{job="kube-state-metrics",namespace="ml",pod="p"}': "-7200",
-}
 
 
 def still(value: object) -> str:
@@ -216,32 +208,59 @@ def sample_of(curve: Curve) -> Mapping[str, float]:
     return {**memory, **curve.sample}
 
 
-def checks_of(curve: Curve) -> Iterator[tuple[str, Mapping[str, float]]]:
-    """Yield expressions with the values by labels that promtool has to find."""
-    found = course_of(curve)
-    for of, query in zip(NAMES, course_queries(HOUR), strict=True):
-        yield f"round({query}, 0.01)", {'{namespace="ml",pod="p"}': found[of]} if of in found else {}
-    gpu = 'namespace="ml",pod="p",node="n1",gpu="0",UUID="g0"'
-    yield f"round({SAMPLES}, 0.01)", {f'{{{gpu},of="{of}"}}': value for of, value in sample_of(curve).items()}
-    yield "sum(namespace_pod:gpu_allocated_idle:sum)", {"{}": 1} if curve.idle else {}
-    yield "pool:gpu_telemetry_coverage:ratio >= 1", {'{pool="pool-a"}': 1} if curve.covered else {}
-
-
-def promtool_test(name: str, curve: Curve) -> Mapping[str, object]:
-    counters = {**curve.delivered, **curve.memory}
-    series = {of: still(value) for of, value in KSM.items()}
-    series |= {f"DCGM_FI_{counter}{{{GPU}}}": values for counter, values in counters.items()}
+def series_of(node: str, pod: str, curve: Curve) -> Mapping[str, str]:
+    """Return the input series of a pod that holds the only GPU of its node, which is alone in a pool of its name."""
+    ksm, of_node, of_pod = 'job="kube-state-metrics"', f'node="{node}"', f'namespace="ml",pod="{pod}"'
+    gpu = f'hostname="{node}",gpu="0",UUID="g-{node}",exported_namespace="ml",exported_pod="{pod}"'
+    requests = (
+        f'kube_pod_container_resource_requests{{{ksm},{of_pod},{of_node},container="c",resource="nvidia_com_gpu"}}'
+    )
     return {
-        "name": name,
+        f'kube_node_labels{{{ksm},{of_node},label_kubernetes_civo_com_civo_node_pool="{node}"}}': still(1),
+        f'kube_node_status_condition{{{ksm},{of_node},condition="Ready",status="true"}}': still(1),
+        f'kube_node_status_allocatable{{{ksm},{of_node},resource="nvidia_com_gpu"}}': still(1),
+        requests: still(1),
+        f'kube_pod_status_phase{{{ksm},{of_pod},phase="Running"}}': still(1),
+        f"kube_pod_info{{{ksm},{of_pod},{of_node}}}": still(1),
+        f"kube_pod_created{{{ksm},{of_pod}}}": still(-7200),
+        **{f"DCGM_FI_{counter}{{{gpu}}}": values for counter, values in {**curve.delivered, **curve.memory}.items()},
+    }
+
+
+Check = tuple[str, str, float]  # an expression, and labels with the value that promtool has to find there
+
+
+def checks_of(node: str, pod: str, curve: Curve) -> Iterator[Check]:
+    """Yield what has to follow from *curve*."""
+    course, of_pod = course_of(curve), f'namespace="ml",pod="{pod}"'
+    for of, query in COURSES.items():
+        if of in course:
+            yield query, of_pod, course[of]
+    for of, value in sample_of(curve).items():
+        yield SAMPLES, f'{of_pod},node="{node}",gpu="0",UUID="g-{node}",of="{of}"', value
+    if curve.idle:
+        yield IDLE, f'pod="{pod}"', 1
+    if curve.covered:
+        yield COVERED, f'pool="{node}"', 1
+
+
+def promtool_test(curves: Mapping[str, Curve]) -> Mapping[str, object]:
+    """Return one test of all the *curves*, each of a pod with its name: to evaluate the rules is what it costs."""
+    nodes = {f"n{number}": named for number, named in enumerate(curves.items())}
+    series = [one for node, (pod, curve) in nodes.items() for one in series_of(node, pod, curve).items()]
+    checks = [check for node, (pod, curve) in nodes.items() for check in checks_of(node, pod, curve)]
+    return {
         "interval": "30s",
-        "input_series": [{"series": of, "values": values} for of, values in series.items()],
+        "input_series": [{"series": of, "values": values} for of, values in series],
         "promql_expr_test": [
             {
-                "expr": f"({expr}) * 1",
+                "expr": f"round({expr}, 0.01)",
                 "eval_time": "99m15s",
-                "exp_samples": [{"labels": labels, "value": value} for labels, value in expected.items()],
+                "exp_samples": [
+                    {"labels": f"{{{labels}}}", "value": value} for of, labels, value in checks if of == expr
+                ],
             }
-            for expr, expected in checks_of(curve)
+            for expr in (*COURSES.values(), SAMPLES, IDLE, COVERED)
         ],
     }
 
@@ -252,7 +271,7 @@ def test_the_rules_and_the_queries_make_of_each_curve_what_the_table_says(tmp_pa
         "rule_files": [str(RULES / f"{name}.rules.yaml") for name in FILES],
         "evaluation_interval": "30s",
         "group_eval_order": [f"gpu-autoscaler.{name}" for name in GROUPS],
-        "tests": [promtool_test(name, curve) for name, curve in CURVES.items()],
+        "tests": [promtool_test(CURVES)],
     }
     file.write_text(json.dumps(whole))
     tested = run("promtool", "test", "rules", *lean(file, tmp_path))

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from receiver.adapters.clock import SystemClock
 from tests.e2e.waiting import until
+from tests.lint import load_yaml
 from tests.rules.files import ALERTS, HEARTBEAT, RECORDINGS, RULE_FILES, run
 from tests.rules.full_hour import MINUTES, START, course, policy_at
 from tests.rules.hours import EVERY, Hours, hours
@@ -64,13 +64,13 @@ class Evaluated:
 def evaluating(folder: Path) -> Iterator[str]:
     """A Prometheus over the database in *folder*, if there is one, with the rules, evaluated every second."""
     for file in RULE_FILES:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = load_yaml(file.read_text(encoding="utf-8"))
         for group in content["groups"]:
             group["interval"] = "1s"
             for rule in group["rules"]:
                 if rule.get("record") == IDLE_RULE:
                     rule["expr"] = _in_seconds(rule["expr"])
-        (folder / f"rules-{file.name}").write_text(yaml.safe_dump(content, width=1000))
+        (folder / f"rules-{file.name}").write_text(json.dumps(content))
     with prometheus(folder, rule_files=[f"{folder}/rules-*.yaml"]) as url:
         until_evaluated(url)
         yield url
@@ -79,7 +79,7 @@ def evaluating(folder: Path) -> Iterator[str]:
 @contextmanager
 def prometheus(folder: Path, rule_files: Sequence[str] = ()) -> Iterator[str]:
     """A Prometheus over the database in *folder*, if there is one."""
-    (folder / "config.yml").write_text(yaml.safe_dump({"rule_files": [*rule_files]}))
+    (folder / "config.yml").write_text(json.dumps({"rule_files": [*rule_files]}))
     paths = (f"--config.file={folder}/config.yml", f"--storage.tsdb.path={folder}/data")
     with running("prometheus", folder / "log", *paths) as url:
         yield url
