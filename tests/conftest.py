@@ -3,7 +3,7 @@
 import gc
 import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from itertools import chain, zip_longest
 from pathlib import Path
 
@@ -77,11 +77,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.fixture(autouse=True)
-def _silent_again() -> Iterator[None]:
-    """What a test that started the whole program made of the log ends with it."""
-    yield
-    silence()
+@pytest.hookimpl(wrapper=True)  # a fixture would be a tenth of what pytest itself does for a test
+def pytest_runtest_teardown() -> Generator[None, None, None]:
+    """End what a test that started the whole program made of the log, after its fixtures."""
+    try:
+        return (yield)
+    finally:
+        silence()
 
 
 @pytest.fixture
