@@ -45,7 +45,7 @@ SETS = {
     ),
 }
 POOL = "{name: a, civo_pool_id: p, size: an.g1.l40s.kube.x1, resources: {nvidia.com/gpu: 1}, max_nodes: 2}"
-# A wrong value, and words of the sentence that refuses it.
+# A wrong value, and words of the sentence by which the schema refuses it.
 WRONG = {
     "mode=acting": "'/mode': value must be one of 'observe', 'act'",
     "mod=act": "additional properties 'mod' not allowed",
@@ -85,6 +85,9 @@ WRONG = {
     "ha.replicas=1": "'/ha/replicas': minimum: got 1, want 2",
     "rules.alerts.GpuNodesIdle.for=soon": "'/rules/alerts/GpuNodesIdle/for': 'soon' does not match pattern",
     "rules.alerts.GpuNodesIdle.severity=info": "severity': value must be one of 'none', 'warning', 'critical'",
+}
+# The same of what the schema takes and the templates refuse.
+UNFIT = {
     "rules.alerts.NoSuchAlert.enabled=false": "rules.alerts.NoSuchAlert: there is no such alert",
     "rules.alerts.GpuPoolBusy.threshold=0.9": "is a policy of the configuration; set pools[].utilization.high",
     "rules.alerts.GpuIdleCostHigh.threshold=9": "is a policy of the configuration; set config.idle_cost_usd_per_hour",
@@ -131,7 +134,8 @@ def test_what_a_set_of_values_makes_fits_every_version_of_kubernetes_and_the_crd
 
 def test_rights_to_act_come_with_their_fence_where_kubernetes_has_policies() -> None:
     def fenced(version: str, *values: str) -> bool:
-        said = helm("--values", EXAMPLE, "--kube-version", version, *(part for v in values for part in ("--set", v)))
+        given = [part for value in ("monitoring=none", *values) for part in ("--set", value)]
+        said = helm("--values", EXAMPLE, "--kube-version", version, *given)
         return "ValidatingAdmissionPolicy" in said
 
     assert [fenced(version, "mode=act") for version in ("1.28.0", "1.29.5", "1.30.0", "1.36.1")] == [
@@ -162,11 +166,34 @@ def test_the_values_of_the_tests_and_defaults_name_every_value_that_the_schema_h
     assert different == {"image.pullSecrets"}  # of 0.2
 
 
+@pytest.fixture(scope="module")
+def refusals() -> dict[str, str]:
+    """What Helm says of each wrong value, beside others with other keys: it lists all that the schema refuses."""
+    batches: list[dict[str, str]] = []
+    for wrong in WRONG:
+        key = wrong.partition("=")[0]
+        batch = next((batch for batch in batches if key not in batch), None)
+        if batch is None:
+            batches.append(batch := {})
+        batch[key] = wrong
+    found = {}
+    for batch in batches:
+        with pytest.raises(NotRendered) as refused:
+            made(*batch.values())
+        found |= dict.fromkeys(batch.values(), str(refused.value))
+    return found
+
+
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_wrong_value_is_refused_by_its_name(wrong: str) -> None:
+def test_a_wrong_value_is_refused_by_its_name(wrong: str, refusals: dict[str, str]) -> None:
+    assert WRONG[wrong] in refusals[wrong]
+
+
+@pytest.mark.parametrize("unfit", UNFIT)
+def test_a_value_that_fits_the_schema_alone_is_refused_by_its_name(unfit: str) -> None:
     with pytest.raises(NotRendered) as refused:
-        made(wrong)
-    assert WRONG[wrong] in str(refused.value)
+        made(unfit)
+    assert UNFIT[unfit] in str(refused.value)
 
 
 @pytest.mark.parametrize("wrong", LINTED)
