@@ -41,7 +41,7 @@ QUICK = (
     "--deselect=tests/test_generated.py::test_make_generate_changes_nothing[install-manifests]",  # needs Helm
 )
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "tools.forked_tests")
-WORKERS = {"all": 4, "quick": 2}  # of everything, much waits for other processes
+WORKERS = {"all": 5, "quick": 2}  # on two cores; of everything, a quarter of the time waits for other processes
 
 
 def environment() -> dict[str, str]:

@@ -47,7 +47,7 @@ def _interpreter(environ: dict[str, str], folder: Path) -> str:
 
 
 def _runs(python: str, environ: dict[str, str]) -> bool:
-    command = [python, "-c", "import receiver.server.bootstrap"]
+    command = [python, "-c", "import receiver, gunicorn"]  # from the checkout, and from its .venv
     try:
         return subprocess.run(command, env=environ, cwd="/", capture_output=True, **_user()).returncode == 0
     except OSError:

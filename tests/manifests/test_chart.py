@@ -176,7 +176,7 @@ def refusals() -> dict[str, str]:
         if batch is None:
             batches.append(batch := {})
         batch[key] = wrong
-    found = {}
+    found = dict[str, str]()
     for batch in batches:
         with pytest.raises(NotRendered) as refused:
             made(*batch.values())
