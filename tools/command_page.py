@@ -10,18 +10,22 @@ from receiver.cli.main import main as program
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "command-line.md"
 WRITTEN = re.compile(r"(?<=<!-- commands -->\n).*?(?=<!-- end of commands -->)", re.DOTALL)
+EVERYWHERE = frozenset({"as_json", "who"})  # options that the text above the table explains
 ELSEWHERE = {"replay": ("replay", "replay-traces")}  # commands whose options are on other pages of docs/, by name
 
 
 def commands(group: click.Group = program, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
-    """Yield every command below *group* with how it is called, groups left out, in the order of the help."""
+    """Yield every command below *group* with how it is called, in the order of the help; a group that does something
+    by itself goes before its commands, other groups and former names are left out."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
+        if command is None or command.hidden:
+            continue
+        if not isinstance(command, click.Group) or command.params:
+            yield " ".join([*path, name]), command
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
-        elif command is not None:
-            yield " ".join([*path, name]), command
 
 
 def called(name: str, command: click.Command) -> str:
@@ -39,15 +43,15 @@ def options(name: str, command: click.Command) -> str:
         return " and ".join(f"[{page}]({page}.md)" for page in ELSEWHERE[name])
     found = []
     for parameter in command.params:
-        if isinstance(parameter, click.Option):
+        if isinstance(parameter, click.Option) and not parameter.hidden and parameter.name not in EVERYWHERE:
             names = "/".join([max(parameter.opts, key=len), *parameter.secondary_opts])
-            found.append(f"`{names}`{' (needed)' if parameter.required else ''}")
-    return ", ".join(found) or "none"
+            found.append(f"`{names}`{' (required)' if parameter.required else ''}")
+    return ", ".join(found)
 
 
 def filled(page: str) -> str:
     """Return *page* with the table as the command line is now."""
-    rows = ["", "| behind `gpu-autoscaler` | what it does | options |", "|---|---|---|"]
+    rows = ["", "| command | what it does | options |", "|---|---|---|"]
     for name, command in commands():
         says = command.get_short_help_str(limit=300)
         rows.append(f"| `{called(name, command)}` | {says} | {options(name, command)} |")

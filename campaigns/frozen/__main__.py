@@ -109,7 +109,7 @@ def _commands(client: FlaskClient) -> Iterator[list[str]]:
         ["status"],
         ["override", "list"],
         ["override", "list", "--ended"],
-        ["questions", "--all"],
+        ["approvals", "list", "--all"],
         ["budget", "show"],
     ]
     plain += [["explain", pool["name"]] for pool in _got(client, "pools")] + [["explain", NOTHING]]

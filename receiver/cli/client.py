@@ -123,6 +123,13 @@ def acting_token() -> str:
         refuse(error)
 
 
+def tell_renamed(former: str, present: str) -> None:
+    """Name the *present* form of the *former* command on standard error."""
+    click.echo(
+        f"`{PROGRAM} {former}` is now `{PROGRAM} {present}`; the former name goes with the next release", err=True
+    )
+
+
 def login_name() -> str | None:
     """Return the login name, None without one, as in the image."""
     try:
@@ -215,3 +222,4 @@ pool_names = _completion("pools", lambda pool: str(pool.get("name")))
 waiting_pods = _completion("waiting", lambda pod: f"{pod.get('namespace')}/{pod.get('name')}")
 decision_numbers = _completion("decisions", lambda decision: str(decision.get("id")))
 override_ids = _completion("overrides", lambda override: str(override.get("id")))
+request_ids = _completion("questions", lambda question: str(question.get("id")))

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from receiver import installed_version
-from receiver.cli.client import UNUSABLE, DurationType, print_json
+from receiver.cli.client import UNUSABLE, DurationType, print_json, tell_renamed
 from receiver.config import ConfigError, Configuration, load
 from receiver.core.model.text import dollars, some
 from receiver.doctor.checks import PROBLEMS, VERDICTS, Finding, Installation
@@ -22,7 +22,7 @@ from receiver.ports import Clock, TryLater, WontWork
 from receiver.reports.screen import aligned, printable
 
 FAILED = 1
-OF_A_ROUND = frozenset({"only", "problems", "verbose", "send_test_alert", "send_test_message"})
+OF_A_ROUND = frozenset({"only", "list_only", "problems", "verbose", "send_test_alert", "send_test_message"})
 OF_SMOKE = frozenset({"pool", "namespace", "timeout"})
 SENDS = {"send_test_alert": "alertmanager", "send_test_message": "messages"}  # the area of an option
 STOPPED = 128 + signal.SIGTERM
@@ -38,8 +38,14 @@ def _areas(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str
     return [area.name for area in AREAS if area.name.startswith(typed)]
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON; keys: docs/doctor.md.")
+as_json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print the findings as JSON; keys: docs/doctor.md."
+)
+sure_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+
+
+@click.group(invoke_without_command=True)
+@as_json_option
 @click.option(
     "--only",
     "only",
@@ -48,21 +54,23 @@ def _areas(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str
     shell_complete=_areas,
     help="Check this area only; may be repeated.",
 )
+@click.option("--list", "list_only", is_flag=True, help="List the checks and run none.")
 @click.option("--problems", is_flag=True, help="Show only warnings, failures and the summary.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every check, including passed ones.")
 @click.option("--send-test-alert", is_flag=True, help="Send an alert to the server through Alertmanager.")
 @click.option("--send-test-message", is_flag=True, help="Send a test message to every destination.")
-@click.option("--smoke", is_flag=True, help="Only start a GPU pod and time it; costs a node-hour.")
-@click.option("--pool", metavar="NAME", help="The pool for --smoke.", show_default="the cheapest")
-@click.option("--namespace", default="default", show_default=True, help="The namespace for --smoke.")
-@click.option("--timeout", type=DurationType(), help="The timeout of --smoke.", show_default="per pool")
-@click.option("--release", is_flag=True, help="Only undo cordons, soft taints, quotas, held queues.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation of --smoke and --release.")
+@click.option("--smoke", is_flag=True, hidden=True, help="Now `doctor smoke`.")
+@click.option("--pool", hidden=True, help="Of --smoke.")
+@click.option("--namespace", default="default", hidden=True, help="Of --smoke.")
+@click.option("--timeout", type=DurationType(), hidden=True, help="Of --smoke.")
+@click.option("--release", is_flag=True, hidden=True, help="Now `doctor release`.")
+@click.option("--yes", is_flag=True, hidden=True, help="Of --smoke and --release.")
 @click.pass_context
 def doctor(
     ctx: click.Context,
     as_json: bool,
     only: tuple[str, ...],
+    list_only: bool,
     problems: bool,
     verbose: bool,
     send_test_alert: bool,
@@ -77,15 +85,79 @@ def doctor(
     """Check a live installation and show how to fix what is wrong.
 
     It reads the same file and environment as the server and queries the same systems. It changes nothing except with
-    --smoke, --release and --send-... It can run while the server runs. The exit status is 0 if no check failed, 1 if
-    one did or you declined, and 2 for a wrong command line or an invalid configuration.
+    --send-...; `doctor smoke` and `doctor release` change something. It can run while the server runs. The exit status
+    is 0 if no check failed, 1 if one did or you declined, and 2 for a wrong command line or an invalid configuration.
     """
     _refuse_what_does_not_fit(ctx)
+    if ctx.invoked_subcommand is not None:
+        return
+    if list_only:
+        list_checks(only, as_json=as_json)
+    elif smoke:
+        tell_renamed("doctor --smoke", "doctor smoke")
+        _smoke(ctx.obj, as_json=as_json, pool=pool, namespace=namespace, timeout=timeout, sure=yes)
+    elif release:
+        tell_renamed("doctor --release", "doctor release")
+        _release(ctx.obj, as_json=as_json, sure=yes)
+    else:
+        installation = _installation(
+            ctx.obj, as_json=as_json, send_test_alert=send_test_alert, send_test_message=send_test_message
+        )
+        _round(installation, only, as_json=as_json, problems=problems, verbose=verbose)
+
+
+@doctor.command("smoke")
+@click.option("--pool", metavar="NAME", help="The pool.", show_default="the cheapest")
+@click.option("--namespace", default="default", show_default=True, help="The namespace of the pod.")
+@click.option("--timeout", type=DurationType(), help="How long to wait.", show_default="per pool")
+@sure_option
+@as_json_option
+@click.pass_obj
+def smoke_test(
+    clock: Clock, pool: str | None, namespace: str, timeout: timedelta | None, yes: bool, as_json: bool
+) -> None:
+    """Start a GPU pod and time it; costs a node-hour.
+
+    The exit status is 0 if the pod ran, 1 if it did not or you declined, and 2 for a wrong command line or an invalid
+    configuration.
+    """
+    _smoke(clock, as_json=as_json, pool=pool, namespace=namespace, timeout=timeout, sure=yes)
+
+
+@doctor.command("release")
+@sure_option
+@as_json_option
+@click.pass_obj
+def release_marks(clock: Clock, yes: bool, as_json: bool) -> None:
+    """Undo cordons, soft taints, quotas and held queues.
+
+    The exit status is 0 if nothing is left, 1 if something is or you declined, and 2 for a wrong command line or an
+    invalid configuration.
+    """
+    _release(clock, as_json=as_json, sure=yes)
+
+
+def list_checks(only: Collection[str], *, as_json: bool) -> None:
+    """Print the checks of the areas *only* (empty: of every area), without running them."""
+    from receiver.doctor import release, smoke
+    from receiver.doctor.rounds import AREAS
+
+    listed = [check for area in AREAS if not only or area.name in only for check in area.checks]
+    listed += () if only else (*smoke.CHECKS, *release.CHECKS)
+    checks = [(check.name, check.looks.removeprefix("whether ")) for check in listed]
+    if as_json:
+        print_json([{"check": name, "looks": looks} for name, looks in checks])
+        return
+    for line in aligned(checks):
+        click.echo(line)
+
+
+def _installation(clock: Clock, *, as_json: bool, **sends: bool) -> Installation:
+    """Return the installation of the environment; with an unusable configuration print the mistakes and exit."""
     from receiver.doctor.civo import known
     from receiver.doctor.configuration import unreadable
-    from receiver.doctor.rounds import AREAS, go_round, hidden, secrets_in
+    from receiver.doctor.rounds import hidden, secrets_in
 
-    clock: Clock = ctx.obj
     try:
         settings = load(os.environ)
         problem = ""
@@ -99,27 +171,36 @@ def doctor(
             click.echo(line)
         _conclude([("configuration", mistakes)], None, clock, as_json=as_json)
         sys.exit(UNUSABLE)
-    installation = Installation(
-        settings=settings,
-        without_civo=problem,
-        environ=os.environ,
-        clock=clock,
-        send_test_alert=send_test_alert,
-        send_test_message=send_test_message,
-    )
-    visited: Found
-    if smoke:
-        tried = run_smoke(installation, pool=pool, namespace=namespace, timeout=timeout, sure=yes)
-        visited = [("smoke", _shown(installation, tried, as_json=as_json))]
-    elif release:
-        visited = [("release", _shown(installation, run_release(installation, sure=yes), as_json=as_json))]
-    else:
-        areas = [area for area in AREAS if not only or area.name in only]
-        visited = [(area.name, findings) for area, findings in go_round(areas, installation)]
-    if not as_json and not (smoke or release):
-        for line in round_lines(visited, problems=problems, verbose=verbose):
-            click.echo(line)
-    _conclude(visited, settings.configuration, clock, as_json=as_json)
+    return Installation(settings=settings, without_civo=problem, environ=os.environ, clock=clock, **sends)
+
+
+def _round(installation: Installation, only: Collection[str], *, as_json: bool, problems: bool, verbose: bool) -> None:
+    from receiver.doctor.rounds import AREAS, go_round
+
+    areas = [area for area in AREAS if not only or area.name in only]
+    visited = [(area.name, findings) for area, findings in go_round(areas, installation)]
+    for line in () if as_json else round_lines(visited, problems=problems, verbose=verbose):
+        click.echo(line)
+    _end(visited, installation, as_json=as_json)
+
+
+def _smoke(
+    clock: Clock, *, as_json: bool, pool: str | None, namespace: str, timeout: timedelta | None, sure: bool
+) -> None:
+    installation = _installation(clock, as_json=as_json)
+    tried = run_smoke(installation, pool=pool, namespace=namespace, timeout=timeout, sure=sure)
+    _end([("smoke", _shown(installation, tried, as_json=as_json))], installation, as_json=as_json)
+
+
+def _release(clock: Clock, *, as_json: bool, sure: bool) -> None:
+    installation = _installation(clock, as_json=as_json)
+    findings = _shown(installation, run_release(installation, sure=sure), as_json=as_json)
+    _end([("release", findings)], installation, as_json=as_json)
+
+
+def _end(visited: Found, installation: Installation, *, as_json: bool) -> None:
+    """Print the summary and exit with 1 if a check failed."""
+    _conclude(visited, installation.settings.configuration, installation.clock, as_json=as_json)
     if any(finding.verdict == "fail" for _, findings in visited for finding in findings):
         sys.exit(FAILED)
 
@@ -135,20 +216,25 @@ def _refuse_what_does_not_fit(ctx: click.Context) -> None:
         raise click.BadParameter(
             f"unknown area {', '.join(unknown)}; use one of: {', '.join(names)}", param_hint="--only"
         )
+    if ctx.invoked_subcommand is not None and typed_options:
+        raise click.UsageError(
+            f"{_options(typed_options)} would have no effect before {ctx.invoked_subcommand}; write options behind it"
+        )
     if {"smoke", "release"} <= typed_options:
         raise click.UsageError("--smoke and --release cannot be combined")
     task = "--smoke" if "smoke" in typed_options else "--release" if "release" in typed_options else ""
     if task and (beside := _options(typed_options & OF_A_ROUND)):
         raise click.UsageError(f"{task} runs nothing else, so {beside} would have no effect")
     if "smoke" not in typed_options and (beside := _options(typed_options & OF_SMOKE)):
-        raise click.UsageError(f"{beside} would have no effect without --smoke")
+        raise click.UsageError(f"{beside} would have no effect without `doctor smoke`")
     for option, area in SENDS.items():
         if option in typed_options and only and area not in only:
             raise click.UsageError(f"{_options({option})} also needs --only {area}, or no --only at all")
 
 
 def _options(parameters: Collection[str]) -> str:
-    return " and ".join(f"--{name.replace('_', '-')}" for name in sorted(parameters))
+    names = {"as_json": "json", "list_only": "list"}
+    return " and ".join(f"--{names.get(name, name).replace('_', '-')}" for name in sorted(parameters))
 
 
 def run_smoke(

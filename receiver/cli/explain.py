@@ -222,7 +222,7 @@ def _state(pool: PoolDocument, at: datetime | None) -> Iterator[str]:
         yield f"paused: {pool.silenced_by}"
     for question in pool.questions:
         if question.state == Standing.OPEN:
-            yield f"{question.said}: gpu-autoscaler answer {question.id} approve --who YOU"
+            yield f"{question.said}: gpu-autoscaler approvals approve {question.id} --who YOU"
     doing = {stage.value: words for stage, words in STAGES.items()}
     coming = [node for node in pool.nodes if node.stage in ON_ITS_WAY]
     usual = "" if pool.ready_in_seconds is None else f"; a node usually takes {span(pool.ready_in_seconds)}"

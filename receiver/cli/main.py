@@ -9,38 +9,57 @@ import click
 from receiver import installed_version
 from receiver.adapters.clock import SystemClock
 
-# By name: where the command is in `receiver.cli`, and the first sentence of its help.
-COMMANDS = {
-    "answer": ("operate:answer", "Answer an approval request."),
+# By name: where the command is in `receiver.cli`, and the first sentence of its help. The help lists these;
+# `--help --all` lists the others too.
+DAILY = {
+    "status": ("status:status", "Show pools, budgets, waiting pods and the latest decisions."),
+    "explain": ("explain:explain", "Explain a pool's size, a waiting pod, a node or a decision."),
+    "pause": ("operate:pause", "Change nothing in POOL, or in any pool."),
     "budget": ("operate:budget", "Show this month's budgets, or set one until the month ends."),
+    "report": ("report:report", "Show what a month cost, by owner, and what was idle."),
+    "doctor": ("doctor:doctor", "Check a live installation and show how to fix what is wrong."),
+    "replay": ("replay:replay", "Compare the cost and waits of policies on recorded work."),
+}
+OTHERS = {
+    "approvals": ("operate:approvals", "List, approve or reject approval requests."),
     "check-config": ("serve:check_config", "Check FILE and show its settings, or the mistakes in it."),
     "completion": ("client:completion", "Print the completion script of a shell."),
-    "doctor": ("doctor:doctor", "Check a live installation and show how to fix what is wrong."),
-    "explain": ("explain:explain", "Explain a pool's size, a waiting pod, a node or a decision."),
     "init": ("init:init", "Write the chart's values for the GPU pools of your cluster."),
-    "override": ("operate:override", "Override policy: pin, floor, ceiling, pause or snooze."),
-    "questions": ("operate:questions", "List unanswered approval requests."),
-    "replay": ("replay:replay", "Compare the cost and waits of policies on recorded work."),
-    "report": ("report:report", "Show what a month cost, by owner, and what was idle."),
+    "override": ("renamed:override", "Override the policy of a pool for a while."),
     "serve": ("serve:serve", "Run the server in the foreground."),
-    "status": ("status:status", "Show pools, budgets, waiting pods and the latest decisions."),
     "what-if": ("what_if:what_if", "Show what another configuration would decide now."),
 }
+COMMANDS = {**DAILY, **OTHERS}
+FORMER = {"answer": "renamed:answer", "questions": "renamed:questions"}  # work until the next release, in no list
+EVERYTHING = "receiver.cli.main.everything"  # in the context's meta: whether the help lists every command
 
 
 class LazyGroup(click.Group):
     """The commands of `COMMANDS`, each imported when it is run or its own help is shown."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[EVERYTHING] = "--all" in args  # --help is answered before the other options are read
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click passes it)
+        return list(COMMANDS)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 (click passes it)
-        if cmd_name not in COMMANDS:
+        place = COMMANDS[cmd_name][0] if cmd_name in COMMANDS else FORMER.get(cmd_name)
+        if place is None:
             return None
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        module, _, attribute = place.partition(":")
         command: click.Command = getattr(import_module(f"receiver.cli.{module}"), attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+            formatter.write_dl([(name, says) for name, (_, says) in DAILY.items()])
+        if not ctx.meta.get(EVERYTHING):
+            formatter.write("\n`gpu-autoscaler --help --all` lists the other commands.\n")
+            return
+        with formatter.section("More commands"):
+            formatter.write_dl([(name, says) for name, (_, says) in OTHERS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         if incomplete.startswith("-"):
@@ -66,6 +85,7 @@ def _version(ctx: click.Context, _param: click.Parameter, flag: bool) -> None:
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit."
 )
+@click.option("--all", is_flag=True, expose_value=False, help="With --help: list every command.")
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """Scale Civo GPU node pools from Prometheus alerts, within a budget."""

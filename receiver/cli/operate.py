@@ -1,4 +1,4 @@
-"""Commands by which people intervene: `override`, `questions` and `answer`, and `budget`."""
+"""Commands by which people intervene: `pause`, `override`, `approvals` and `budget`."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +16,7 @@ from receiver.cli.client import (
     options,
     override_ids,
     pool_names,
+    request_ids,
     server,
     show,
 )
@@ -28,20 +29,19 @@ from receiver.reports.screen import OLD, aligned, clock_time, printable, since
 from receiver.web.api.documents import BudgetChangeDocument, BudgetDocument, OverrideDocument, QuestionDocument
 
 WHY = click.option("--why", required=True, help="The reason, shown to everyone.")
-SIZED = {
-    "pin": "Keep POOL at exactly NODES nodes.",
-    "floor": "Keep POOL at NODES nodes or more, whatever the windows say.",
-    "ceiling": "Keep POOL at NODES nodes or fewer; remove idle surplus nodes now.",
+PAUSE_LENGTH = "2h"  # of `pause` without --for and --until
+SNOOZES = {
+    "1h": Answer.SNOOZE_1H,
+    "4h": Answer.SNOOZE_4H,
+    "today": Answer.SNOOZE_TODAY,
+    "tomorrow": Answer.SNOOZE_TOMORROW,
 }
-UNSIZED = {
-    "pause": "Change nothing in POOL, or with --all in any pool.",
-    "snooze": "Remove no node of POOL (--all: of any pool), except dead ones.",
-}
+SIZES = (("minimum", "floor"), ("maximum", "ceiling"), ("exactly", "pin"))  # the number's parameter, the kind it sets
 
 
 @click.group()
 def override() -> None:
-    """Override policy: pin, floor, ceiling, pause or snooze.
+    """Override the policy of a pool for a while.
 
     GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080), with the token in
     GPU_AUTOSCALER_OPERATOR_TOKEN. The exit status is 0 on success, 1 if there is no such override, 2 for
@@ -49,7 +49,7 @@ def override() -> None:
     """
 
 
-_common = options(
+common = options(
     as_json,
     option_who("sets it"),
     WHY,
@@ -58,7 +58,8 @@ _common = options(
 )
 
 
-def _set(kind: str, pool: str, nodes: int | None, arguments: dict[str, Any]) -> None:
+def send_override(kind: str, pool: str, nodes: int | None, arguments: dict[str, Any]) -> None:
+    """Set an override of *pool* (a name, `EVERY_POOL` for every pool) and print it."""
     if not pool.strip():
         raise click.UsageError("POOL is empty: name the pool (is a variable unset?)")
     required = {"kind": kind, "pool": pool, "why": arguments["why"], "who": arguments["who"]}
@@ -69,30 +70,40 @@ def _set(kind: str, pool: str, nodes: int | None, arguments: dict[str, Any]) -> 
     show(arguments["as_json"], answer.document, about_override(OverrideDocument.model_validate(answer.document)))
 
 
-def _sized(kind: str, says: str) -> None:
-    @override.command(kind, help=says)
-    @click.argument("pool", shell_complete=pool_names)
-    @click.argument("nodes", type=int)
-    @_common
-    def command(pool: str, nodes: int, **arguments: object) -> None:
-        _set(kind, pool, nodes, arguments)
+@click.command()
+@click.argument("pool", required=False, shell_complete=pool_names)
+@common
+def pause(pool: str | None, **arguments: Any) -> None:
+    """Change nothing in POOL, or in any pool.
+
+    A pause lasts 2h unless --for or --until is given. At a budget's limit empty nodes are removed despite it. To end it
+    earlier: `gpu-autoscaler override end ID`. The exit status is 0 on success, 2 for a refused change, a wrong command
+    line or token, and 3 if the server cannot be reached.
+    """
+    if arguments["length"] is None and arguments["until"] is None:
+        arguments["length"] = PAUSE_LENGTH
+    send_override("pause", EVERY_POOL if pool is None else pool, None, arguments)
 
 
-def _unsized(kind: str, says: str) -> None:
-    @override.command(kind, help=says)
-    @click.argument("pool", required=False, shell_complete=pool_names)
-    @click.option("--all", "every_pool", is_flag=True, help="Every pool.")
-    @_common
-    def command(pool: str | None, every_pool: bool, **arguments: object) -> None:
-        if (pool is None) is not every_pool:
-            raise click.UsageError("name one pool, or give --all for every pool")
-        _set(kind, EVERY_POOL if pool is None else pool, None, arguments)
-
-
-for _kind, _says in SIZED.items():
-    _sized(_kind, _says)
-for _kind, _says in UNSIZED.items():
-    _unsized(_kind, _says)
+@override.command("set")
+@click.argument("pool", required=False, shell_complete=pool_names)
+@click.option("--min", "minimum", metavar="NODES", type=int, help="At least NODES, whatever the windows say.")
+@click.option("--max", "maximum", metavar="NODES", type=int, help="At most NODES; idle surplus goes now.")
+@click.option("--exactly", metavar="NODES", type=int, help="Exactly NODES.")
+@click.option("--keep", is_flag=True, help="Remove no node, except dead ones.")
+@click.option("--all", "every_pool", is_flag=True, help="With --keep: every pool.")
+@common
+def set_override(pool: str | None, keep: bool, every_pool: bool, **arguments: Any) -> None:
+    """Set a size of POOL, or keep its nodes."""
+    sizes = [(kind, arguments[name]) for name, kind in SIZES if arguments[name] is not None]
+    if len(sizes) + keep != 1:
+        raise click.UsageError("give one of --min, --max, --exactly and --keep")
+    if (pool is None) is not every_pool:
+        raise click.UsageError("name one pool, or give --all with --keep for every pool")
+    if every_pool and not keep:
+        raise click.UsageError("--all needs --keep: a size is of one pool")
+    kind, nodes = ("snooze", None) if keep else sizes[0]
+    send_override(kind, EVERY_POOL if pool is None else pool, nodes, arguments)
 
 
 @override.command("list")
@@ -137,36 +148,69 @@ def about_override(override: OverrideDocument) -> Iterator[str]:
         yield f"to end it earlier: gpu-autoscaler override end {override.id}"
 
 
-@click.command()
-@click.option("--all", "everything", is_flag=True, help="Include answered and expired requests.")
-@as_json
-def questions(everything: bool, as_json: bool) -> None:
-    """List unanswered approval requests.
+every_request = click.option("--all", "everything", is_flag=True, help="Include answered and expired requests.")
+why_answered = click.option("--why", default="", help="The reason, shown to everyone.")
 
-    GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0,
-    or 3 if the server cannot be reached.
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def approvals(ctx: click.Context) -> None:
+    """List, approve or reject approval requests.
+
+    GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080); answers need the token in
+    GPU_AUTOSCALER_OPERATOR_TOKEN. The exit status is 0 if the answer was accepted, 1 if there is no such request, 2 if
+    the request already has another answer or has expired, for a wrong command line or token, and 3 if the server cannot
+    be reached.
     """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_requests)
+
+
+@approvals.command("list")
+@every_request
+@as_json
+def list_requests(everything: bool, as_json: bool) -> None:
+    """List unanswered requests."""
+    print_requests(everything=everything, as_json=as_json)
+
+
+def print_requests(*, everything: bool, as_json: bool) -> None:
+    """Print the open approval requests; *everything*: all of them."""
     with server(as_json=as_json) as api:
         documents = [q for q in api.get_list("questions") if everything or q.get("state") == "open"]
     lines = [_question(QuestionDocument.model_validate(question)) for question in documents]
     show(as_json, documents, lines or ["no open approval requests"])
 
 
-@click.command()
-@click.argument("number", metavar="ID")
-@click.argument("word", metavar="ANSWER", type=click.Choice([answer.value for answer in Answer]))
-@option_who("answers")
-@click.option("--why", default="", help="The reason, shown to everyone.")
+@approvals.command()
+@click.argument("number", metavar="ID", shell_complete=request_ids)
+@option_who("approves it")
+@why_answered
 @as_json
-def answer(number: str, word: str, who: str, why: str, as_json: bool) -> None:
-    """Answer an approval request.
+def approve(number: str, who: str, why: str, as_json: bool) -> None:
+    """Approve the request ID."""
+    send_answer(number, Answer.APPROVE, who=who, why=why, as_json=as_json)
 
-    ANSWER is approve, reject, snooze-1h, -4h, -today, -tomorrow or pin. The token in GPU_AUTOSCALER_OPERATOR_TOKEN is
-    sent. The exit status is 0 if the answer was accepted, 1 if there is no such request, 2 if the request already has
-    another answer or has expired, for a wrong command line or token, and 3 if the server cannot be reached.
-    """
+
+@approvals.command()
+@click.argument("number", metavar="ID", shell_complete=request_ids)
+@click.option("--for", "length", type=click.Choice(list(SNOOZES)), help="Ask again only then.")
+@click.option("--pin", is_flag=True, help="Keep the pool at its present size.")
+@option_who("rejects it")
+@why_answered
+@as_json
+def reject(number: str, length: str | None, pin: bool, who: str, why: str, as_json: bool) -> None:
+    """Reject the request ID."""
+    if length and pin:
+        raise click.UsageError("give --for or --pin, not both")
+    answer = SNOOZES[length] if length else Answer.PIN if pin else Answer.REJECT
+    send_answer(number, answer, who=who, why=why, as_json=as_json)
+
+
+def send_answer(number: str, answer: Answer, *, who: str, why: str, as_json: bool) -> None:
+    """Answer the approval request *number* and print what follows."""
     token = acting_token()
-    body: dict[str, Any] = {"answer": word, "who": who, **({"why": why} if why else {})}
+    body: dict[str, Any] = {"answer": answer.value, "who": who, **({"why": why} if why else {})}
     with server(as_json=as_json) as api:
         document = api.post("questions", number, body=body, token=token).document
     question = QuestionDocument.model_validate(document)
@@ -183,14 +227,17 @@ def _question(question: QuestionDocument) -> str:
     return f"{question.id}: GPU pool {question.pool_name}: {question.said}"
 
 
-@click.group()
-def budget() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def budget(ctx: click.Context) -> None:
     """Show this month's budgets, or set one until the month ends.
 
     GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). Changes need the token in
     GPU_AUTOSCALER_OPERATOR_TOKEN. The exit status is 0 on success, 2 for a refused change, a wrong command line or
     token, and 3 if the server cannot be reached.
     """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(show_budgets)
 
 
 _whose = options(

@@ -100,7 +100,7 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
         for question in pool.questions:
             if question.state == Standing.OPEN and question.wanted:
                 yield click.style(f"{pool.name}: {question.said}", fg="yellow")
-                yield f"  gpu-autoscaler answer {question.id} approve --who YOU"
+                yield f"  gpu-autoscaler approvals approve {question.id} --who YOU"
     for concern in (c for c in status.concerns if c.kind in OF_THE_FILE):
         cause = f": {concern.why}" if concern.why else ""
         yield click.style(concern.what + cause, fg="red" if cause else "yellow")

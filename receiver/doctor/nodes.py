@@ -41,7 +41,7 @@ DRA = Check(
 CORDONS = Check(
     "kubernetes.cordons",
     "whether no node carries the autoscaler's cordon in mode observe, which never undoes it",
-    "`gpu-autoscaler doctor --release` lists and undoes them",
+    "`gpu-autoscaler doctor release` lists and undoes them",
 )
 CHECKS = (POOL_LABELS, NODE_LABELS, NODE_TAINTS, ALLOCATABLE, DRA, CORDONS)
 NOT_READY = "see `kubectl describe node` and the instance at Civo; it is replaced automatically if nothing runs there"

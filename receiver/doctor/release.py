@@ -22,13 +22,13 @@ SERVER = Check(
     "release.server",
     "whether the server is stopped or in mode observe: in mode act it would make the changes again",
     "stop the server (`kubectl -n gpu-autoscaler scale deploy/gpu-autoscaler --replicas=0`), or set `mode: observe`; "
-    "then run --release again",
+    "then run `doctor release` again",
 )
 UNDONE = Check(
     "release.undone",
     "whether each of the autoscaler's cordons, soft taints, quotas and held queues was undone",
     "fix the cause it names: a missing permission (docs/operations.md, Rights in the cluster), or an object that was "
-    "changed meanwhile; then run --release again",
+    "changed meanwhile; then run `doctor release` again",
 )
 REACH_IT = (
     "`kubectl -n gpu-autoscaler scale deploy/gpu-autoscaler --replicas=0`; or, in mode observe, make it reachable: "

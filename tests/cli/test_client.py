@@ -119,10 +119,11 @@ def test_explain_offers_its_commands_and_the_pools(url: str) -> None:
 
 def test_pools_pods_and_decisions_are_offered_where_they_are_named(url: str) -> None:
     assert offered(url, "explain", "pool", "l") == ["l40s"]
-    assert offered(url, "override", "pin", "a") == ["a100"]
+    assert offered(url, "override", "set", "a") == ["a100"]
     assert offered(url, "budget", "set", "--pool", "l") == ["l40s"]
     assert offered(url, "explain", "pod", "research/tr") == ["research/train-llm-2"]
     assert offered(url, "explain", "decision", "4") == ["42", "41"]
+    assert offered(url, "pause", "a") == ["a100"]
 
 
 def test_overrides_that_may_be_ended_are_offered(url: str, store: MemoryStore) -> None:
@@ -133,12 +134,12 @@ def test_overrides_that_may_be_ended_are_offered(url: str, store: MemoryStore) -
 
 
 def test_a_server_that_does_not_answer_offers_nothing_and_says_nothing() -> None:
-    assert offered(unused_url(), "override", "pin", "") == []
+    assert offered(unused_url(), "override", "set", "") == []
 
 
 def test_a_server_that_fails_offers_nothing_and_says_nothing(url: str, bench: Bench) -> None:
     bench.error = TryLater("disk full")
-    assert offered(url, "override", "pin", "") == []
+    assert offered(url, "override", "set", "") == []
 
 
 def test_a_url_that_is_none_offers_nothing_and_says_nothing() -> None:

@@ -217,7 +217,7 @@ def test_what_people_are_asked_about_a_pool_stands_before_its_counts(url: str, s
     asked = {"id": "q-1", "state": "open", "said": "approval requested until 15:00: remove l40s-2"}
     keep_picture(store, pools=[a_pool(questions=[asked])])
     lines = explain(url, "l40s").stdout.splitlines()
-    assert lines[2] == f"{asked['said']}: gpu-autoscaler answer q-1 approve --who YOU"
+    assert lines[2] == f"{asked['said']}: gpu-autoscaler approvals approve q-1 --who YOU"
 
 
 def test_what_would_change_a_pools_size_is_told_as_the_last_step_knew_it(url: str, store: MemoryStore) -> None:

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from receiver.cli.main import COMMANDS, main
+from receiver.cli.main import COMMANDS, DAILY, OTHERS, main
 
 WIDTH = 80
 
@@ -41,6 +41,22 @@ def test_every_command_is_looked_at() -> None:
 @pytest.mark.parametrize("name", HELPS)
 def test_no_line_of_help_is_wider_than_the_terminal(name: str) -> None:
     assert [line for line in HELPS[name].splitlines() if len(line) > WIDTH] == []
+
+
+def listed(*words: str) -> list[str]:
+    """The commands in the help that *words* ask for."""
+    said = CliRunner().invoke(main, words, terminal_width=WIDTH).stdout
+    return [line.split()[0] for title in ("Commands", "More commands") for line in part(said, title)]
+
+
+def test_the_help_lists_the_seven_commands_of_each_day_and_says_how_to_list_the_rest() -> None:
+    assert listed("--help") == ["status", "explain", "pause", "budget", "report", "doctor", "replay"]
+    assert HELPS["gpu-autoscaler"].endswith("\n`gpu-autoscaler --help --all` lists the other commands.\n")
+
+
+@pytest.mark.parametrize("words", [("--help", "--all"), ("--all", "--help")])
+def test_the_help_of_all_lists_every_command(words: tuple[str, ...]) -> None:
+    assert listed(*words) == [*DAILY, *OTHERS]
 
 
 @pytest.mark.parametrize("name", HELPS)

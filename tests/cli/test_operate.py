@@ -1,4 +1,4 @@
-"""`gpu-autoscaler override`, `budget`, `questions` and `answer`, asked of a server that really listens."""
+"""`gpu-autoscaler pause`, `override`, `approvals` and `budget`, asked of a server that really listens."""
 
 import json
 from datetime import timedelta
@@ -27,6 +27,12 @@ def override(url: str, *arguments: str, token: str | None = OPERATOR, **environm
     return CliRunner(env=env).invoke(main, ["override", *arguments], obj=FixedClock(NOW))
 
 
+def pause(url: str, *arguments: str, token: str | None = OPERATOR, **environment: str) -> Result:
+    """Run the command as a person would, with the clock at NOW."""
+    env = {"GPU_AUTOSCALER_URL": url, "GPU_AUTOSCALER_OPERATOR_TOKEN": token, **environment}
+    return CliRunner(env=env).invoke(main, ["pause", *arguments], obj=FixedClock(NOW))
+
+
 def only(store: MemoryStore) -> Override:
     """The one override that the server keeps."""
     [kept] = stored_overrides(store).values()
@@ -43,9 +49,11 @@ def keep(store: MemoryStore, **changes: Any) -> None:
 # --- override: setting one
 
 
-@pytest.mark.parametrize("kind", ["pin", "floor", "ceiling"])
-def test_a_size_is_set_with_pool_nodes_who_why_and_how_long(url: str, store: MemoryStore, kind: str) -> None:
-    done = override(url, kind, "l40s", "4", *FOR_TWO_HOURS)
+@pytest.mark.parametrize(("option", "kind"), [("--exactly", "pin"), ("--min", "floor"), ("--max", "ceiling")])
+def test_a_size_is_set_with_pool_nodes_who_why_and_how_long(
+    url: str, store: MemoryStore, option: str, kind: str
+) -> None:
+    done = override(url, "set", "l40s", option, "4", *FOR_TWO_HOURS)
     assert (done.exit_code, done.stderr) == (0, "")
     kept = only(store)
     assert (kept.kind, kept.pool, kept.nodes, kept.who, kept.why) == (kind, L40S, 4, "alice", "load test")
@@ -57,58 +65,81 @@ def test_a_size_is_set_with_pool_nodes_who_why_and_how_long(url: str, store: Mem
     ]
 
 
-@pytest.mark.parametrize("arguments", [("ceiling", "", "0"), ("pause", "")])
+@pytest.mark.parametrize("arguments", [("override", "set", "", "--max", "0"), ("pause", "")])
 def test_a_variable_that_is_not_set_does_not_mean_every_pool(
     url: str, store: MemoryStore, arguments: tuple[str, ...]
 ) -> None:
-    done = override(url, *arguments, *FOR_TWO_HOURS)
+    done = operate(url, *arguments, *FOR_TWO_HOURS)
     assert (done.exit_code, "POOL is empty" in done.stderr, stored_overrides(store)) == (2, True, {})
 
 
-@pytest.mark.parametrize("kind", ["pause", "snooze"])
-def test_one_pool_is_paused_or_snoozed(url: str, store: MemoryStore, kind: str) -> None:
-    assert override(url, kind, "l40s", *FOR_TWO_HOURS).exit_code == 0
+@pytest.mark.parametrize(
+    ("arguments", "kind"), [(("pause", "l40s"), "pause"), (("override", "set", "l40s", "--keep"), "snooze")]
+)
+def test_one_pool_is_paused_or_its_nodes_are_kept(
+    url: str, store: MemoryStore, arguments: tuple[str, ...], kind: str
+) -> None:
+    assert operate(url, *arguments, *FOR_TWO_HOURS).exit_code == 0
     assert (only(store).kind, only(store).pool, only(store).nodes) == (kind, L40S, None)
 
 
-@pytest.mark.parametrize("kind", ["pause", "snooze"])
-def test_every_pool_is_paused_or_snoozed(url: str, store: MemoryStore, kind: str) -> None:
-    done = override(url, kind, "--all", *FOR_TWO_HOURS)
+@pytest.mark.parametrize(
+    ("arguments", "kind"), [(("pause",), "pause"), (("override", "set", "--keep", "--all"), "snooze")]
+)
+def test_every_pool_is_paused_or_its_nodes_are_kept(
+    url: str, store: MemoryStore, arguments: tuple[str, ...], kind: str
+) -> None:
+    done = operate(url, *arguments, *FOR_TWO_HOURS)
     assert only(store).pool is None
     assert f"{kind} of every pool by alice" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [("l40s", "--all"), ()])
-def test_a_pause_is_of_one_pool_or_of_every_pool(arguments: tuple[str, ...]) -> None:
-    done = override(unused_url(), "pause", *arguments, *FOR_TWO_HOURS)
+def test_a_pause_lasts_two_hours_unless_its_end_is_given(url: str, store: MemoryStore) -> None:
+    assert pause(url, "--why", "x", "--who", "alice").exit_code == 0
+    assert only(store).until == NOW + timedelta(hours=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("l40s", "--keep", "--all"), "name one pool, or give --all with --keep for every pool"),
+        (("--keep",), "name one pool, or give --all with --keep for every pool"),
+        (("--all", "--exactly", "4"), "--all needs --keep: a size is of one pool"),
+        (("l40s",), "give one of --min, --max, --exactly and --keep"),
+        (("l40s", "--min", "1", "--max", "4"), "give one of --min, --max, --exactly and --keep"),
+        (("l40s", "--min", "0", "--keep"), "give one of --min, --max, --exactly and --keep"),
+    ],
+)
+def test_an_override_is_one_thing_of_one_pool_or_keeps_every_node(arguments: tuple[str, ...], problem: str) -> None:
+    done = override(unused_url(), "set", *arguments, *FOR_TWO_HOURS)
     assert done.exit_code == 2
-    assert "name one pool, or give --all for every pool" in done.stderr
+    assert problem in " ".join(done.stderr.split())
 
 
 def test_until_may_be_given_instead_of_how_long(url: str, store: MemoryStore) -> None:
-    override(url, "pause", "l40s", "--until", "2026-03-10T15:00:00Z", "--why", "x", "--who", "alice")
+    pause(url, "l40s", "--until", "2026-03-10T15:00:00Z", "--why", "x", "--who", "alice")
     assert only(store).until == NOW + timedelta(minutes=30)
 
 
 @pytest.mark.parametrize(("length", "minutes"), [("2 hours", 120), ("90 min", 90), ("until 15:00", 30)])
 def test_how_long_is_taken_as_people_type_it(url: str, store: MemoryStore, length: str, minutes: int) -> None:
-    override(url, "pause", "l40s", "--for", length, "--why", "x", "--who", "alice")
+    pause(url, "l40s", "--for", length, "--why", "x", "--who", "alice")
     assert only(store).until == NOW + timedelta(minutes=minutes)
 
 
 def test_who_is_the_login_name_unless_it_is_said(url: str, store: MemoryStore) -> None:
-    override(url, "pause", "l40s", "--for", "1h", "--why", "x", LOGNAME="bob")
+    pause(url, "l40s", "--for", "1h", "--why", "x", LOGNAME="bob")
     assert only(store).who == "bob"
 
 
 def test_without_a_reason_nothing_is_asked() -> None:
-    done = override(unused_url(), "pause", "l40s", "--for", "1h")
+    done = pause(unused_url(), "l40s", "--for", "1h")
     assert done.exit_code == 2
     assert "--why" in done.stderr
 
 
 def test_what_the_server_refuses_is_status_2_with_its_remedy(url: str, store: MemoryStore) -> None:
-    done = override(url, "pin", "l4Os", "4", *FOR_TWO_HOURS)
+    done = override(url, "set", "l4Os", "--exactly", "4", *FOR_TWO_HOURS)
     assert (done.exit_code, done.stdout, stored_overrides(store)) == (2, "", {})
     assert done.stderr.splitlines() == [
         "no pool has this id or name",
@@ -117,12 +148,12 @@ def test_what_the_server_refuses_is_status_2_with_its_remedy(url: str, store: Me
 
 
 def test_a_refusal_is_a_document_too(url: str) -> None:
-    done = override(url, "pin", "l40s", "99", *FOR_TWO_HOURS, "--json")
+    done = override(url, "set", "l40s", "--exactly", "99", *FOR_TWO_HOURS, "--json")
     assert (done.exit_code, json.loads(done.stdout)["field"]) == (2, "nodes")
 
 
 def test_an_override_that_was_set_can_be_had_as_json(url: str, store: MemoryStore) -> None:
-    document = json.loads(override(url, "pin", "l40s", "4", *FOR_TWO_HOURS, "--json").stdout)
+    document = json.loads(override(url, "set", "l40s", "--exactly", "4", *FOR_TWO_HOURS, "--json").stdout)
     assert document["id"] == only(store).id
 
 
@@ -130,13 +161,13 @@ def test_an_override_that_was_set_can_be_had_as_json(url: str, store: MemoryStor
 
 
 def test_without_a_token_nothing_is_asked() -> None:
-    done = override(unused_url(), "pin", "l40s", "4", *FOR_TWO_HOURS, token=None)
+    done = override(unused_url(), "set", "l40s", "--exactly", "4", *FOR_TWO_HOURS, token=None)
     assert done.exit_code == 2
     assert "GPU_AUTOSCALER_OPERATOR_TOKEN: is not set; set it to the server's token" in done.stderr
 
 
 def test_a_token_of_two_words_is_refused_without_repeating_it() -> None:
-    done = override(unused_url(), "pin", "l40s", "4", *FOR_TWO_HOURS, token="one secret")
+    done = override(unused_url(), "set", "l40s", "--exactly", "4", *FOR_TWO_HOURS, token="one secret")
     assert done.exit_code == 2
     assert "contains spaces" in done.stderr
     assert "secret" not in done.output
@@ -145,19 +176,19 @@ def test_a_token_of_two_words_is_refused_without_repeating_it() -> None:
 def test_the_token_may_be_in_a_file(url: str, store: MemoryStore, tmp_path: Any) -> None:
     (tmp_path / "token").write_text(f"{OPERATOR}\n")
     file = {"GPU_AUTOSCALER_OPERATOR_TOKEN_FILE": str(tmp_path / "token")}
-    assert override(url, "pause", "l40s", *FOR_TWO_HOURS, token=None, **file).exit_code == 0
+    assert pause(url, "l40s", *FOR_TWO_HOURS, token=None, **file).exit_code == 0
     assert only(store).kind == "pause"
 
 
 def test_another_token_is_status_2_and_says_which_one_is_meant(url: str, store: MemoryStore) -> None:
-    done = override(url, "pause", "l40s", *FOR_TWO_HOURS, token=TOKEN)
+    done = pause(url, "l40s", *FOR_TWO_HOURS, token=TOKEN)
     assert (done.exit_code, stored_overrides(store)) == (2, {})
     assert "the server has in GPU_AUTOSCALER_OPERATOR_TOKEN" in done.stderr
     assert TOKEN not in done.output
 
 
 def test_a_password_in_the_url_does_not_take_the_tokens_place(url: str, store: MemoryStore) -> None:
-    assert override(url.replace("//", "//oncall:pass-word@"), "pause", "l40s", *FOR_TWO_HOURS).exit_code == 0
+    assert pause(url.replace("//", "//oncall:pass-word@"), "l40s", *FOR_TWO_HOURS).exit_code == 0
     assert only(store).kind == "pause"
 
 
@@ -255,6 +286,10 @@ def test_every_budget_is_shown_with_its_forecast_and_who_set_it(url: str) -> Non
         "cluster budget: no growth until these have a price: an.g1.a100.kube.x8",
         "budget of team research: set for this month by ada: a deadline",
     ]
+
+
+def test_the_command_alone_shows_every_budget(url: str) -> None:
+    assert budget(url).stdout == budget(url, "show").stdout
 
 
 def test_a_forecast_that_needs_more_time_says_so(url: str, store: MemoryStore) -> None:
@@ -361,20 +396,20 @@ def two_questions(store: MemoryStore) -> None:
 @pytest.mark.usefixtures("two_questions")
 def test_what_is_open_is_listed_with_the_one_deadline_that_its_message_has(url: str) -> None:
     asked = "approval requested until 14:40 UTC: remove gpu-1; without an answer it is removed"
-    shown = operate(url, "questions").stdout.splitlines()
+    shown = operate(url, "approvals").stdout.splitlines()
     assert shown == [f"q1: GPU pool l40s: {asked}"]
-    assert len(operate(url, "questions", "--all").stdout.splitlines()) == 2
+    assert len(operate(url, "approvals", "list", "--all").stdout.splitlines()) == 2
 
 
 @pytest.mark.usefixtures("two_questions")
 def test_no_open_approval_requests_is_said(url: str, store: MemoryStore) -> None:
     store.forget()
-    assert operate(url, "questions").stdout == "no open approval requests\n"
+    assert operate(url, "approvals").stdout == "no open approval requests\n"
 
 
 @pytest.mark.usefixtures("two_questions")
 def test_an_answer_is_sent_with_who_and_why(url: str, store: MemoryStore) -> None:
-    done = operate(url, "answer", "q1", "approve", "--who", "alice", "--why", "demo is over")
+    done = operate(url, "approvals", "approve", "q1", "--who", "alice", "--why", "demo is over")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "q1: GPU pool l40s: alice approved: remove gpu-1",
@@ -386,33 +421,47 @@ def test_an_answer_is_sent_with_who_and_why(url: str, store: MemoryStore) -> Non
 
 @pytest.mark.usefixtures("two_questions")
 def test_a_rejection_says_that_it_set_no_override(url: str, store: MemoryStore) -> None:
-    assert "no override" in operate(url, "answer", "q1", "reject", "--who", "alice").stdout
+    assert "no override" in operate(url, "approvals", "reject", "q1", "--who", "alice").stdout
     assert the_question(store).answer is Answer.REJECT
 
 
 @pytest.mark.usefixtures("two_questions")
-def test_a_snooze_names_where_its_override_is(url: str) -> None:
-    assert "override list" in operate(url, "answer", "q1", "snooze-4h", "--who", "alice").stdout
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        (("--for", "1h"), Answer.SNOOZE_1H),
+        (("--for", "4h"), Answer.SNOOZE_4H),
+        (("--for", "today"), Answer.SNOOZE_TODAY),
+        (("--for", "tomorrow"), Answer.SNOOZE_TOMORROW),
+        (("--pin",), Answer.PIN),
+    ],
+)
+def test_a_rejection_for_longer_names_where_its_override_is(
+    url: str, store: MemoryStore, options: tuple[str, ...], answer: Answer
+) -> None:
+    assert "override list" in operate(url, "approvals", "reject", "q1", *options, "--who", "alice").stdout
+    assert the_question(store).answer is answer
 
 
 @pytest.mark.usefixtures("two_questions")
 @pytest.mark.parametrize(
     ("arguments", "token", "code", "said"),
     [
-        (("q9", "approve"), OPERATOR, 1, "no question has this id"),
-        (("q0", "approve"), OPERATOR, 2, "nothing was changed"),
-        (("q1", "yes"), OPERATOR, 2, "snooze-tomorrow"),
-        (("q1", "approve"), TOKEN, 2, "token"),
-        (("q1", "approve"), None, 2, "GPU_AUTOSCALER_OPERATOR_TOKEN"),
+        (("approve", "q9"), OPERATOR, 1, "no question has this id"),
+        (("approve", "q0"), OPERATOR, 2, "nothing was changed"),
+        (("reject", "q1", "--for", "9h"), OPERATOR, 2, "tomorrow"),
+        (("reject", "q1", "--for", "1h", "--pin"), OPERATOR, 2, "give --for or --pin, not both"),
+        (("approve", "q1"), TOKEN, 2, "token"),
+        (("approve", "q1"), None, 2, "GPU_AUTOSCALER_OPERATOR_TOKEN"),
     ],
 )
 def test_an_answer_that_is_not_taken_ends_with_its_status_and_a_reason(
     url: str, arguments: tuple[str, ...], token: str | None, code: int, said: str
 ) -> None:
-    done = operate(url, "answer", *arguments, "--who", "alice", token=token)
+    done = operate(url, "approvals", *arguments, "--who", "alice", token=token)
     assert done.exit_code == code
     assert said in done.stderr
 
 
 def test_a_server_that_cannot_be_reached_ends_with_3() -> None:
-    assert operate(unused_url(), "questions").exit_code == 3
+    assert operate(unused_url(), "approvals").exit_code == 3

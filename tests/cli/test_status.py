@@ -111,8 +111,8 @@ def test_an_open_question_is_shown_with_the_command_that_answers_it(url: str, st
     keep_picture(store, pools=[a_pool(questions=[QUESTION, {**QUESTION, "id": "old", "state": "answered"}])])
     said = status(url).stdout
     assert "l40s: approval requested until 2026-03-10 14:40:00 UTC: remove l40s-2" in said
-    assert "gpu-autoscaler answer l40s-removal-0123 approve" in said
-    assert "gpu-autoscaler answer old" not in said
+    assert "gpu-autoscaler approvals approve l40s-removal-0123" in said
+    assert "gpu-autoscaler approvals approve old" not in said
 
 
 def test_when_the_first_waiting_pod_starts_is_shown(url: str, store: MemoryStore) -> None:

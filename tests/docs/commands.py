@@ -108,9 +108,13 @@ def _taken(arguments: Sequence[str], *, whole: bool) -> str | None:
     context = None
     while isinstance(command, click.Group):
         if not rest:  # a group alone, as in "see `gpu-autoscaler override`"
-            return "names no command" if whole else None
+            return "names no command" if whole and not command.invoke_without_command else None
         try:
-            _, inner, rest = command.resolve_command(click.Context(command), rest)
+            with command.make_context(command.name, list(rest)) as within:
+                rest = [*within._protected_args, *within.args]  # behind the group's options
+                if not rest:
+                    return None  # the group's own options, as in `gpu-autoscaler doctor --list`
+                _, inner, rest = command.resolve_command(within, rest)
         except click.ClickException as error:
             return error.format_message()
         assert inner is not None

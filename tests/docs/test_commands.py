@@ -27,7 +27,11 @@ def test_our_command_line_takes_every_command_of_ours() -> None:
 def test_every_change_from_within_the_pod_names_its_author_because_the_image_has_no_login_name() -> None:
     texts = {**every_page(), "NOTES.txt": text_of("k8s/chart/templates/NOTES.txt")}
     said = [line for text in texts.values() for line in text.splitlines() if "exec deployment/gpu-autoscaler" in line]
-    changing = [line for line in said if re.search(r"gpu-autoscaler (override|answer|budget (re)?set) ", line)]
+    changing = [
+        line
+        for line in said
+        if re.search(r"gpu-autoscaler (pause|override (set|end)|approvals (approve|reject)|budget (re)?set) ", line)
+    ]
     assert changing
     none_of(line for line in changing if " --who " not in line)
 
@@ -89,8 +93,8 @@ def test_a_query_is_what_begins_a_bullet_and_is_no_command() -> None:
     [
         ("explain pod NAMESPACE/NAME", None),
         ("override", None),
-        ("override pin l40s NODES --for 2h --why x --who YOU", None),
-        ("override pin l40s four --for 2h --why x", "is not a valid integer"),
+        ("override set l40s --exactly NODES --for 2h --why x --who YOU", None),
+        ("override set l40s --exactly four --for 2h --why x", "is not a valid integer"),
         ("overrides list", "No such command"),
         ("budget set USD --who YOU", "Missing option '--why'"),
         ("budget set USD --why x", "add --who and your name"),

@@ -39,7 +39,7 @@ SAY = {
     "gpu-autoscaler explain pod": "pod ml/train-0 has been waiting",
     "gpu-autoscaler status": "l40s",
     "gpu-autoscaler explain l40s": "GPU pool l40s",
-    "gpu-autoscaler override pause": "pause of l40s",
+    "gpu-autoscaler pause l40s": "pause of l40s",
     "gpu-autoscaler budget show": "cluster budget",
     "gpu-autoscaler report": "GPU",
 }

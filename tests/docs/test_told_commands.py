@@ -29,9 +29,9 @@ def test_every_command_that_is_said_works_in_the_pod() -> None:
 
 def test_commands_are_found_within_sentences_and_with_values() -> None:
     text = (
-        'raise it (gpu-autoscaler budget set 5 --why "a b"), or `gpu-autoscaler questions`; kubectl -n gpu-autoscaler x'
+        'raise it (gpu-autoscaler budget set 5 --why "a b"), or `gpu-autoscaler approvals`; kubectl -n gpu-autoscaler x'
     )
-    assert list(commands_of(text)) == [["budget", "set", "5", "--why", "a b"], ["questions"]]
+    assert list(commands_of(text)) == [["budget", "set", "5", "--why", "a b"], ["approvals"]]
     texts = list(texts_of_code(ROOT / "receiver" / "core" / "money" / "budget.py"))
     assert "gpu-autoscaler budget set 1 --why REASON --who YOU" in texts
 

@@ -11,6 +11,7 @@ from receiver.cli.doctor import round_lines
 from receiver.cli.main import main
 from receiver.core.model.pool_facts import PoolAtCivo, PoolFacts
 from receiver.doctor.checks import Finding
+from receiver.doctor.rounds import AREAS
 from simulator.server import Simulator
 from tests.doctor.builders import GPU_POOL, document, environ
 from tests.simulator.builders import CLUSTER
@@ -61,6 +62,16 @@ def test_a_verbose_round_has_every_finding_in_the_order_of_the_areas() -> None:
         "configuration.loads", "configuration.odd", "civo.key", "civo.prices", "civo.quota",
         "kueue.flavors", "kueue.flavors", "rules.timely",
     ]  # fmt: skip
+
+
+def test_the_checks_are_listed_without_running_one() -> None:
+    lines = doctor({}, "--list").stdout.splitlines()
+    assert "civo.key                               Civo accepts `CIVO_API_KEY`" in lines
+    assert {line.partition(".")[0] for line in lines} == {*(area.name for area in AREAS), "smoke", "release"}
+    of_civo = doctor({}, "--list", "--only", "civo").stdout.splitlines()
+    assert [line.split() for line in of_civo] == [line.split() for line in lines if line.startswith("civo.")]
+    listed = json.loads(doctor({}, "--list", "--json").stdout)
+    assert [check["check"] for check in listed] == [line.split()[0] for line in lines]
 
 
 def test_a_healthy_area_is_one_line_and_exits_with_zero(tmp_path: Path) -> None:

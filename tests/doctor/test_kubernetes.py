@@ -270,7 +270,7 @@ def test_a_cordon_of_ours_that_nobody_will_undo_leads_to_release(start: Starter,
     assert seen(told(sim)) == []
     findings = [f for f in seen(told(sim, document(mode="observe"))) if f.check == "kubernetes.cordons"]
     assert [f.verdict for f in findings] == ["warn"]
-    assert "--release" in findings[0].remedy
+    assert "doctor release" in findings[0].remedy
 
 
 def test_a_gpu_operator_that_is_not_there_fails(start: Starter, told: Told) -> None:

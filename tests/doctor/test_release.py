@@ -41,7 +41,7 @@ def acted(sim: Simulator, tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def release(env: dict[str, str], *arguments: str, said: str = "") -> Result:
-    return CliRunner(env=env).invoke(main, ["doctor", "--release", *arguments], input=said)
+    return CliRunner(env=env).invoke(main, ["doctor", "release", *arguments], input=said)
 
 
 def left(sim: Simulator) -> list[Any]:
@@ -73,6 +73,14 @@ def test_everything_of_ours_is_listed_and_undone(start: Starter, tmp_path: Path)
         assert line in done.stderr
     assert "WARN  release.server" in done.stdout
     assert done.stdout.splitlines()[-1] == "5 passed, 1 warning, 0 failed, 0 skipped"
+
+
+def test_the_former_option_undoes_the_same_and_names_the_command(start: Starter, tmp_path: Path) -> None:
+    sim = well_kept(start, hosts_us=False)
+    with acted(sim, tmp_path) as env:
+        done = CliRunner(env=env).invoke(main, ["doctor", "--release", "--yes"])
+    assert (done.exit_code, left(sim)) == (0, CLEAN)
+    assert done.stderr.startswith("`gpu-autoscaler doctor --release` is now `gpu-autoscaler doctor release`; ")
 
 
 def test_nothing_is_undone_without_a_yes(start: Starter, tmp_path: Path) -> None:
@@ -161,7 +169,8 @@ def test_a_right_that_is_missing_fails_by_name_and_keeps_no_other_from_being_und
             "--release runs nothing else, so --send-test-message would have no effect",
         ),
         (["--smoke", "--only", "civo"], "--smoke runs nothing else, so --only would have no effect"),
-        (["--pool", "l40s", "--timeout", "5m"], "--pool and --timeout would have no effect without --smoke"),
+        (["--pool", "l40s", "--timeout", "5m"], "--pool and --timeout would have no effect without `doctor smoke`"),
+        (["--problems", "release"], "--problems would have no effect before release; write options behind it"),
         (["--only", "civo", "--send-test-alert"], "--send-test-alert also needs --only alertmanager"),
         (["--only", "civo", "--send-test-message"], "--send-test-message also needs --only messages"),
     ],

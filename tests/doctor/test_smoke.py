@@ -197,14 +197,17 @@ def test_the_pod_is_deleted_when_somebody_ends_the_test(region: Simulator, tmp_p
 
 def test_nothing_is_created_without_a_yes(region: Simulator, tmp_path: Path) -> None:
     env = environ(tmp_path, CIVO_API_URL=region.url, KUBECONFIG=str(region.kubeconfig(tmp_path / "kubeconfig")))
-    done = CliRunner(env=env).invoke(main, ["doctor", "--smoke"], input="n\n")
+    done = CliRunner(env=env).invoke(main, ["doctor", "smoke"], input="n\n")
     assert done.exit_code == 1
+    former = CliRunner(env=env).invoke(main, ["doctor", "--smoke"], input="n\n")
+    assert (former.exit_code, former.stdout) == (1, done.stdout)
+    assert former.stderr.startswith("`gpu-autoscaler doctor --smoke` is now `gpu-autoscaler doctor smoke`; ")
     assert "at least one hour at $1.29" in done.stderr
     assert not region.log.entries()
 
 
 def test_a_pool_that_is_not_there_is_a_wrong_command_line(tmp_path: Path) -> None:
-    done = CliRunner(env=environ(tmp_path)).invoke(main, ["doctor", "--smoke", "--pool", "moon", "--yes"])
+    done = CliRunner(env=environ(tmp_path)).invoke(main, ["doctor", "smoke", "--pool", "moon", "--yes"])
     assert done.exit_code == 2
     assert "use one of: l40s" in done.stderr
 

@@ -79,7 +79,7 @@ def findings(stack: Stack, *options: str, areas: tuple[str, ...] = AREAS) -> lis
     """Run the command as somebody in the pod does, and return what it found."""
     only = [word for area in areas for word in ("--only", area)]
     env = receiver_environment(PLAN, stack.places)
-    done = CliRunner(env=env).invoke(main, ["doctor", "--json", *only, *options])
+    done = CliRunner(env=env).invoke(main, ["doctor", *only, *options, "--json"])
     assert done.exit_code in (0, 1), done.output
     found: list[JSON] = json.loads(done.stdout)["findings"]
     assert done.exit_code == int(any(finding["verdict"] == "fail" for finding in found))
@@ -114,7 +114,7 @@ def test_a_test_alert_goes_round(stack: Stack) -> None:
 def test_nothing_fails_anywhere_and_the_smoke_test_goes_from_nothing_to_a_running_pod(stack: Stack) -> None:
     every = ("configuration", "civo", "kubernetes", "kueue", "store", "server")
     assert [f for f in findings(stack, areas=every) if f["verdict"] == "fail"] == []
-    found = findings(stack, "--smoke", "--yes", "--timeout", "60s", areas=())
+    found = findings(stack, "smoke", "--yes", "--timeout", "60s", areas=())
     assert [(f["check"], f["verdict"]) for f in found] == [
         ("smoke.allowed", "pass"),
         ("smoke.pending", "pass"),

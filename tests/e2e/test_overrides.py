@@ -21,10 +21,10 @@ def test_a_pin_wakes_the_loop_grows_the_pool_and_is_still_there_after_a_kill(
     cloud: Simulator, receiver: Receiver
 ) -> None:
     said = ("--for", "1h", "--why", "load test", "--who", "alice")
-    assert override(receiver, "pin", "l40s", "1", *said, token=WEBHOOK_TOKEN).exit_code == 2
+    assert override(receiver, "set", "l40s", "--exactly", "1", *said, token=WEBHOOK_TOKEN).exit_code == 2
     assert required(cloud) == 0
 
-    done = override(receiver, "pin", "l40s", "1", *said, "--json")
+    done = override(receiver, "set", "l40s", "--exactly", "1", *said, "--json")
     assert done.exit_code == 0, done.output
     name = json.loads(done.stdout)["id"]
     until(lambda: required(cloud) == 1, "a node asked for")

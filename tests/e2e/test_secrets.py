@@ -223,7 +223,7 @@ def test_the_doctor_prints_no_secret_of_neighbours_that_repeat_them(receiver: Re
     for _ in range(2):  # which way they answer changes with every request
         for url in (receiver.url, echo.url):
             env = {**receiver.environ, "GPU_AUTOSCALER_URL": url}
-            for options in (["--send-test-message"], ["--json"], ["--release", "--yes"]):
+            for options in (["--send-test-message"], ["--json"], ["release", "--yes"]):
                 done = CliRunner(env=env).invoke(main, ["doctor", *options])
                 assert done.exit_code == 1, done.output
                 said += done.output

@@ -406,5 +406,5 @@ def test_the_notes_say_what_to_do_next() -> None:
     assert "gpu-autoscaler doctor" in notes()
     assert "write `mode: act` into your values" in notes()
     assert "WARNING: image.repository is the example's." in notes()
-    assert "override pause --all" in notes("mode=act", "image.repository=r.example.org/g")
+    assert "gpu-autoscaler pause --for" in notes("mode=act", "image.repository=r.example.org/g")
     assert "WARNING" not in notes("image.repository=r.example.org/g")

@@ -229,7 +229,7 @@ def _say_keep_until(kept: tuple[Node, ...], _case: Case) -> Said:
 def _say_evict_after(because: tuple[Grace, ...] | tuple[Node, ...], case: Case, say: Say) -> Said:
     """What a window evicts: its graces while they run, or the nodes that go now."""
     window, at = window_change(case)
-    command = f"gpu-autoscaler override snooze {case.pool.name} --for 2h --why REASON --who YOU"
+    command = f"gpu-autoscaler override set {case.pool.name} --keep --for 2h --why REASON --who YOU"
     snooze = f"a snooze of the pool keeps them: {command}"
     changes = [(f"the nodes stay once the window is closed; {window}", at), (snooze, None)]
     running, nodes = [g for g in because if isinstance(g, Grace)], [n for n in because if isinstance(n, Node)]
@@ -333,7 +333,7 @@ SOURCES_AND_NOTES: Mapping[str, Rule[Any]] = {
         say=_say_idle_nodes,
         changes=(
             "a node stays if a GPU pod starts on it or waits for it, or its last workload asked to keep it",
-            "a snooze keeps all of them: gpu-autoscaler override snooze POOL --for 2h --why REASON --who YOU",
+            "a snooze keeps all of them: gpu-autoscaler override set POOL --keep --for 2h --why REASON --who YOU",
         ),
     ),
     "consolidation": Rule(

@@ -39,7 +39,7 @@ def asked(question: Question, policy: Policy, wanted: Wanted, decision: int | No
         key="asked",
         title=f"GPU pool {pool.name}: {in_short(question)}",
         body="\n".join(
-            [*lines, unanswered(question), f"To answer: `gpu-autoscaler answer {question.id} approve --who YOU`"]
+            [*lines, unanswered(question), f"To answer: `gpu-autoscaler approvals approve {question.id} --who YOU`"]
         ),
         severity=Severity.FAILURE if waits else Severity.WARNING,  # work waits for the answer
         pool=pool.id,

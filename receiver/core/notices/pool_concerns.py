@@ -230,7 +230,7 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
                 level=seen.level("approved", pool=pool.id),
                 what="waits for an approval",
                 why=sentence(question, seen.now, seen.facts.questions),
-                todo=f"answer from the message, or with `gpu-autoscaler answer {question.id} approve --who YOU`",
+                todo=f"answer from the message, or with `gpu-autoscaler approvals approve {question.id} --who YOU`",
                 guide=GUIDES[Cause.ASKS],
                 question=question.id,
             )
@@ -241,7 +241,7 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
                 what=f"{_how_far(decision)}: a person rejected further growth",
                 why=sentence(question, seen.now),
                 todo="To let it grow before that, set a floor:"
-                f" gpu-autoscaler override floor {pool.name} {question.to_count} --for 1h --why REASON --who YOU",
+                f" gpu-autoscaler override set {pool.name} --min {question.to_count} --for 1h --why REASON --who YOU",
                 guide=GUIDES[Cause.ASKS],
             )
     if state.silence is not None:

@@ -110,7 +110,7 @@ def _announced(grace: Grace, nodes: Sequence[Node], case: Case, mode: str) -> An
             f"work has {lasting(grace.evict_after)} to end by itself; then the nodes whose work loses the least are"
             " drained, and their pods are evicted as PodDisruptionBudgets allow"
         )
-        floor = f"gpu-autoscaler override floor {case.pool.name} {living} --for 8h --why REASON --who YOU"
+        floor = f"gpu-autoscaler override set {case.pool.name} --min {living} --for 8h --why REASON --who YOU"
         do = (
             f"To keep the pool running: {floor}; to keep one node: kubectl annotate pod -n NAMESPACE POD {PROTECT}=true"
         )

@@ -276,7 +276,7 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
             raise Problem(
                 404,
                 "no question has this id",
-                "`gpu-autoscaler questions --all` lists those that were asked",
+                "`gpu-autoscaler approvals list --all` lists those that were asked",
                 field="id",
             )
         return question

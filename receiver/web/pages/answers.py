@@ -84,13 +84,11 @@ def _asked(signed: str, parts: WebParts) -> Question:
         raise Problem(403, problem, "set GPU_AUTOSCALER_OPERATOR_TOKEN and restart it")
     number = seal.read(signed)
     if number is None:
-        remedy = (
-            "copy the whole link from the newest message, or answer with `gpu-autoscaler answer ID approve --who YOU`"
-        )
+        remedy = "copy the whole link from the newest message, or use `gpu-autoscaler approvals approve ID --who YOU`"
         raise Problem(403, "this link is incomplete, or the token that signed it has been replaced", remedy)
     question = parts.store.question(number)
     if question is None:
-        raise Problem(404, "this request is no longer stored", "`gpu-autoscaler questions` lists the open ones")
+        raise Problem(404, "this request is no longer stored", "`gpu-autoscaler approvals` lists the open ones")
     return question
 
 

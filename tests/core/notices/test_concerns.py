@@ -174,7 +174,7 @@ def test_an_open_approval_request_says_until_when_and_how_to_answer() -> None:
     known = facts(a_state(a_node()), questions=(a_question("i-n1"),))
     [concern] = [c for c in concerns_of(known) if c.kind == "question"]
     assert (concern.what, concern.question) == ("waits for an approval", "q1")
-    assert "gpu-autoscaler answer q1 approve" in concern.todo
+    assert "gpu-autoscaler approvals approve q1" in concern.todo
 
 
 def test_growth_that_a_person_rejected_is_shown_while_work_waits_for_it() -> None:
@@ -184,7 +184,7 @@ def test_growth_that_a_person_rejected_is_shown_while_work_waits_for_it() -> Non
     concern = the_one(known, policy)
     assert (concern.level, concern.what) == (Level.BAD, "does not grow: a person rejected further growth")
     assert "alice rejected: grow the pool from 0 to 3 nodes" in concern.why
-    assert "gpu-autoscaler override floor l40s 3" in concern.todo
+    assert "gpu-autoscaler override set l40s --min 3" in concern.todo
     assert concerns_of(replace(known, waiting=()), policy) == []
     unasked = a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(2))))
     assert concerns_of(known, unasked) == []  # so little growth needs no approval

@@ -151,7 +151,7 @@ def _say_asked(request: AsksFirst, case: Case) -> Said:
     sentence = why_waiting(request.nodes, request.asks, request.questions, request.at)
     changes: list[tuple[str, datetime | None]] = []
     for question in (q for q in case.questions if q.answer is None):
-        answer = f"gpu-autoscaler answer {question.id} approve --who YOU"
+        answer = f"gpu-autoscaler approvals approve {question.id} --who YOU"
         changes.append((f"approve it, from the message or with {answer}", None))
         if question.proceeds_at:
             remedy = f"wait until {moment(question.proceeds_at)}: without an answer it proceeds then"
@@ -169,7 +169,7 @@ APPROVED = Guardrail(
     say=_say_asked,
     meaning="If the policy requires it, removals and expensive growth need an approval.",
     plain="it waits for an approval",
-    advice="approve it, from the message or with `gpu-autoscaler answer ID approve --who YOU`; the reason says "
+    advice="approve it, from the message or with `gpu-autoscaler approvals approve ID --who YOU`; the reason says "
     "until when",
 )
 

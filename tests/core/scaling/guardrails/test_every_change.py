@@ -73,7 +73,7 @@ def test_an_idle_node_at_its_moment_waits_for_an_answer_and_the_reason_says_unti
         "approval requested until 12:10 UTC: remove n1; without an answer it is removed"
     )
     assert remedies(decision, "approved") == {
-        "approve it, from the message or with gpu-autoscaler answer q1 approve --who YOU": None,
+        "approve it, from the message or with gpu-autoscaler approvals approve q1 --who YOU": None,
         "wait until 2026-11-20 12:10:00 UTC: without an answer it proceeds then": NOW + 10 * MINUTE,
     }
 
@@ -89,7 +89,7 @@ def test_the_message_and_the_reason_name_the_same_deadline(unanswered_is: Unansw
 def test_where_an_answer_is_needed_its_absence_lets_nothing_go() -> None:
     decision = shrinking(REMOVALS, questions=(a_question("i-n1", unanswered=HOLD),))
     assert remedies(decision, "approved") == {
-        "approve it, from the message or with gpu-autoscaler answer q1 approve --who YOU": None
+        "approve it, from the message or with gpu-autoscaler approvals approve q1 --who YOU": None
     }
 
 

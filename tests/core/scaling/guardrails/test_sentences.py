@@ -42,7 +42,7 @@ def test_only_a_request_without_an_answer_can_be_approved_and_a_rejected_one_com
     request = AsksFirst(nodes=(), asks={Asks.GROWTH}, questions=case.questions, at=NOW)
     said = helps(APPROVED, request, case)
     assert [text for text in said if "approve it" in text] == [
-        f"approve it, from the message or with gpu-autoscaler answer {open_one.id} approve --who YOU"
+        f"approve it, from the message or with gpu-autoscaler approvals approve {open_one.id} --who YOU"
     ]
     assert [text for text in said if "new request" in text] != []
     case = replace(case, questions=(open_one,))
