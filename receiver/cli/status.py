@@ -13,10 +13,11 @@ import click
 
 from receiver.adapters.http.own_api import ServerApi
 from receiver.cli.client import as_json, print_json, server
-from receiver.core.model.overrides import Standing
+from receiver.core.explain.rules import plainly
 from receiver.core.model.policy import Scope
 from receiver.core.model.text import dollars, percent, some, span
 from receiver.core.money.budget import BudgetStage
+from receiver.core.notices.notice import Level
 from receiver.ports import Clock, TryLater
 from receiver.reports.observed import ObservedDocument
 from receiver.reports.picture import PoolDocument
@@ -27,7 +28,8 @@ COLUMNS = (("WANT", "wanted"), ("HAVE", "required"), ("READY", "ready"), ("BUILD
            ("IDLE", "idle"), ("?", "unknown"), ("PEND", "pending_gpus"))  # fmt: skip
 STAGES = {"ok": "green", "warn": "yellow", "hold": "red", "stop": "red"}
 VERDICTS = {"grow": "green", "shrink": "magenta"}
-OF_THE_FILE = ("configuration_refused", "needs_restart")  # concerns that nothing else of the status shows
+MOST_CONCERNS = 8  # that are printed; the page has all
+COLOURS = {Level.BAD: "red", Level.WARN: "yellow"}  # what is as requested stands beside its pool
 CHANGES = 5  # of those that act mode would have made
 NARROWEST = 24  # columns that a note gets at least, beside the table
 
@@ -89,6 +91,7 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
     """Lines on everything, with colours, cut or folded to *width* columns (None: as long as they are)."""
     status = StatusDocument.model_validate(document)
     yield from _head(status, now)
+    yield from _concerns(status)
     yield from _budgets(status.budget)
     yield ""
     yield from _pools(status.pools, now, width)
@@ -96,23 +99,6 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
     if status.observed is not None:
         yield from _observed(status.observed, width)
         yield ""
-    for pool in status.pools:
-        for question in pool.questions:
-            if question.state == Standing.OPEN and question.wanted:
-                yield click.style(f"{pool.name}: {question.said}", fg="yellow")
-                yield f"  gpu-autoscaler approvals approve {question.id} --who YOU"
-    for concern in (c for c in status.concerns if c.kind in OF_THE_FILE):
-        cause = f": {concern.why}" if concern.why else ""
-        yield click.style(concern.what + cause, fg="red" if cause else "yellow")
-    for source in status.sources:
-        if source.down:
-            began = source.since
-            when = f" since {clock_time(began, now)} ({span((now - began).total_seconds())})" if began else ""
-            yield click.style(f"silent source: {source.source}{when}: {source.detail or 'no answer'}", fg="red")
-    rights = status.rights
-    if rights is not None and rights.lacking != ():
-        effect = ": no nodes are bought" if rights.holds_growth else ": pools still grow"
-        yield click.style(f"{rights.said}{effect}", fg="red")
     total, unfit_count = status.waiting_total, status.fits_nowhere
     if total:
         nowhere = (
@@ -152,6 +138,22 @@ def _head(status: StatusDocument, now: datetime) -> Iterator[str]:
         yield f"as of {clock_time(at, now)}{failed}"
 
 
+def _concerns(status: StatusDocument) -> Iterator[str]:
+    """The problems and warnings, the worst first, each with what to do: as the overview page has them."""
+    names = {pool.pool: pool.name for pool in status.pools}
+    bad = [concern for level in COLOURS for concern in status.concerns if concern.level == level]
+    for concern in bad[:MOST_CONCERNS]:
+        level = Level(concern.level)
+        where = f"{names.get(concern.pool, concern.pool)} " if concern.pool else ""
+        also = f"; also: {'; '.join(concern.also)}" if concern.also else ""
+        why = f" ({concern.why})" if concern.why else ""
+        yield click.style(f"{level.word}: {where}{concern.what}{why}{also}", fg=COLOURS[level])
+        if concern.todo or concern.doing:
+            yield f"  {concern.todo or concern.doing}"
+    if len(bad) > MOST_CONCERNS:
+        yield f"and {len(bad) - MOST_CONCERNS} more, on the overview page"
+
+
 def _budgets(budget: BudgetDocument) -> Iterator[str]:
     if not budget.configured:
         yield "no budget is configured"
@@ -178,7 +180,7 @@ def _pools(pools: Sequence[PoolDocument], now: datetime, width: int | None) -> I
     head, *fronts = aligned(rows, "<>", gap=" ")
     indent = len(head) + 2
     room = None if width is None else max(NARROWEST, width - indent)
-    yield click.style(f"{head}  BLOCKED BY, WAITS, OVERRIDES", bold=True)
+    yield click.style(f"{head}  BLOCKED, WAITS, OVERRIDES", bold=True)
     for pool, front in zip(pools, fronts, strict=True):
         notes = [
             click.style(line, fg=colour)
@@ -212,7 +214,7 @@ def _notes(pool: PoolDocument, now: datetime) -> Iterator[tuple[str, str | None]
     if pool.state.would:
         yield str(pool.state), "yellow"
     elif pool.held_by:
-        yield f"blocked by {', '.join(pool.held_by)}", "red"
+        yield f"blocked: {', '.join(map(plainly, pool.held_by))}", "red"
     for wait in pool.waits:
         way = {"grow": "growth", "shrink": "removal"}.get(wait.direction, "change")
         yield f"{way} waits {_left(wait.until, now)}: {wait.kind}", "yellow"

@@ -467,6 +467,8 @@ class ConcernDocument(Published):
     page: str = ""
     decision: int | None = None
     question: str | None = None
+    rule: Annotated[str, says("the guardrail that keeps work waiting")] = ""
+    also: Annotated[Listed[str], says("what else keeps the same pool from growing, as clauses")] = ()
 
 
 class Picture(Published):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from receiver.config.model import Mode
 from receiver.core.explain.prospects import RuleVerdict, unobserved_target
+from receiver.core.explain.rules import plainly
 from receiver.core.model.actions import Change, Verdict
 from receiver.core.model.model import Source, Stage
 
@@ -47,8 +48,13 @@ class ScalingState(NamedTuple):
         """The state without the guardrail."""
         return self.would or self.word.value
 
+    @property
+    def cause(self) -> str:
+        """What blocks the pool, as a clause in plain words; empty where nothing does."""
+        return plainly(self.blocked_by) if self.blocked_by else ""
+
     def __str__(self) -> str:
-        return f"{self.shown} by {self.blocked_by}" if self.blocked_by else self.shown
+        return f"{self.shown}: {self.cause}" if self.cause else self.shown
 
 
 def scaling_state(

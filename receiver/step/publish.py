@@ -22,6 +22,7 @@ from receiver.core.model.pods import gpus_of
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.money.accounting import StepSight, account, ended_in, is_due
 from receiver.core.money.cost import next_unit_at
+from receiver.core.notices.pool_concerns import one_cause
 from receiver.core.report.rightsizing import in_use
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.failures import Failure
@@ -129,7 +130,7 @@ def picture(work: StepContext, before: Callable[[], Snapshot | None]) -> Picture
         ],
         waiting=[_waiting(each, work, fits[id(each.fits)]) for each in explained],
         waiting_total=waiting_total if _demand_is_known(facts) else None,
-        concerns=[ConcernDocument.of(concern) for concern in work.concerns],
+        concerns=[ConcernDocument.of(concern) for concern in one_cause(work.concerns, work.decisions)],
     )
 
 

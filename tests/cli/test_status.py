@@ -17,7 +17,7 @@ from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
 from tests.cli.asked import keep_picture
 from tests.clocks import FixedClock
-from tests.web.builders import A100, NOW, a_pool, a_right_to_remove, an_observed
+from tests.web.builders import A100, NOW, a_pool, an_observed
 
 ESCAPE = "\x1b["
 QUESTION = {
@@ -44,7 +44,7 @@ def test_everything_is_on_one_screen(url: str) -> None:
         "cluster budget 2026-03: $3,120.44 of $5,000.00 spent (62%), $412.80 reserved, stage warn",
         "budget of team research 2026-03: $80.50 of $100.00 spent (81%), $2.58 reserved, stage hold",
         "",
-        "POOL WANT HAVE READY BUILD BUSY IDLE ? PEND UTIL  BLOCKED BY, WAITS, OVERRIDES",
+        "POOL WANT HAVE READY BUILD BUSY IDLE ? PEND UTIL  BLOCKED, WAITS, OVERRIDES",
         "l40s    4    4     3     1    2    1 0    1  81%  growth waits for 20 s, until 14:30:20 UTC: cooldown",
         "                                                  grow 3 -> 4 in progress",
         "a100    2    1     0     0    0    0 1   16    ?  growth waits for 7 min, until 14:37:00 UTC: backoff",
@@ -52,7 +52,6 @@ def test_everything_is_on_one_screen(url: str) -> None:
         f"{' ' * 50}silenced in Alertmanager by night shift until 2026-03-10 18:00 UTC: maintenance",
         "                                                  retire 2 -> 1 in progress, last attempt failed",
         "",
-        "silent source: dcgm: no series for l40s",
         "2 pods waiting, 1 of them fits no pool; why: gpu-autoscaler explain pod NAMESPACE/NAME",
         "latest decisions (gpu-autoscaler explain decision ID):",
         (
@@ -86,33 +85,46 @@ def test_a_pool_says_who_holds_it_and_until_when(url: str, store: MemoryStore) -
     pin = {"id": "p", "kind": "pin", "nodes": 4, "who": "ada", "why": "x", "until": "2026-03-10T15:00:00+00:00"}
     keep_picture(store, pools=[a_pool(held_by=["within_budget"], silence=silence, overrides=[pin], windows=["night"])])
     said = status(url).stdout
-    assert "blocked by within_budget" in said
+    assert "blocked: the budget does not cover it" in said
     assert "silenced by night shift for 2 h, until 16:30:00 UTC" in said
     assert "pin 4 by ada for 30 min, until 15:00:00 UTC" in said
     assert "window night: 0 to 8" in said
 
 
-def test_rights_that_are_missing_are_named_with_what_stops(url: str, store: MemoryStore) -> None:
-    assert "remove nodes" not in status(url).stdout
-    keep_picture(store, rights=a_right_to_remove("patch nodes"))
-    assert "missing RBAC permissions: patch nodes: no nodes are bought" in status(url).stdout.splitlines()
+def test_problems_and_warnings_come_first_the_worst_before_the_others_each_with_what_to_do(
+    url: str, store: MemoryStore
+) -> None:
+    full = {"what": "does not grow: it is at its maximum", "why": "at most 3", "todo": "raise max_nodes"}
+    concerns = [
+        {"kind": "sick", "level": "warn", "pool": A100, "what": "sick GPUs on n1", "doing": "its pods keep running"},
+        {"kind": "override", "level": "note", "pool": A100, "what": "has a pause until tonight"},
+        {"kind": "held", "level": "bad", "pool": A100, **full, "also": ["waits for an approval"]},
+        {"kind": "signal", "level": "bad", "what": "alert Maintenance is firing"},
+    ]
+    keep_picture(store, concerns=concerns)
+    lines = status(url).stdout.splitlines()
+    assert lines[3:8] == [
+        "Problem: a100 does not grow: it is at its maximum (at most 3); also: waits for an approval",
+        "  raise max_nodes",
+        "Problem: alert Maintenance is firing",
+        "Warning: a100 sick GPUs on n1",
+        "  its pods keep running",
+    ]
+
+
+def test_of_many_problems_the_screen_has_eight_and_says_where_the_others_are(url: str, store: MemoryStore) -> None:
+    keep_picture(store, concerns=[{"kind": "held", "level": "bad", "what": f"trouble {n}"} for n in range(11)])
+    lines = status(url).stdout.splitlines()
+    assert sum(line.startswith("Problem: ") for line in lines) == 8
+    assert "and 3 more, on the overview page" in lines
 
 
 def test_a_refused_file_and_keys_that_need_a_restart_are_named(url: str, store: MemoryStore) -> None:
     file = ConfigurationFile(at=NOW, mistakes=("pools: is empty; list at least one pool",), restart=("tick",))
     keep_picture(store, concerns=[ConcernDocument.of(concern).document() for concern in concerns_of(file, NOW)])
-    assert status(url).stdout.splitlines()[14:16] == [
-        "the configuration file is refused: pools: is empty; list at least one pool",
-        "these configuration keys changed and need a restart: tick",
-    ]
-
-
-def test_an_open_question_is_shown_with_the_command_that_answers_it(url: str, store: MemoryStore) -> None:
-    keep_picture(store, pools=[a_pool(questions=[QUESTION, {**QUESTION, "id": "old", "state": "answered"}])])
-    said = status(url).stdout
-    assert "l40s: approval requested until 2026-03-10 14:40:00 UTC: remove l40s-2" in said
-    assert "gpu-autoscaler approvals approve l40s-removal-0123" in said
-    assert "gpu-autoscaler approvals approve old" not in said
+    lines = status(url).stdout.splitlines()
+    assert "the configuration file is refused (pools: is empty; list at least one pool)" in lines[3]
+    assert any("these configuration keys changed and need a restart: tick" in line for line in lines)
 
 
 def test_when_the_first_waiting_pod_starts_is_shown(url: str, store: MemoryStore) -> None:

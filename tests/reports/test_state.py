@@ -32,10 +32,10 @@ TABLE = [
     (Change.GROW, (WANTS, PASSED), "act", False, "scaling"),
     (Change.SHRINK, (WANTS, PASSED), "act", False, "scaling"),
     (Change.GROW, (WANTS, CUT), "act", False, "scaling"),
-    (Change.HOLD, (WANTS, HELD), "act", False, "blocked by within_budget"),
-    (Change.HOLD, (WANTS, HELD), None, False, "blocked by within_budget"),
-    (Change.HOLD, (WANTS, HELD), "act", True, "blocked by within_budget"),
-    (Change.HOLD, (WANTS, CUT, HELD, LATER), "act", False, "blocked by within_budget"),
+    (Change.HOLD, (WANTS, HELD), "act", False, "blocked: the budget does not cover it"),
+    (Change.HOLD, (WANTS, HELD), None, False, "blocked: the budget does not cover it"),
+    (Change.HOLD, (WANTS, HELD), "act", True, "blocked: the budget does not cover it"),
+    (Change.HOLD, (WANTS, CUT, HELD, LATER), "act", False, "blocked: the budget does not cover it"),
 ]
 
 
@@ -57,7 +57,7 @@ COOLING = Reason(rule="cooled_down", verdict=Verdict.HOLDS, target=1)
         (Change.HOLD, (NOTED,), True, "steady"),  # others requested the nodes
         (Change.GROW, (TO_THREE,), False, "would scale 1 -> 3"),
         (Change.SHRINK, (TO_NONE,), False, "would remove 1"),
-        (Change.HOLD, (TO_THREE, HELD), False, "would be blocked by within_budget"),
+        (Change.HOLD, (TO_THREE, HELD), False, "would be blocked: the budget does not cover it"),
         (Change.HOLD, (TO_THREE, COOLING), False, "would scale 1 -> 3"),  # its observed change started the cooldown
     ],
 )
@@ -74,7 +74,7 @@ def test_in_observe_mode_the_state_is_the_one_that_would_be(
         (PoolDocument(verdict="hold", **SEEN, building=2), "scaling"),
         (PoolDocument(verdict="hold", **SEEN, open_action=OpenAction(kind="retire")), "scaling"),
         (PoolDocument(verdict="hold", **{**SEEN, "mode": "observe"}, building=2), "steady"),
-        (PoolDocument(verdict="hold", reasons=(APPROVED,)), "blocked by approved"),
+        (PoolDocument(verdict="hold", reasons=(APPROVED,)), "blocked: it waits for an approval"),
     ],
 )
 def test_a_published_pool_is_scaling_until_its_nodes_have_come_or_gone(shown: PoolDocument, state: str) -> None:
@@ -87,12 +87,12 @@ UNKNOWN = NodeDocument(name="n1", stage="unknown")
 @pytest.mark.parametrize(
     ("shown", "state"),
     [
-        (PoolDocument(verdict="hold", mode="act"), "blocked by sources_answer"),
-        (PoolDocument(verdict="hold", **SEEN, nodes=(UNKNOWN,)), "blocked by sources_answer"),
-        (PoolDocument(verdict="hold", mode="act", required=0), "blocked by sources_answer"),
-        (PoolDocument(verdict="hold", mode="act", reasons=(APPROVED,)), "blocked by approved"),
+        (PoolDocument(verdict="hold", mode="act"), "blocked: a source does not answer"),
+        (PoolDocument(verdict="hold", **SEEN, nodes=(UNKNOWN,)), "blocked: a source does not answer"),
+        (PoolDocument(verdict="hold", mode="act", required=0), "blocked: a source does not answer"),
+        (PoolDocument(verdict="hold", mode="act", reasons=(APPROVED,)), "blocked: it waits for an approval"),
         (PoolDocument(verdict="grow", **SEEN, nodes=(UNKNOWN,)), "scaling"),
-        (PoolDocument(verdict="hold", mode="observe"), "would be blocked by sources_answer"),
+        (PoolDocument(verdict="hold", mode="observe"), "would be blocked: a source does not answer"),
     ],
     ids=[
         "Civo is silent",
@@ -111,9 +111,9 @@ def test_a_pool_that_is_not_seen_is_not_steady(shown: PoolDocument, state: str) 
     ("silent", "nodes", "state"),
     [
         ((), [a_node()], "steady"),
-        ((Source.CIVO,), [a_node()], "blocked by sources_answer"),
-        ((Source.KUBERNETES,), [a_node(stage=Stage.UNKNOWN, idle_since=None)], "blocked by sources_answer"),
-        ((Source.KUBERNETES, Source.PROMETHEUS), [], "blocked by sources_answer"),  # nothing counts what waits
+        ((Source.CIVO,), [a_node()], "blocked: a source does not answer"),
+        ((Source.KUBERNETES,), [a_node(stage=Stage.UNKNOWN, idle_since=None)], "blocked: a source does not answer"),
+        ((Source.KUBERNETES, Source.PROMETHEUS), [], "blocked: a source does not answer"),  # nothing counts what waits
         ((Source.KUBERNETES,), [], "steady"),  # kube-state-metrics counts the waiting pods, and no node can go
     ],
 )

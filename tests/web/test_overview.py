@@ -348,16 +348,16 @@ def test_what_is_being_done_says_what_it_waits_for() -> None:
     assert "In progress: no pool is being changed." in words(page(store=showing_pools()))
 
 
-def test_a_pool_has_one_of_three_states_and_a_blocked_one_names_its_guardrail() -> None:
+def test_a_pool_has_one_of_three_states_and_a_blocked_one_says_what_blocks_it() -> None:
     blocking = [{"rule": "within_budget", "verdict": "holds", "target": 3, "detail": ""}]
     wanting = [{"rule": "demand", "verdict": "wants", "target": 5, "detail": ""}]
     still = {"building": 0, "because": "why."}
     for changes, state in (
         ({}, "steady"),
-        ({"reasons": blocking}, "blocked by within_budget"),
+        ({"reasons": blocking}, "blocked the budget does not cover it"),
         ({"building": 1}, "scaling"),
         ({"mode": "observe"}, "steady"),
-        ({"mode": "observe", "reasons": blocking}, "would be blocked by within_budget"),
+        ({"mode": "observe", "reasons": blocking}, "would be blocked the budget does not cover it"),
         ({"mode": "observe", "verdict": "grow", "required": 4, "reasons": wanting}, "would scale 4 → 5"),
     ):
         assert f" {state} 3 of 4 ready " in words(page(store=showing_pools(well(**{**still, **changes}))))
@@ -365,7 +365,7 @@ def test_a_pool_has_one_of_three_states_and_a_blocked_one_names_its_guardrail() 
 
 def test_a_decision_in_the_list_has_the_state_that_follows_from_it() -> None:
     decisions = words(page().partition('class="decisions"')[2])
-    assert "a100 blocked by price_is_known : 1 node" in decisions
+    assert "a100 blocked its price is unknown , 1 node" in decisions
     assert "l40s scaling 3 → 4 nodes" in decisions
 
 

@@ -160,8 +160,9 @@ class Concern:
 
     *why* says what is known, *doing* what happens next, *todo* what a person can do, *guide* where that is explained (a
     path below ``docs/``, by default that of its *kind*), *page* which of our pages has more; *whose* and *cost* are for
-    messages alone. A message is sent where there is a *topic*, once per *key*, titled *title* unless it is *what*; its
-    *severity* is that of the *level* unless a person need not act at once.
+    messages alone. *rule* is the guardrail that keeps work waiting, *also* what else does so in the same pool. A
+    message is sent where there is a *topic*, once per *key*, titled *title* unless it is *what*; its *severity* is that
+    of the *level* unless a person need not act at once.
     """
 
     kind: str
@@ -182,6 +183,8 @@ class Concern:
     key: str = ""
     title: str = ""
     severity: Severity | None = None
+    rule: str = ""
+    also: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.guide:

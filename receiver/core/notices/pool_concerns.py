@@ -1,6 +1,6 @@
 """What needs a person in one pool: stuck nodes, back-offs, held work, requests of people, odd nodes and pods."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from receiver.core.explain.rules import RULES, SPEAKS_UP, binding, guide, plainly, without_names
@@ -8,7 +8,7 @@ from receiver.core.model.actions import ActionKind, Decision
 from receiver.core.model.model import CordonedBy, Node, PoolState, Stage
 from receiver.core.model.overrides import Asks, sentence
 from receiver.core.model.pods import PodPhase, Workload
-from receiver.core.model.policy import Pool, Repair
+from receiver.core.model.policy import USUAL_WAIT, Pool, Repair, longest_waits
 from receiver.core.model.text import cut, lasting, listed, some
 from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import unplaced_concerns, wording
@@ -61,6 +61,24 @@ def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
     return (replace(concern, pool=pool.id) for concern in concerns)
 
 
+def one_cause(concerns: Sequence[Concern], decisions: Mapping[str, Decision]) -> list[Concern]:
+    """Return *concerns* with one problem per pool: that of the rule which leaves its decision least, by pool id. What
+    else keeps the pool from growing is its *also*. Problems that no rule makes stay."""
+    problems: dict[str, list[Concern]] = {}
+    for concern in concerns:
+        if concern.pool and concern.rule and concern.level is Level.BAD:
+            problems.setdefault(concern.pool, []).append(concern)
+    causes: dict[int, Concern] = {}
+    repeated: set[int] = set()
+    for pool, in_pool in problems.items():
+        reason = binding(decisions[pool]) if pool in decisions else None
+        first = next((c for c in in_pool if reason is not None and c.rule == reason.rule), in_pool[0])
+        others = dict.fromkeys(c.what for c in in_pool if c.rule != first.rule)
+        causes[id(first)] = replace(first, also=tuple(others))
+        repeated |= {id(c) for c in in_pool if c is not first}
+    return [causes.get(id(concern), concern) for concern in concerns if id(concern) not in repeated]
+
+
 LOOK_AT_NODES = "Look at: the instance at Civo, kubectl describe node, the GPU operator's pods"
 STAGES = {
     Stage.BUILDING: "Civo is still building it",
@@ -87,6 +105,7 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
         yield Concern(
             kind=Cause.STUCK,
             level=level,
+            rule="provisioning_works",
             what=f"not usable after {lasting(pool.provision_timeout)}: {listed(names, 2)}",
             why="; ".join(f"{n}: {notes[n]}" if n in notes else n for n in names[:3]),
             cost=f"{wording.an_hour(pool, sum(n.name in names for n in state.living))} for nothing; {budget_left}",
@@ -101,6 +120,7 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
         yield Concern(
             kind="late",
             level=level,
+            rule="provisioning_works",
             what="a requested node is not usable yet",
             since=since,
             doing="no other node of this pool is bought meanwhile; other pools that fit can take the work",
@@ -115,6 +135,7 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
         yield Concern(
             kind="never_usable",
             level=level,
+            rule="provisioning_works",
             what=f"{in_a_row} {fault}",
             why=wording.named(failed.reason, seen.policy),
             doing=f"one node at a time is tried until one works; {until}",
@@ -142,9 +163,10 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
             if wanted.work.asking:
                 waits_for = f"{listed(instead)} can take the work" if instead else "no other pool can take the work"
                 doing = f"{doing}; meanwhile {waits_for}"
-            level = seen.level("not_backing_off", pool=pool.id)
+            rule = "not_backing_off"
+            level = seen.level(rule, pool=pool.id)
             detail = "" if scarce else reason
-            yield Concern(kind=kind, level=level, what=f"cannot grow: {short}", why=detail, doing=doing)
+            yield Concern(kind=kind, level=level, rule=rule, what=f"cannot grow: {short}", why=detail, doing=doing)
         elif wait.kind is WaitKind.BACKOFF:
             yield Concern(
                 kind=Cause.REMOVAL_STOPPED,
@@ -163,7 +185,8 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
         yield Concern(kind=f"{change}_fails", level=level, what=symptom, why=reason, doing=again)
 
 
-# The configuration limits growth here, and the work starts when GPUs are free: that wakes no person.
+# The configuration limits growth here, and the work starts when GPUs are free: that wakes no person, and is no problem
+# until the work has waited for longer than `queue_wait` allows.
 AS_CONFIGURED = ("within_maximum", "within_limits", "gangs_whole")
 
 
@@ -197,10 +220,12 @@ def _held(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[
         doing = "the gang waits until there is room for all of its pods at once"
     stopped = reason.rule == "within_budget" and any(r.view.stage is BudgetStage.STOP for r in wanted.money.uncovered)
     how_far = _how_far(decision)
+    as_configured = (met or reason.rule) in AS_CONFIGURED
     yield Concern(
         kind=Cause.HELD,
-        level=Level.BAD,
-        severity=Severity.WARNING if (met or reason.rule) in AS_CONFIGURED else None,
+        level=Level.NOTE if as_configured and not _waits_for_long(waiting, seen) else Level.BAD,
+        rule=reason.rule,
+        severity=Severity.WARNING if as_configured else None,
         what=f"{how_far}: {plainly(reason.rule)}",
         title=f"GPU pool {pool.name} {how_far}: {plainly(reason.rule)}",
         why=detail,
@@ -212,6 +237,12 @@ def _held(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[
         topic=f"held:{pool.id}:{reason.rule}",  # a topic of its own: rules that take turns are no news
         key=f"{decision.at:%Y-%m-%d}",
     )
+
+
+def _waits_for_long(waiting: Iterable[Workload], seen: Seen) -> bool:
+    """True if some of *waiting* has waited for longer than `queue_wait` allows for its priority class."""
+    longest, pods = longest_waits(seen.policy), [pod for work in waiting for pod in work.pods]
+    return any(seen.now - pod.created_at > longest.get(pod.priority_class, USUAL_WAIT) for pod in pods)
 
 
 def _how_far(decision: Decision) -> str:
@@ -228,6 +259,7 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
             yield Concern(
                 kind="question",
                 level=seen.level("approved", pool=pool.id),
+                rule="approved",
                 what="waits for an approval",
                 why=sentence(question, seen.now, seen.facts.questions),
                 todo=f"answer from the message, or with `gpu-autoscaler approvals approve {question.id} --who YOU`",
@@ -238,6 +270,7 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
             yield Concern(
                 kind="rejected",
                 level=seen.level("approved", pool=pool.id, otherwise=Level.NOTE),
+                rule="approved",
                 what=f"{_how_far(decision)}: a person rejected further growth",
                 why=sentence(question, seen.now),
                 todo="To let it grow before that, set a floor:"
@@ -248,6 +281,7 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
         yield Concern(
             kind="silenced",
             level=seen.level("not_silenced", pool=pool.id, otherwise=Level.NOTE),
+            rule="not_silenced",
             what="is paused by a silence",
             why=str(state.silence),
             doing="nothing grows and nothing is removed",
@@ -257,14 +291,16 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
     for override in wanted.bounds.overrides.all:
         size = f" of {some(override.nodes, 'node')}" if override.nodes is not None else ""
         symptom = f"has a {override.kind}{size} until {override.until:%Y-%m-%d %H:%M} UTC"
-        level = Level.NOTE
+        level, rule = Level.NOTE, ""
         if override is wanted.bounds.overrides.pause:
-            level = seen.level("not_paused", pool=pool.id, otherwise=level)
-        yield Concern(kind="override", level=level, what=symptom, why=f"{override.who}: {override.why}")
+            rule = "not_paused"
+            level = seen.level(rule, pool=pool.id, otherwise=level)
+        yield Concern(kind="override", level=level, rule=rule, what=symptom, why=f"{override.who}: {override.why}")
     if pool.price_usd_per_hour is None:
         symptom, rule = "cannot grow: its price is unknown", "price_is_known"
         level = seen.level(rule, pool=pool.id)
-        yield Concern(kind="no_price", level=level, what=symptom, todo=RULES[rule].advice, guide=guide(rule))
+        advice = RULES[rule].advice
+        yield Concern(kind="no_price", level=level, rule=rule, what=symptom, todo=advice, guide=guide(rule))
 
 
 def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
@@ -283,6 +319,7 @@ def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Ite
                 goes = f"not replaced before {wording.moment(careful.until, seen.now)}: {careful.reason}"
         yield Concern(
             kind=Cause.SICK,
+            level=Level.BAD if node.busy else Level.WARN,
             what=f"sick GPUs on {node.name}",
             why=f"since {wording.moment(node.health.since, seen.now)}: {node.health.sick}",
             whose=wording.whose(wording.asked_by(node.pods, seen.policy)),

@@ -29,6 +29,7 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.notices.action_notices import removals_stop
 from receiver.core.notices.installation_concerns import of_others
 from receiver.core.notices.notice import Cause, Concern, Level, Notice, Severity
+from receiver.core.notices.pool_concerns import one_cause
 from receiver.core.notices.unplaced_concerns import NO_WORDS
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.packing import IDLE
@@ -49,6 +50,7 @@ from tests.core.builders import (
     all_up,
     an_override,
     facts,
+    run,
 )
 from tests.core.notices.of_installations import another
 from tests.core.notices.scene import L40S, POLICY, concerns_of, standing
@@ -300,9 +302,38 @@ def test_a_budget_at_its_warn_line_whose_rest_covers_no_node_is_wrong_and_does_n
     )
 
 
-def test_work_that_waits_at_the_configured_maximum_is_wrong_and_does_not_wake_a_person() -> None:
-    concern = the_one(facts(a_state(a_busy_node()), waiting=[a_pod()]), a_policy(a_pool(max_nodes=1)))
-    assert (concern.level, concern.severity) == (Level.BAD, Severity.WARNING)
+@pytest.mark.parametrize(("hours", "level"), [(0, Level.NOTE), (3, Level.BAD)], ids=["for a moment", "for hours"])
+def test_work_that_waits_at_the_configured_maximum_is_a_problem_once_it_lasts_and_wakes_no_person(
+    hours: int, level: Level
+) -> None:
+    pod = a_pod(created_at=NOW - timedelta(hours=hours))
+    concern = the_one(facts(a_state(a_busy_node()), waiting=[pod]), a_policy(a_pool(max_nodes=1)))
+    assert (concern.level, concern.severity) == (level, Severity.WARNING)
+
+
+def test_of_what_keeps_a_pool_from_growing_the_rule_that_binds_is_the_problem_and_names_the_others() -> None:
+    """Civo has none left for one node of the three that may be had, and somebody was asked before that."""
+    causes = [
+        Concern(kind="held", level=Level.BAD, pool="l40s-id", rule="within_maximum", what="is full"),
+        Concern(kind="out_of_stock", level=Level.BAD, pool="l40s-id", rule="not_backing_off", what="cannot grow"),
+        Concern(kind="sick", level=Level.BAD, pool="l40s-id", what="sick GPUs on n1"),
+        Concern(kind="held", level=Level.BAD, pool="h100-id", rule="within_maximum", what="is full"),
+    ]
+    known = facts(a_state(a_busy_node(), backoff=LATER), waiting=[a_pod()])
+    decisions = run(known, a_policy(a_pool(max_nodes=3)))[1]
+    assert [(c.kind, c.pool, c.also) for c in one_cause(causes, {"l40s-id": decisions["l40s"]})] == [
+        ("out_of_stock", "l40s-id", ("is full",)),
+        ("sick", "l40s-id", ()),
+        ("held", "h100-id", ()),
+    ]
+
+
+def test_a_gpu_that_falls_sick_below_a_pod_is_a_problem_and_one_below_none_a_warning() -> None:
+    sick = {"sick": "XID 79", "sick_since": ago(1)}
+    levels = []
+    for node in (a_busy_node(**sick), a_node(**sick)):
+        levels += [c.level for c in concerns_of(facts(a_state(node))) if c.kind == "sick"]
+    assert levels == [Level.BAD, Level.WARN]
 
 
 def test_a_pod_that_fits_no_pool_is_a_mistake_in_the_pod() -> None:

@@ -76,6 +76,8 @@ def test_only_what_keeps_work_waiting_or_may_end_it_wakes_a_person() -> None:
         "out_of_stock_everywhere",
         "prometheus_silent",
         "rights_missing",
+        "sick",  # while a GPU pod is on it
+        "sick_under_repair",
         "unanswered",
     }
 
