@@ -156,7 +156,7 @@ def test_the_state_is_the_pools_and_an_entry_of_its_history_has_that_of_its_deci
     html = page(PATH, store)
     assert "scaling 3 nodes 3 min ago" in words(html)  # its node is on the way
     assert "steady: 3 nodes" in words(html)
-    assert "blocked the budget does not cover it , 3 nodes" in words(html)
+    assert "blocked: the budget does not cover it: 3 nodes" in words(html)
 
 
 def test_a_node_is_drawn_with_what_it_did_and_named_in_a_table() -> None:

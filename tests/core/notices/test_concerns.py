@@ -329,7 +329,7 @@ def test_of_what_keeps_a_pool_from_growing_the_rule_that_binds_is_the_problem_an
 
 
 def test_a_gpu_that_falls_sick_below_a_pod_is_a_problem_and_one_below_none_a_warning() -> None:
-    sick = {"sick": "XID 79", "sick_since": ago(1)}
+    sick: dict[str, Any] = {"sick": "XID 79", "sick_since": ago(1)}
     levels = []
     for node in (a_busy_node(**sick), a_node(**sick)):
         levels += [c.level for c in concerns_of(facts(a_state(node))) if c.kind == "sick"]
