@@ -75,7 +75,7 @@ class _Rooms:
 
     def _of(self, tally: Tally, shelf: int) -> Sequence[Bin]:
         if shelf != USABLE:
-            return tally.shelves[shelf]
+            return tally.shelves.at[shelf]
         if tally.pool.id not in self._usable:
             nodes = {n.instance: n for n in tally.state.nodes}
 
@@ -83,7 +83,7 @@ class _Rooms:
                 node = nodes[room.instance or ""]
                 return not node.busy, self._at - next_unit_at(node.created_at, self._at, self._billing)
 
-            self._usable[tally.pool.id] = sorted(tally.shelves[USABLE], key=paid)
+            self._usable[tally.pool.id] = sorted(tally.shelves.at[USABLE], key=paid)
             self._busy |= {n.instance for n in tally.state.nodes if n.busy}
         return self._usable[tally.pool.id]
 

@@ -30,13 +30,13 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     with blame() as blamed:
         for tally in fitting:
             blamed.pool = tally.pool.id
-            shelves, kind = tally.shelves, tally.shelves.kinds(workload.pods)
+            shelves, kind = tally.shelves, tuple(map(tally.shelves.kind, workload.pods))
             if shelves.free >= gpus and shelves.too_small.get(kind) != shelves.open_count:
                 if try_gang(workload, tally, allowance, most=0):
                     return True
                 shelves.too_small[kind] = shelves.open_count  # room only shrinks, so the next gang like it need not try
     ordered = matching.gang_order(workload, fitting)
-    coming = (tally for tally in ordered if tally.shelves[COMING])
+    coming = (tally for tally in ordered if tally.shelves.at[COMING])
     if any(try_gang(workload, tally, allowance, most=0, begin=True) for tally in coming):
         return True
     ready_first = ranked(_by_new_nodes(workload, ordered), lambda x: (x.blocked or x.full,))
@@ -86,7 +86,7 @@ def _leave_without_nodes(workload: Workload, tally: Tally, allowance: Allowance)
 
 def _by_new_nodes(workload: Workload, tallies: Sequence[Tally]) -> Sequence[Tally]:
     """*tallies* by what the gang prefers, then by the cost of the new nodes that it needs beside existing room."""
-    if len(tallies) < 2 or not any(tally.shelves.free or tally.shelves[COMING] for tally in tallies):
+    if len(tallies) < 2 or not any(tally.shelves.free or tally.shelves.at[COMING] for tally in tallies):
         return tallies
 
     def cost(tally: Tally) -> tuple[int, Decimal]:
@@ -100,7 +100,7 @@ def _by_new_nodes(workload: Workload, tallies: Sequence[Tally]) -> Sequence[Tall
 def new_nodes(workload: Workload, tally: Tally, *, empty: bool = False, begun: bool = False) -> int | None:
     """How many new nodes *workload* needs in the pool of *tally* beside room that exists or is on its way (*begun*:
     beside what is begun already); all of its nodes if the pool were *empty*. None where no number of them helps."""
-    coming = [] if begun else tally.shelves[COMING]
+    coming = [] if begun else tally.shelves.at[COMING]
     trial = [] if empty else [b.copy() for b in (*tally.shelves.roomy(), *coming)]
     room_count, mark = len(trial), tally.shelves.neighbours.mark() if tally.shelves.neighbours is not None else 0
     places = _fill(trial, workload.pods, tally)
@@ -121,7 +121,7 @@ def try_gang(
 
 
 def _try_gang(workload: Workload, tally: Tally, allowance: Allowance, most: int | None, *, begin: bool) -> bool:
-    coming = tally.shelves[COMING] if begin else []
+    coming = tally.shelves.at[COMING] if begin else []
     open_rooms = tally.shelves.roomy()
     rooms = [*open_rooms, *coming]
     trial = [b.copy() for b in rooms]

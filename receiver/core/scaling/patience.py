@@ -111,7 +111,7 @@ def _without_room(draft: Draft) -> Iterator[PatientWork]:
             fitting = [x for x in matching.fitting(first) if all(x in matching.fitting(p) for p in work.workload.pods)]
             for tally in fitting:
                 blamed.pool = tally.pool.id
-                place = tally.pool.id, tally.shelves.kinds(work.workload.pods)
+                place = tally.pool.id, tuple(map(tally.shelves.kind, work.workload.pods))
                 if place in full:
                     continue
                 if try_gang(work.workload, tally, draft.allowance, most=0, begin=True):

@@ -182,7 +182,7 @@ class Shelves:
 
     bins: list[Bin]
     neighbours: Neighbours | None = None
-    by_turn: tuple[list[Bin], ...] = field(init=False)  # at USABLE, OPENED, COMING, NOT_ALLOWED
+    at: tuple[list[Bin], ...] = field(init=False)  # at USABLE, OPENED, COMING, NOT_ALLOWED
     free: int = field(init=False, default=0)  # GPUs in the bins that may be used
     differs: bool = field(init=False)  # some nodes take other pods than the pool does
     spoilt: Sequence[Bin] = field(init=False)  # see `why_spoilt`
@@ -190,28 +190,25 @@ class Shelves:
     too_small: dict[Kind, int] = field(init=False, default_factory=dict)  # for gangs, with so many bins open
 
     def __post_init__(self) -> None:
-        self.by_turn = ([], [], [], [])
+        self.at = ([], [], [], [])
         self.spoilt, self.differs = spoilt(self.bins), any(b.differs for b in self.bins)
         for room in self.bins:
             room.neighbours = self.neighbours
             shelf = USABLE if room.usable else OPENED if room.vacant_at is not None else COMING
-            self[shelf].append(room)
+            self.at[shelf].append(room)
             self.free += room.gpus if shelf != COMING else 0
-
-    def __getitem__(self, shelf: int) -> list[Bin]:
-        return self.by_turn[shelf]
 
     def copy(self, copies: Mapping[int, Bin]) -> "Shelves":
         """Shelves like these with *copies* of the bins, by the `id` of each."""
         other = copy(self)
         other.bins = [copies[id(b)] for b in self.bins]
-        other.by_turn = tuple([copies[id(b)] for b in shelf] for shelf in self.by_turn)
+        other.at = tuple([copies[id(b)] for b in shelf] for shelf in self.at)
         other.reached, other.too_small = self.reached.copy(), self.too_small.copy()
         return other
 
     def add(self, room: Bin) -> None:
         self.bins.append(room)
-        self[OPENED if room.allowed else NOT_ALLOWED].append(room)
+        self.at[OPENED if room.allowed else NOT_ALLOWED].append(room)
         if room.allowed:
             self.free += room.gpus
 
@@ -223,13 +220,10 @@ class Shelves:
         others = self.neighbours.kind(pod) if self.neighbours is not None else None
         return kind if others is None else (kind, others)
 
-    def kinds(self, pods: Iterable[Pod]) -> Kind:
-        return tuple(self.kind(pod) for pod in pods)
-
     def settle(self, pod: Pod, shelf: int) -> Bin | None:
         """Put *pod* into the first bin of *shelf* that takes it and return that; None when none does. Each kind of pod
         passes over a bin that does not take it only once."""
-        rooms, kind = self[shelf], self.kind(pod)
+        rooms, kind = self.at[shelf], self.kind(pod)
         place = self.reached.get((shelf, kind), 0)
         if place == len(rooms):
             return None
@@ -245,28 +239,28 @@ class Shelves:
 
     def begin(self, rooms: Sequence[Bin] | None = None) -> bool:
         """Begin to fill *rooms* that are on their way, or else the next one; False when there is none."""
-        started_rooms = self[COMING][:1] if rooms is None else rooms
+        started_rooms = self.at[COMING][:1] if rooms is None else rooms
         for room in started_rooms:
-            self[COMING].remove(room)
-            self[OPENED].append(room)
+            self.at[COMING].remove(room)
+            self.at[OPENED].append(room)
             self.free += room.gpus
         return bool(started_rooms)
 
     def sort_out(self) -> None:
         """Sort the bins into shelves again, and count what is free, after rooms were filled directly."""
-        coming = self[COMING]
-        self[OPENED].extend(room for room in coming if room.used)
+        coming = self.at[COMING]
+        self.at[OPENED].extend(room for room in coming if room.used)
         coming[:] = [room for room in coming if not room.used]
-        self.free = sum(room.gpus for shelf in (USABLE, OPENED) for room in self[shelf])
+        self.free = sum(room.gpus for shelf in (USABLE, OPENED) for room in self.at[shelf])
 
     @property
     def open_count(self) -> int:
         """How many bins may be used now; it only grows, and the room in them only shrinks."""
-        return len(self[USABLE]) + len(self[OPENED])
+        return len(self.at[USABLE]) + len(self.at[OPENED])
 
     def roomy(self) -> list[Bin]:
         """The bins that are usable or begun and have a GPU left, the usable ones first."""
-        bins = (*self[USABLE], *self[OPENED])
+        bins = (*self.at[USABLE], *self.at[OPENED])
         return [b for b in bins if any(n > 0 for resource, n in b.free.items() if resource not in COMPUTE)]
 
     def why_spoilt(self, pods: Iterable[Pod]) -> str | None:

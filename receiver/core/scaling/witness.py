@@ -96,7 +96,7 @@ def _is_let_through(workload: Workload, refusal: SchedulerRefusal, now: datetime
 def settle_alone(workload: Workload, tally: Tally) -> bool:
     """Give the pod of *workload*, which is on trial, a usable node without any GPU pod; False where there is none."""
     pod, busy = workload.pods[0], {node.instance for node in tally.state.nodes if node.busy}
-    for room in tally.shelves[USABLE]:
+    for room in tally.shelves.at[USABLE]:
         if not room.used and room.instance not in busy and room.put(pod, pod.asks):
             room.used = True
             tally.shelves.free -= gpus_in(pod.asks)
