@@ -1,4 +1,4 @@
-# The server as an image: `make image`. docs/image.md says what it expects; `make image-check` proves it.
+# The server as an image: `make image`. docs/install.md says what it expects; `make image-check` proves it.
 #
 # The base is the newest Python that the tests run with. For good name one by its digest: --build-arg BASE=...@sha256:...
 ARG BASE=docker.io/library/python:3.13-slim-bookworm

@@ -1,1 +1,1 @@
-"""Measurements of the whole line and of its parts; docs/benchmarks.md says what they mean."""
+"""Measurements of the whole line and of its parts; docs/evidence.md says what they mean."""

@@ -1,7 +1,7 @@
 """The default policy and its peers on real traces: what is paid and how long jobs wait, by Cluster Autoscaler's.
 
 The traces are not part of this repository: they have licences of their own. TRACES names the folder they
-are in, else it is ``traces``; docs/benchmarks.md says where they are from. Without any, a generated month stands in.
+are in, else it is ``traces``; docs/evidence.md says where they are from. Without any, a generated month stands in.
 """
 
 import csv

@@ -299,7 +299,7 @@ class UnitSpec(Section):
     query: Annotated[str, BeforeValidator(monthly_query)] = Field(
         examples=["the PromQL that counts it, such as query: sum(increase(epochs_total[$range]))"]
     )
-    """counts a month's units in one value; [`$range`](reports.md#cost-per-unit-of-work) is the time since the month
+    """counts a month's units in one value; [`$range`](costs.md#cost-per-unit-of-work) is the time since the month
     began"""
     per: values.Units = 1
     """show the cost of this many units: `1000` for requests"""

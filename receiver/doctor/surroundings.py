@@ -34,7 +34,7 @@ TOLERATIONS = Check(
     "kubernetes.operator_tolerations",
     "whether the operator's DaemonSets tolerate the taints of every configured pool",
     "give the pool's taint to daemonsets.tolerations and node-feature-discovery.worker.tolerations of the operator's "
-    "chart (docs/operations.md, Before the first start)",
+    "chart (docs/install.md, Before the first start)",
 )
 AUTOSCALERS = Check(
     "kubernetes.other_autoscaler",

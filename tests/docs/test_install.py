@@ -40,7 +40,7 @@ def test_every_value_of_the_table_is_one_of_the_chart() -> None:
 
 
 def test_the_configuration_is_checked_before_it_is_installed(tmp_path: Path) -> None:
-    [line, check] = [said for said in fenced(PAGE) if "config.yaml" in said]
+    [line, check] = [said for said in fenced(PAGE) if "config.yaml" in said and not said.startswith("docker")]
     there = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     (tmp_path / "helm").symlink_to(HELM)
     (tmp_path / "k8s").symlink_to(ROOT / "k8s")

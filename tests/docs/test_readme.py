@@ -117,4 +117,4 @@ def test_the_traces_of_the_result_are_those_of_the_benchmark() -> None:
     text = (ROOT / "benchmarks" / "results" / "policy.json").read_text(encoding="utf-8")
     jobs = {trace["trace"]: trace["jobs"] for trace in json.loads(text)["figures"]["hour, 8-GPU nodes"]["traces"]}
     assert len(jobs) == 9
-    assert f"[nine public traces](docs/policy.md) of {sum(jobs.values()):,} GPU jobs" in " ".join(PAGE.split())
+    assert f"[nine public traces](docs/evidence.md) of {sum(jobs.values()):,} GPU jobs" in " ".join(PAGE.split())

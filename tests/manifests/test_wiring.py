@@ -358,10 +358,10 @@ def test_a_pod_whose_database_is_away_is_scraped_too() -> None:
     assert not selected.items() <= service["metadata"].get("labels", {}).items()  # each would be scraped twice
 
 
-def test_kube_state_metrics_is_told_what_operations_asks_for() -> None:
+def test_kube_state_metrics_is_told_what_the_installation_asks_for() -> None:
     text = (K8S / "install" / "values-kube-prometheus-stack.yaml").read_text(encoding="utf-8")
     metrics = load_yaml(text)["kube-state-metrics"]
-    asked = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    asked = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
     assert f"--metric-labels-allowlist={metrics['metricLabelsAllowlist'][0]}" in asked
     assert all(flag in asked for flag in metrics["extraArgs"])
 

@@ -12,7 +12,7 @@ from receiver.core.explain.rules import RULES, guide
 from receiver.core.notices.notice import Cause
 from receiver.core.scaling.guardrails import GUARDRAILS
 from receiver.doctor.prometheus import SHIPPED_DOCS
-from receiver.web.pages.guides import ABOUT, FOLDER, GROUPS, HOME, Guides, address, shipped
+from receiver.web.pages.guides import ABOUT, FOLDER, GROUPS, HOME, MOVED, Guides, address, shipped
 from tests.docs.pages import anchors, every_page, table, text_of
 from tests.lint import none_of
 from tests.rules.files import ALERTS
@@ -56,6 +56,14 @@ def test_every_page_below_docs_is_served_with_and_without_its_suffix() -> None:
     assert written == {name for name in NAMES if (FOLDER / name).exists()}
     for name in written:
         assert article(f"/docs/{name}") == article(f"/docs/{name.removesuffix('.md')}")
+
+
+@pytest.mark.parametrize("suffix", ["", ".md"])
+def test_the_address_of_a_former_page_leads_to_where_its_text_is_now(suffix: str) -> None:
+    answers = {name: CLIENT.get(f"/docs/{name}{suffix}") for name in MOVED}
+    assert {answer.status_code for answer in answers.values()} == {301}
+    none_of(name for name, answer in answers.items() if missing(answer.headers["Location"]))
+    none_of(name for name in MOVED if shipped().find(name))
 
 
 def test_the_first_page_says_where_to_find_what() -> None:

@@ -22,15 +22,12 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "getting-started.md",
         "install.md",
         "vm.md",
-        "image.md",
-        "faq.md",
         "why-not-cluster-autoscaler.md",
     ),
     "Use": (
         "operations.md",
         "workloads.md",
         "costs.md",
-        "reports.md",
         "replay.md",
         "replay-traces.md",
         "dashboards.md",
@@ -46,21 +43,22 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "glossary.md",
     ),
     "On call": ("troubleshooting.md", "runbooks", "doctor.md", "limits.md"),
-    "Inside": (
-        "how-it-decides.md",
-        "invariants.md",
-        "policy.md",
-        "benchmarks.md",
-        "decisions",
-        "development.md",
-    ),
+    "Inside": ("how-it-decides.md", "evidence.md", "invariants.md", "decisions", "development.md"),
+}
+# Former pages, and where their text is now: old messages and bookmarks lead to them.
+MOVED: Mapping[str, str] = {
+    "benchmarks": "evidence.md",
+    "faq": "README.md#questions",
+    "image": "install.md#the-image",
+    "policy": "evidence.md#cost-and-wait",
+    "reports": "costs.md",
 }
 # What explains each of the product's own pages.
 ABOUT: Mapping[str, str] = {
     "pages.status": "operations.md#read-the-pages",
     "pages.pool": "operations.md#read-the-pages",
     "pages.sources": "guardrails.md#sources",
-    "pages.costs": "reports.md#what-the-figures-mean",
+    "pages.costs": "costs.md#what-the-figures-mean",
     "pages.decision": "guardrails.md",
     "pages.decisions": "guardrails.md",
     "pages.what_if": "command-line.md#what-if",
@@ -172,6 +170,9 @@ def blueprint(parts: WebParts) -> Blueprint:
     @routes.get("/docs/<path:name>")
     def page(name: str) -> ResponseReturnValue:
         page_name = guides.find(name.rstrip("/"))
+        if moved := MOVED.get(name.rstrip("/").removesuffix(".md")):
+            target, _, anchor = moved.partition("#")
+            return redirect(url_for("guides.page", name=address(target), _anchor=anchor or None), 301)
         if page_name is None:
             raise Problem(404, "no such page in the documentation", "see /docs for all pages")
         if name.endswith("/"):

@@ -110,9 +110,9 @@ def test_what_slack_rejects_with_status_200_is_not_delivered(wire: responses.Req
 
 
 def test_links_of_a_slack_message_are_buttons_and_commands_are_lines() -> None:
-    links = (("Decision 42", "https://gpu.example.com/decisions/42"), ("What to do", "docs/reports.md"))
+    links = (("Decision 42", "https://gpu.example.com/decisions/42"), ("What to do", "docs/costs.md"))
     _, section, _, actions = slack.document(Message(title="t", text="b", links=links))["blocks"]
-    assert section["text"]["text"] == "b\nWhat to do: docs/reports.md"
+    assert section["text"]["text"] == "b\nWhat to do: docs/costs.md"
     (button,) = actions["elements"]
     assert (button["text"]["text"], button["url"]) == links[0]
 
