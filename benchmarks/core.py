@@ -104,9 +104,6 @@ def facts(waiting: int, pools: int = POOLS, nodes: int = NODES_PER_POOL) -> Fact
         signals=(),
         sources={s: SourceState(source=s, up=True, at=NOW) for s in Source},
         spend=Spend(month="2026-09", usd=Decimal(1000), unpriced=()),
-        grown_last_hour=0,
-        removed_last_hour=0,
-        deliveries=(),
     )
 
 

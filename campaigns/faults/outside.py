@@ -262,7 +262,7 @@ class Outside:
         for pool, at in list(self._refused.items()):
             plan = self._truth.plans[pool]
             free = self._truth.scenario.budget is None and not plan.asks and len(plain) == len(stepped.facts.waiting)
-            if any(action.pool == pool for action in stepped.facts.unanswered):
+            if any(action.pool == pool for action in stepped.facts.earlier.unanswered):
                 del self._refused[pool]  # a lower count might take nodes away that are on their way
             elif self._truth.world.now - at > ASKS_FOR_LESS and free and stepped.assignment.pools[pool].for_demand:
                 self._violated("5 partial stock", f"{pool} was not asked for fewer nodes since {at:%H:%M:%S}")

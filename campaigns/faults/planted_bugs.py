@@ -405,7 +405,11 @@ def without_nominations(_: Function) -> Function:
 
 def nothing_barred(barred: Function) -> Function:
     """What the scheduler said before counts for nothing."""
-    return lambda facts, waiting: barred(replace(facts, refusals=()), waiting)
+
+    def forgetful(facts: Any, waiting: Any) -> Any:
+        return barred(replace(facts, other_work=replace(facts.other_work, refusals=())), waiting)
+
+    return forgetful
 
 
 def broken_by_a_word(stage: Function) -> Function:

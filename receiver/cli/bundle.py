@@ -8,7 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,8 @@ from typing import Any
 from zoneinfo import available_timezones
 
 from receiver import installed_version
+from receiver.adapters.store.decisions import FORMAT as GROUNDS_FORMAT
+from receiver.adapters.store.decisions import decompressed, grounds_values
 from receiver.cli.replay_decision import FIELDS, Said, made_again, read, said
 from receiver.core.explain.rules import RULES
 from receiver.core.model.civo_sizes import labels_of_size
@@ -36,7 +38,7 @@ WORD = re.compile(r"\w[\w.-]*")
 PLAIN = re.compile(r"-?\d+(\.\d+)?%?|\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d)?)?|\d{8}T[\d.]+Z?|-?P[\dDTHMS.]+")
 DOMAINS = (".kubernetes.io", ".k8s.io", ".x-k8s.io", ".nvidia.com", ".civo.com", ".volcano.sh", ".cilium.io")
 ZONES = frozenset({"timezone", "location"})
-LEFT_OUT = {"facts": ("charges",), "policy": ("reports", "gpu_prices", "charge_prices", "queue_wait")}
+LEFT_OUT = ("reports", "gpu_prices", "charge_prices", "queue_wait")  # of the policy
 KUBERNETES = (
     "In NotIn Exists DoesNotExist Gt Lt Equal NoSchedule PreferNoSchedule NoExecute true false amd64 arm64 linux Job "
     "Node DaemonSet ReplicaSet StatefulSet ReplicationController Deployment PodGroup Workload kubernetes.io k8s.io "
@@ -54,16 +56,17 @@ def bundle(then: Said, grounds: Mapping[str, Any]) -> dict[str, Any]:
     The sentences of its reasons are those of this version, made from the inputs without names. Raises
     NotFaithfulError where names decide, WontWork where this version cannot read the inputs.
     """
-    facts, policy = (_without(grounds[part], LEFT_OUT[part]) for part in ("facts", "policy"))
+    made_from = read(grounds)
+    spend = replace(made_from.facts.spend, charges=None)
+    bodies = grounds_values(replace(made_from, facts=replace(made_from.facts, spend=spend)))  # in this version's names
+    facts, policy = decompressed(bodies["facts"]), _without(decompressed(bodies["policy"]), LEFT_OUT)
     redact = Redaction({"facts": facts, "policy": policy, "then": _figures(then)}, _own_words(policy))
-    inputs = {"format": grounds["format"], "facts": redact(facts), "policy": redact(policy)}
-    was, now = (
-        read({**grounds, "facts": {**facts, "told_to_go": {}}, "policy": of}).policy
-        for of in (policy, inputs["policy"])
-    )
-    inputs["facts"]["told_to_go"] = dict(_announced(facts.get("told_to_go") or {}, was, now))
+    inputs = {"format": GROUNDS_FORMAT, "facts": redact(facts), "policy": redact(policy)}
+    policy_now = read({**inputs, "facts": facts}).policy
+    announced = _announced(facts["earlier"]["announced"], made_from.policy, policy_now)
+    inputs["facts"]["earlier"]["announced"] = dict(announced)
     pool = redact(str(then["pool"]))
-    before, after = said(made_again(read(grounds), str(then["pool"]))), said(made_again(read(inputs), pool))
+    before, after = said(made_again(made_from, str(then["pool"]))), said(made_again(read(inputs), pool))
     if redact(_figures(before)) != _figures(after):
         raise NotFaithfulError
     sentences = {(r["rule"], r["target"]): r["detail"] for r in after["reasons"]}

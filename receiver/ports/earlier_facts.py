@@ -23,10 +23,18 @@ PARTS_OF_A_POOL = {
     "startup": {"ready_in": "usual", "ready_within": "slow"},
     "next_node": {name: name for name in ("compute", "devices")},
 }
+PARTS_OF_FACTS = {
+    "other_work": {name: name for name in ("deferred", "buffers", "candidates", "bookings", "bound_gangs", "refusals")},
+    "earlier": {"told_to_go": "announced", "given_up": "given_back"}
+    | {name: name for name in ("grown_last_hour", "removed_last_hour", "first_changed_at", "unanswered", "kept_out")},
+    "instructions": {name: name for name in ("overrides", "questions", "budget_changes")},
+    "spend": {"charges": "charges"},
+}
 # What has parts, by the fields that tell it from everything else.
 PARTS: Sequence[tuple[Set[str], Mapping[str, Mapping[str, str]]]] = (
     ({"instance", "stage", "created_at"}, PARTS_OF_A_NODE),
     ({"pool", "required"}, PARTS_OF_A_POOL),
+    ({"at", "pools", "sources"}, PARTS_OF_FACTS),
 )
 
 
@@ -57,5 +65,5 @@ class EarlierFacts:
                 for part, names in parts.items():
                     moved = {today: facts.pop(then) for then, today in names.items() if then in facts}
                     if moved:
-                        facts[part] = moved
+                        facts[part] = facts.get(part, {}) | moved
         return facts

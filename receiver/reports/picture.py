@@ -135,7 +135,7 @@ class PoolsQuestion(QuestionInShort):
         return cls.of(
             question,
             state=question.standing(facts.at),
-            said=sentence(question, facts.at, facts.questions),
+            said=sentence(question, facts.at, facts.instructions.questions),
             wanted=is_wanted(question, facts.pool(question.pool), wanted),
         )
 

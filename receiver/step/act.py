@@ -62,7 +62,7 @@ def act(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContex
     if kubernetes and facts.up(Source.CIVO):
         with parts.part("close_nodes"):
             close_nodes(work, looked.strays)
-    kept_out = facts.kept_out
+    kept_out = facts.earlier.kept_out
     if kubernetes:
         with parts.part("keep_out"):
             kept_out = hold_new_work(work)
@@ -91,12 +91,12 @@ def act(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContex
             make_known(work, looked.others)
         with parts.part("idle_shutdown"):
             scale_idle_workloads_to_zero(work, looked, sources.telemetry)
-    refusals = facts.refusals  # if it fails, what was known stands
+    refusals = facts.other_work.refusals  # if it fails, what was known stands
     with parts.part("scheduler"):
         rooms = {pool: wanted.work.rooms for pool, wanted in work.assignment.pools.items()}
         refusals = judged(facts, rooms, work.policy)
         again += moments(refusals)
-        if changes(refusals) != changes(facts.refusals):
+        if changes(refusals) != changes(facts.other_work.refusals):
             again.append(work.now + SOON)  # the next step decides with it
     control = Control(
         at=work.now,
@@ -107,7 +107,9 @@ def act(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContex
         refusals=refusals,
     )
     work.store.keep_control(control, facts.deliveries)
-    return replace(work, facts=facts if facts.kept_out == kept_out else replace(facts, kept_out=kept_out)), again
+    if facts.earlier.kept_out != kept_out:
+        facts = replace(facts, earlier=replace(facts.earlier, kept_out=kept_out))
+    return replace(work, facts=facts), again
 
 
 def _only_look(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContext, list[datetime]]:
@@ -122,10 +124,10 @@ def _only_look(work: StepContext, looked: Looked, sources: Sources) -> tuple[Ste
             scale_idle_workloads_to_zero(work, looked, sources.telemetry)
     if work.hands.cluster is not None and facts.up(Source.KUBERNETES):
         with work.parts.part("keep_out"):
-            facts = replace(facts, kept_out=held_places(work))
-    refusals = tuple(each.paused(now) for each in facts.refusals)
+            facts = replace(facts, earlier=replace(facts.earlier, kept_out=held_places(work)))
+    refusals = tuple(each.paused(now) for each in facts.other_work.refusals)
     before = replace(work.before or Control(at=now), at=now, rights=facts.rights, refusals=refusals)
-    work.store.keep_control(replace(before, kept_out=facts.kept_out, decisions=work.numbers), ())
+    work.store.keep_control(replace(before, kept_out=facts.earlier.kept_out, decisions=work.numbers), ())
     return replace(work, facts=facts), [now + SOON]
 
 

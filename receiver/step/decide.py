@@ -35,7 +35,9 @@ def decide(facts: Facts, policy: Policy, parts: Parts, *, asks: bool, chores: bo
     if asks and policy.uses_approvals:
         with parts.part("approvals"):  # if it fails, the changes wait and the other pools scale
             if questions := due_requests(facts, assignment, decisions, policy):
-                facts = replace(facts, questions=(*facts.questions, *questions))
+                instructions = facts.instructions
+                instructions = replace(instructions, questions=(*instructions.questions, *questions))
+                facts = replace(facts, instructions=instructions)
                 decisions = decide_all(facts, assignment, policy, explained_by=grounds, failures=parts.failures)
                 decided = Decided(facts=facts, assignment=assignment, decisions=decisions, questions=questions)
     return decided

@@ -22,7 +22,10 @@ from receiver.core.model.model import (
     Backoff,
     CordonedBy,
     Drift,
+    EarlierSteps,
     Facts,
+    Instructions,
+    OtherWork,
     PoolState,
     Source,
     SourceState,
@@ -125,13 +128,12 @@ class Looked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciledCharges:
-    """The account's charges compared with the ledger, and the month's *spend* completed by them and by the seed.
+    """The month's *spend*, completed by the account's charges and by the seed.
 
     *charged* and *seed* are to be stored, None if unchanged.
     """
 
     spend: Spend
-    compared: Comparison | None
     charged: Charged | None
     seed: Seed | None
 
@@ -184,26 +186,31 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         at=now,
         pools=pools,
         waiting=(*_waiting(answers, answering[Source.KUBERNETES], sources.waited), *again),
-        deferred=tuple(p for p in pods if p.phase is PodPhase.DEFERRED),
+        other_work=OtherWork(
+            deferred=tuple(p for p in pods if p.phase is PodPhase.DEFERRED),
+            buffers=answers.cluster.buffers if answers.cluster else (),
+            candidates=answers.cluster.candidates if answers.cluster else (),
+            bookings=answers.cluster.bookings if answers.cluster else (),
+            bound_gangs=Counter(p.gang for p in pods if p.gang is not None and p.node and not p.terminating),
+            refusals=before.refusals if before is not None else (),
+        ),
         signals=signals_from(_firing(answers.alarms, look), policy),
         sources=answering,
         spend=books.spend,
-        budget_changes=memory.budget_changes,
-        grown_last_hour=memory.grown_last_hour,
-        removed_last_hour=memory.removed_last_hour,
-        first_changed_at=memory.first_changed_at,
-        bound_gangs=Counter(p.gang for p in pods if p.gang is not None and p.node and not p.terminating),
+        instructions=Instructions(
+            overrides=(*memory.overrides, *memory.ran_out_early), budget_changes=memory.budget_changes
+        ),
+        earlier=EarlierSteps(
+            grown_last_hour=memory.grown_last_hour,
+            removed_last_hour=memory.removed_last_hour,
+            first_changed_at=memory.first_changed_at,
+            unanswered=(*memory.unanswered, *(a for a in orphans if a.kind is ActionKind.GROW)),
+        ),
         deliveries=memory.deliveries,
-        charges=books.compared,
-        unanswered=(*memory.unanswered, *(a for a in orphans if a.kind is ActionKind.GROW)),
-        overrides=(*memory.overrides, *memory.ran_out_early),
-        buffers=answers.cluster.buffers if answers.cluster else (),
-        candidates=answers.cluster.candidates if answers.cluster else (),
-        bookings=answers.cluster.bookings if answers.cluster else (),
-        refusals=before.refusals if before is not None else (),
     )
     others = answers.cluster.others if answers.cluster is not None else ALONE
-    own_facts = replace(facts, candidates=(), deferred=())  # if it fails, no check is answered and no gate is opened
+    unjudged = replace(facts.other_work, candidates=(), deferred=())  # if it fails: no check answered, no gate opened
+    own_facts = replace(facts, other_work=unjudged)
     with parts.part("ownership"):
         own_facts = own_work(facts, policy, others)
     return Looked(
@@ -472,7 +479,7 @@ def _waiting(answers: Answers, kubernetes: SourceState, waited: dict[tuple[str, 
 
 
 def _reconcile_charges(lives: Sequence[NodeLife], spend: Spend, look: _Look, *, nodes_seen: bool) -> ReconciledCharges:
-    """Return the account's charges compared with *lives*, which cost *spend* by the ledger.
+    """Return *spend*, what *lives* cost by the ledger, completed by the account's charges, which are compared with it.
 
     *nodes_seen* is True when Civo listed the nodes in this step, which a seed requires.
     """
@@ -514,8 +521,9 @@ def _reconcile_charges(lives: Sequence[NodeLife], spend: Spend, look: _Look, *, 
         account=None if fresh_usd is None else max(fresh_usd, usd),
         account_at_least=max(account_usd or Decimal(0), usd),
         account_unpriced=_without_price(compared, unpriced),
+        charges=compared,
     )
-    return ReconciledCharges(spend=completed, compared=compared, charged=new_charges, seed=fresh_seed)
+    return ReconciledCharges(spend=completed, charged=new_charges, seed=fresh_seed)
 
 
 def _ask_charges(accounts: Accounts, held: Charged | None, month: Month, now: datetime) -> Charged:

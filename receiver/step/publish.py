@@ -114,7 +114,7 @@ def picture(work: StepContext, before: Callable[[], Snapshot | None]) -> Picture
     shapes = {id(each.fits): each.fits for each in explained}  # pods of one shape share them
     fits = {key: [FitDocument(pool=f.pool, name=f.name, why_not=f.why) for f in shape] for key, shape in shapes.items()}
     waiting_total = len(facts.waiting) + sum(len(gated.pods) for gated in deferred(facts))
-    kept_out = facts.kept_out
+    kept_out, charges = facts.earlier.kept_out, facts.spend.charges
     return Picture.of(
         facts,
         mode=work.mode,
@@ -124,7 +124,7 @@ def picture(work: StepContext, before: Callable[[], Snapshot | None]) -> Picture
         kept_out=None if kept_out is None else [KeptOut(place=p, since=at) for p, at in sorted(kept_out.items())],
         rights=None if facts.rights is None else RightsDocument.of_rights(facts.rights, facts.at),
         sources=list(facts.sources.values()),
-        charges=None if facts.charges is None else ChargesDocument.of_comparison(facts.charges),
+        charges=None if charges is None else ChargesDocument.of_comparison(charges),
         misfits=[
             MisfitDocument(workload=m.workload.key, gpus=m.workload.gpus, detail=m.detail) for m in assignment.misfits
         ],
@@ -167,7 +167,9 @@ def _pool(pool: Pool, work: StepContext) -> PoolDocument:
         silence=state.silence,
         overrides=[OverrideInForce.of(o, every_pool=o.pool is None) for o in bounds.overrides.all],
         questions=[
-            PoolsQuestion.of_pool(q, facts, wanted) for q in facts.questions if q.pool == pool.id and q.stands(facts.at)
+            PoolsQuestion.of_pool(q, facts, wanted)
+            for q in facts.instructions.questions
+            if q.pool == pool.id and q.stands(facts.at)
         ],
         open_action=None if action is None else OpenAction.of(action),
         nodes=[_node(n, policy, facts.at) for n in state.nodes],

@@ -41,7 +41,8 @@ def settle(looked: Looked, frame: StepFrame) -> Facts:
         _end_overrides(looked, frame)
     with frame.parts.part("window_evictions"):  # if it fails, no window evicts in this step
         announcements = workload_notices.told_to_go(store.told(TOPIC), frame.mode)
-        facts = replace(facts, given_up=_not_emptied(store, frame.policy, frame.now), told_to_go=announcements)
+        given_back = _not_emptied(store, frame.policy, frame.now)
+        facts = replace(facts, earlier=replace(facts.earlier, given_back=given_back, announced=announcements))
     rights = before.rights
     with frame.parts.part("rights"):
         rights = _rights(frame.hands.cluster, rights, facts, frame.mode)
@@ -53,7 +54,9 @@ def settle(looked: Looked, frame: StepFrame) -> Facts:
                 store.question_done(question.id, frame.now)
                 question = replace(question, done_at=frame.now)
         questions.append(question)
-    return replace(facts, kept_out=before.kept_out, rights=rights, questions=tuple(questions))
+    earlier = replace(facts.earlier, kept_out=before.kept_out)
+    instructions = replace(facts.instructions, questions=tuple(questions))
+    return replace(facts, earlier=earlier, rights=rights, instructions=instructions)
 
 
 def _not_emptied(store: StepStore, policy: Policy, now: datetime) -> dict[str, datetime]:
@@ -82,9 +85,11 @@ def _close_actions(facts: Facts, frame: StepFrame) -> Facts:
         with frame.parts.part("settle", state.pool, sets_aside=True):
             grown += _landed(settled_state)
         pools.append(settled_state)
-    grown, removed = facts.grown_last_hour + grown, facts.removed_last_hour + removed
-    first = facts.first_changed_at or (frame.now if (grown, removed) != (0, 0) else None)
-    return replace(facts, pools=tuple(pools), grown_last_hour=grown, removed_last_hour=removed, first_changed_at=first)
+    earlier = facts.earlier
+    grown, removed = earlier.grown_last_hour + grown, earlier.removed_last_hour + removed
+    first = earlier.first_changed_at or (frame.now if (grown, removed) != (0, 0) else None)
+    earlier = replace(earlier, grown_last_hour=grown, removed_last_hour=removed, first_changed_at=first)
+    return replace(facts, pools=tuple(pools), earlier=earlier)
 
 
 def _landed(state: PoolState) -> int:
@@ -152,7 +157,7 @@ def _stop_removals(facts: Facts, stopped: Mapping[str, Backoff], frame: StepFram
 def _end_overrides(looked: Looked, frame: StepFrame) -> None:
     """Close expired overrides and send a message; reopen those that were closed while the clock was ahead."""
     facts, store, policy, now = looked.facts, frame.store, frame.policy, frame.now
-    for override in (*looked.resumed, *(o for o in facts.overrides if o.until <= now)):
+    for override in (*looked.resumed, *(o for o in facts.instructions.overrides if o.until <= now)):
         over = override not in looked.resumed
         ended = partial(people_notices.ran_out, override, policy, facts.pools)
         notice = frame.parts.composed(

@@ -1,5 +1,6 @@
 """`explain decision ID --bundle` and `replay --bundle`: one file without names that decides the same anywhere."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from receiver.adapters.store.decisions import FORMAT, decompressed, grounds_values
 from receiver.cli.bundle import NotFaithfulError, bundle
 from receiver.cli.replay_decision import compared, made_again, read, said
+from receiver.core.model.charges import Charged, Comparison
 from receiver.core.model.devices import (
     CLAIMS,
     COUNTER,
@@ -31,13 +33,15 @@ from receiver.core.model.policy import Budget, KeepOut, Policy, Taint
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window
 from receiver.core.scaling.bounds import topic_of
-from receiver.ports import Grounds
+from receiver.ports import Grounds, GroundsKept
 from simulator.store import MemoryStore
+from tests.adapters.store.earlier_formats import without_parts
 from tests.adapters.wire import unused_url
 from tests.cli.asked import ask, serving
 from tests.core.builders import (
     HOUR,
     NOW,
+    PARTS,
     a_busy_node,
     a_due_node,
     a_node,
@@ -247,6 +251,30 @@ def test_no_name_survives_and_the_decision_stays_the_same(world: str, pool: str)
     assert compared(found["decision"], again) == {}
     assert (again["from"], again["to"]) == (then["from"], then["to"])
     assert [r["rule"] for r in again["reasons"]] == [r["rule"] for r in then["reasons"]]
+
+
+def test_a_window_announced_an_eviction_as_before() -> None:
+    kept = kept_of(*WORLDS["an eviction that was announced"])
+    made_from = read(bundle(decided(kept, "zebra-id"), kept))
+    [window] = made_from.policy.pools[0].windows
+    assert made_from.facts.earlier.announced == {topic_of(window, made_from.policy.pools[0]): NOW - HOUR}
+
+
+def test_what_civo_charged_is_left_out() -> None:
+    charged = Charged(month="2026-11", asked_at=NOW, answered_at=NOW)
+    found = facts(a_state(pool="zebra-id"), charges=Comparison(charged=charged))
+    kept = kept_of(found, a_policy(*POOLS[:1]))
+    assert read(kept).facts.spend.charges is not None
+    assert read(bundle(decided(kept, "zebra-id"), kept)).facts.spend.charges is None
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_one_of_inputs_that_an_earlier_version_stored_is_the_same(world: str) -> None:
+    kept = kept_of(*WORLDS[world])
+    then = decided(kept, "zebra-id")
+    expected = bundle(then, kept)
+    earlier = without_parts(GroundsKept(**copy.deepcopy(kept)), 2, *PARTS)
+    assert bundle(then, {"format": earlier.format, "facts": earlier.facts, "policy": earlier.policy}) == expected
 
 
 def test_one_that_names_decide_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:

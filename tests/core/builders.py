@@ -122,8 +122,31 @@ PARTS_OF_A_POOL = {
     "compute": ("next_node", "compute"),
     "devices": ("next_node", "devices"),
 }
-PARTS: Mapping[type, Mapping[str, tuple[str, str]]] = {Node: PARTS_OF_A_NODE, PoolState: PARTS_OF_A_POOL}
-V = TypeVar("V", Node, PoolState)
+PARTS_OF_FACTS = {
+    "deferred": ("other_work", "deferred"),
+    "buffers": ("other_work", "buffers"),
+    "candidates": ("other_work", "candidates"),
+    "bookings": ("other_work", "bookings"),
+    "bound_gangs": ("other_work", "bound_gangs"),
+    "refusals": ("other_work", "refusals"),
+    "grown_last_hour": ("earlier", "grown_last_hour"),
+    "removed_last_hour": ("earlier", "removed_last_hour"),
+    "first_changed_at": ("earlier", "first_changed_at"),
+    "unanswered": ("earlier", "unanswered"),
+    "kept_out": ("earlier", "kept_out"),
+    "told_to_go": ("earlier", "announced"),
+    "given_up": ("earlier", "given_back"),
+    "overrides": ("instructions", "overrides"),
+    "questions": ("instructions", "questions"),
+    "budget_changes": ("instructions", "budget_changes"),
+    "charges": ("spend", "charges"),
+}
+PARTS: Mapping[type, Mapping[str, tuple[str, str]]] = {
+    Node: PARTS_OF_A_NODE,
+    PoolState: PARTS_OF_A_POOL,
+    Facts: PARTS_OF_FACTS,
+}
+V = TypeVar("V", Node, PoolState, Facts)
 
 
 def with_fields(value: V, **changes: Any) -> V:
@@ -272,16 +295,10 @@ def an_override(kind: str, nodes: int | None = None, **changes: Any) -> Override
 
 
 def facts(*states: PoolState, waiting: Iterable[Pod] = (), **changes: Any) -> Facts:
-    """What one step knows."""
-    given: dict[str, Any] = {
-        "at": NOW,
-        "pools": states,
-        "waiting": tuple(waiting),
-        "signals": (),
-        "sources": all_up(),
-        "spend": Spend(month="2026-11", usd=Decimal(0)),
-    }
-    return Facts(**{**given, **changes})
+    """What one step knows, with *changes* as for `with_fields`."""
+    spend = Spend(month="2026-11", usd=Decimal(0))
+    known = Facts(at=NOW, pools=states, waiting=tuple(waiting), signals=(), sources=all_up(), spend=spend)
+    return with_fields(known, **changes)
 
 
 def run(

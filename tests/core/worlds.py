@@ -17,10 +17,13 @@ from receiver.core.model.model import (
     CivoCount,
     CordonedBy,
     Drift,
+    EarlierSteps,
     Facts,
+    Instructions,
     LastChanges,
     Node,
     Offer,
+    OtherWork,
     PoolState,
     Source,
     SourceState,
@@ -320,12 +323,16 @@ def a_world(draw: Choices, asking: Sequence[Approval | None]) -> World:
         signals=() if calm else signals(draw, list(SignalAction)),
         sources={s: SourceState(source=s, up=s is not down, at=NOW) for s in Source},
         spend=Spend(month="2026-11", usd=spent),
-        grown_last_hour=draw.number(0, 3),
-        removed_last_hour=draw.number(0, 3),
-        overrides=() if calm else overrides(draw),
-        questions=tuple(q for p, s in zip(chosen, there, strict=True) for q in questions(draw, p, s)),
-        told_to_go={topic_of(w, p): at for p, at in evicting for w in p.windows if at is not None},
-        buffers=buffers(draw),
+        earlier=EarlierSteps(
+            grown_last_hour=draw.number(0, 3),
+            removed_last_hour=draw.number(0, 3),
+            announced={topic_of(w, p): at for p, at in evicting for w in p.windows if at is not None},
+        ),
+        instructions=Instructions(
+            overrides=() if calm else overrides(draw),
+            questions=tuple(q for p, s in zip(chosen, there, strict=True) for q in questions(draw, p, s)),
+        ),
+        other_work=OtherWork(buffers=buffers(draw)),
     )
     return found, policy
 

@@ -14,6 +14,7 @@ SELF_EXPLAINING = frozenset(
         "BesideGpus",
         "ConfigurationFile",
         "CordonedBy",
+        "EarlierSteps",
         "Fallback",
         "GpuShare",
         "KeepRule",

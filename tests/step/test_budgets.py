@@ -118,13 +118,16 @@ def test_while_civo_does_not_answer_for_charges_its_last_answer_counts(store: St
     """The account's spend would be unknown at the first timeout, and nothing would be bought."""
     life = lives.idle_nodes(store, 1, budget=Budget(monthly_usd=MUCH, account_usd=MUCH))
     life.run(2 * MINUTE)
-    answered = life.steps[-1].facts.charges
+    answered = life.steps[-1].facts.spend.charges
     assert answered is not None
     life.accounts.fail_always(TryLater("timeout"))
     life.run(2 * HOUR, tick=5 * MINUTE)
     facts = life.steps[-1].facts
-    assert facts.charges is not None
-    assert (facts.charges.charged.failure, facts.charges.charged.records) == ("timeout", answered.charged.records)
+    assert facts.spend.charges is not None
+    assert (facts.spend.charges.charged.failure, facts.spend.charges.charged.records) == (
+        "timeout",
+        answered.charged.records,
+    )
     assert facts.spend.account is not None
 
 

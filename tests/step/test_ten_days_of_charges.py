@@ -120,8 +120,8 @@ def rounded_up() -> tuple[Month, Comparison, Looked]:
     second = replace(first, id="h100-id", name="h100", size=H100)
     month = Month(World(config, BEGIN), a_policy(first, second, budget=Budget(monthly_usd=Decimal(100_000))))
     last = month.live()
-    assert last.facts.charges is not None
-    return month, last.facts.charges, last
+    assert last.facts.spend.charges is not None
+    return month, last.facts.spend.charges, last
 
 
 @pytest.fixture(scope="module")

@@ -272,7 +272,7 @@ def test_of_two_nights_that_gave_a_node_up_the_last_one_counts(store: Store) -> 
         )
         assert store.opened(removal)
         store.closed(removal, Outcome(kind=OutcomeKind.FAILED, at=at, detail=""), None)
-    assert life.step().facts.given_up == {"i-1": life.now - SECOND}
+    assert life.step().facts.earlier.given_back == {"i-1": life.now - SECOND}
 
 
 # --- what was begun is carried through

@@ -212,7 +212,7 @@ def test_an_alert_stays_unconsidered_in_a_step_after_a_pause(store: Store) -> No
 def test_what_an_earlier_process_held_is_read_by_a_step_after_a_pause_and_lifted_by_the_next(store: Store) -> None:
     life = jumping(lives.at_zero(store, budget=Budget(monthly_usd=Decimal(500))))
     life.cluster.hold_namespace("ml", (GPU,), ())
-    assert set(life.step().facts.kept_out or ()) == {"ml"}
+    assert set(life.step().facts.earlier.kept_out or ()) == {"ml"}
     assert set(life.world.quotas) == {"ml"}
     life.pass_time(timedelta(milliseconds=100))
     life.step()

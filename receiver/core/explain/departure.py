@@ -133,13 +133,13 @@ def _outlook(facts: Facts, policy: Policy, observing: bool) -> _Outlook:
 def _without(node: Node, state: PoolState, waiting: Sequence[Pod], facts: Facts) -> Facts:
     other_nodes = tuple(n for n in state.nodes if n.instance != node.instance)
     smaller = replace(state, nodes=other_nodes, required=max(0, state.required - 1))
-    bound = Counter(facts.bound_gangs)
+    bound = Counter(facts.other_work.bound_gangs)
     bound.subtract(pod.gang for pod in node.pods if pod.gang is not None and not pod.terminating)
     return replace(
         facts,
         pools=tuple(smaller if s.pool == state.pool else s for s in facts.pools),
         waiting=(*facts.waiting, *waiting),
-        bound_gangs=+bound,
+        other_work=replace(facts.other_work, bound_gangs=+bound),
     )
 
 
@@ -159,7 +159,7 @@ def _growth(decision: Decision) -> int:
 def _case(state: PoolState, outlook: _Outlook, policy: Policy) -> Case:
     facts, limit = outlook.facts, policy.limits.max_removals_per_hour
     under_way = sum(removals_under_way(s) for s in facts.pools)
-    removals_left = None if limit is None else max(0, limit - facts.removed_last_hour - under_way)
+    removals_left = None if limit is None else max(0, limit - facts.earlier.removed_last_hour - under_way)
     return case_of(state, outlook.assignment.pools[state.pool], facts, policy, removals_left)
 
 

@@ -319,7 +319,7 @@ def fates(
             asking.setdefault(work.key, []).append(place)
         for key in place.wanted.work.settled:
             settled.setdefault(key, []).append(place)
-    for workload in (*workloads(facts.waiting, facts.bound_gangs), *deferred(facts)):
+    for workload in (*workloads(facts.waiting, facts.other_work.bound_gangs), *deferred(facts)):
         key, fate = workload.key, Fate(state=State.NOT_DEMAND, detail=NOT_COUNTED)
         if key in patient or workload.pods[0].phase is PodPhase.DEFERRED:
             fate = _may_wait(patient.get(key), facts.at, observing)

@@ -73,7 +73,7 @@ def not_rederived(facts: Facts, in_force: Policy, other: Policy) -> Iterator[str
         yield "nodes bought so far are in the spend at the price of their purchase"
     if any(was.resources != now.resources for was, now in common) or in_force.startup_taints != other.startup_taints:
         yield "whether a node is usable is judged by the configuration in force"
-    claims = any(is_claim(name) for pod in (*facts.waiting, *facts.deferred) for name in pod.requests)
+    claims = any(is_claim(name) for pod in (*facts.waiting, *facts.other_work.deferred) for name in pod.requests)
     if claims and any(was is None or (was.devices, was.size) != (now.devices, now.size) for was, now in pairs):
         yield "what pods claim is judged by the devices that nodes show and the configuration in force names"
     thresholds = any(getattr(was, name) != getattr(now, name) for was, now in common for name in THRESHOLDS)

@@ -110,7 +110,11 @@ def case_of(facts: Facts, policy: Policy, mode: str, last_notices: Told, courses
     """Return what *facts* say about pools: a frozen, silenced or paused one shuts nothing down."""
     frozen = [s.pool for s in facts.signals if s.action is SignalAction.FREEZE]
     held = {p.pool for p in facts.pools if p.silence or p.pool in frozen or None in frozen}
-    held |= {p.pool for p in facts.pools if overrides_in_force(p.pool, facts.overrides, facts.at).pause is not None}
+    held |= {
+        p.pool
+        for p in facts.pools
+        if overrides_in_force(p.pool, facts.instructions.overrides, facts.at).pause is not None
+    }
     return IdleCase(
         policy=policy,
         mode=mode,

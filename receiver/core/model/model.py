@@ -382,6 +382,41 @@ class Spend:
     dearer_per_hour: Mapping[str, Decimal] = field(default_factory=dict)  # by pool, `cost.dearer_per_hour`
     seen: Mapping[str, Decimal] = field(default_factory=dict)  # by pool, what this ledger watched since *seen_since*
     seen_since: datetime | None = None  # when the month or the ledger began (None: no forecast is needed)
+    charges: Comparison | None = None  # Civo's charges beside the ledger (None before the first answer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherWork:
+    """What wants room beside the pods that wait, and what the scheduler did with work."""
+
+    deferred: tuple[Pod, ...] = ()  # behind our scheduling gate
+    buffers: tuple[Buffer, ...] = ()  # in the order in which they are served
+    candidates: tuple[Candidate, ...] = ()  # for admission by Kueue
+    bookings: tuple[Booking, ...] = ()  # their pods are among those that wait
+    bound_gangs: Mapping[str, int] = field(default_factory=dict)  # pods with a node by gang
+    refusals: tuple[SchedulerRefusal, ...] = ()  # work that the scheduler does not place where there is room
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierSteps:
+    """What earlier steps did that this one counts or goes on with."""
+
+    grown_last_hour: int = 0
+    removed_last_hour: int = 0
+    first_changed_at: datetime | None = None  # when the first change that these two count was over
+    unanswered: tuple[Action, ...] = ()  # growth that ended without an answer: Civo may have accepted it
+    kept_out: Mapping[str, datetime] | None = None  # places that the budget hold covers, since when (None: not known)
+    announced: Mapping[str, datetime] = field(default_factory=dict)  # when each eviction was, by topic
+    given_back: Mapping[str, datetime] = field(default_factory=dict)  # when a window gave back a node, by instance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instructions:
+    """What people asked for or were asked."""
+
+    overrides: tuple[Override, ...] = ()  # not ended, in force or not
+    questions: tuple[Question, ...] = ()  # not expired
+    budget_changes: tuple[BudgetChange, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for what is cached
@@ -394,25 +429,11 @@ class Facts:
     signals: tuple[Signal, ...]
     sources: Mapping[Source, SourceState]
     spend: Spend
-    grown_last_hour: int = 0
-    removed_last_hour: int = 0
-    first_changed_at: datetime | None = None  # when the first change that these two count was over
-    bound_gangs: Mapping[str, int] = field(default_factory=dict)  # pods with a node by gang
-    budget_changes: tuple[BudgetChange, ...] = ()
-    kept_out: Mapping[str, datetime] | None = None  # places that the budget hold covers, since when (None: not known)
-    deliveries: tuple[int, ...] = ()
-    overrides: tuple[Override, ...] = ()  # not ended, in force or not
-    charges: Comparison | None = None  # with the ledger (None before the first answer)
-    unanswered: tuple[Action, ...] = ()  # growth that ended without an answer: Civo may have accepted it
-    told_to_go: Mapping[str, datetime] = field(default_factory=dict)  # when each eviction was announced, by topic
-    given_up: Mapping[str, datetime] = field(default_factory=dict)  # when a window gave back a node, by instance
-    questions: tuple[Question, ...] = ()  # not expired
+    other_work: OtherWork = OtherWork()
+    earlier: EarlierSteps = EarlierSteps()
+    instructions: Instructions = Instructions()
     rights: Rights | None = None  # None: not checked
-    deferred: tuple[Pod, ...] = ()  # behind our scheduling gate
-    buffers: tuple[Buffer, ...] = ()  # in the order in which they are served
-    candidates: tuple[Candidate, ...] = ()  # for admission by Kueue
-    bookings: tuple[Booking, ...] = ()  # their pods are among those that wait
-    refusals: tuple[SchedulerRefusal, ...] = ()  # work that the scheduler does not place where there is room
+    deliveries: tuple[int, ...] = ()  # of alerts, not considered before
 
     def pool(self, pool_id: str) -> PoolState:
         """Return the state of *pool_id*. Raises KeyError for a pool that the policy does not name."""

@@ -283,7 +283,7 @@ def _kept_elsewhere(facts: Facts) -> Decimal:
 def _unanswered(facts: Facts) -> list[Action]:
     """Growth that ended without an answer, or was still open when the step began."""
     opened = [s.open_action for s in facts.pools if s.open_action is not None]
-    return [*facts.unanswered, *(action for action in opened if action.kind is ActionKind.GROW)]
+    return [*facts.earlier.unanswered, *(action for action in opened if action.kind is ActionKind.GROW)]
 
 
 def nodes_of(state: PoolState) -> int:
@@ -319,7 +319,7 @@ class _Views:
         self._month = month_of(facts.at, budget.timezone)
         self._changes = {
             (c.scope, c.name): c
-            for c in facts.budget_changes
+            for c in facts.instructions.budget_changes
             if c.month == facts.spend.month and c.monthly_usd is not None
         }
 

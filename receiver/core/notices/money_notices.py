@@ -266,7 +266,7 @@ DIFFERENCES_NAMED = 3  # differences that a message names
 
 def of_charges(facts: Facts, policy: Policy) -> Iterable[Notice]:
     """Notices of differences that a person should look into, once per month and size, and of silent charges."""
-    compared = facts.charges
+    compared = facts.spend.charges
     if compared is None:
         return
     charged = compared.charged

@@ -254,14 +254,14 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
     """What people are asked for, and what they requested: shown, so that it is not forgotten."""
     decision = seen.decisions[pool.id]
     unapproved = any(r.rule == "approved" and r.verdict in SPEAKS_UP for r in decision.reasons)
-    for question in (q for q in seen.facts.questions if q.pool == pool.id):
+    for question in (q for q in seen.facts.instructions.questions if q.pool == pool.id):
         if question.is_open(seen.now) and is_wanted(question, state, wanted):
             yield Concern(
                 kind="question",
                 level=seen.level("approved", pool=pool.id),
                 rule="approved",
                 what="waits for an approval",
-                why=sentence(question, seen.now, seen.facts.questions),
+                why=sentence(question, seen.now, seen.facts.instructions.questions),
                 todo=f"answer from the message, or with `gpu-autoscaler approvals approve {question.id} --who YOU`",
                 guide=GUIDES[Cause.ASKS],
                 question=question.id,

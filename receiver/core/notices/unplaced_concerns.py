@@ -23,7 +23,7 @@ NO_WORDS = "the scheduler does not say why: check volumes, pod affinity and topo
 
 def of_pool(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     """What stands beside room of *pool*, and what the scheduler has refused after a while."""
-    refusals = {refusal.request: refusal for refusal in seen.facts.refusals}
+    refusals = {refusal.request: refusal for refusal in seen.facts.other_work.refusals}
     beside: dict[str, list[tuple[Workload, Node]]] = {}
     nodes = {n.instance: n for n in state.nodes}
     for key, instance in wanted.work.placed:

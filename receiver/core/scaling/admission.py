@@ -36,14 +36,14 @@ Part = tuple[Workload, Sequence[Tally]]  # pods of a Workload, and the pools tha
 def answer_checks(draft: Draft) -> None:
     """Answer the candidates that are not ready. Their cost stays subtracted where the budgets cover it, so that nothing
     of a lower rank takes it; the tallies are as before."""
-    if not draft.facts.candidates:
+    if not draft.facts.other_work.candidates:
         return
     allowance, tallies = draft.allowance, tuple(draft.tallies.values())
     undo, shared = checkpoint(tallies), allowance.mark()
     matching = draft.matching(tallies)
     answers: list[CheckAnswer] = []
     # Those that are ready first: their cost was promised. They may wait for other checks for hours, beside the others.
-    ranked = sorted(draft.facts.candidates, key=_rank)
+    ranked = sorted(draft.facts.other_work.candidates, key=_rank)
     ready, others = [c for c in ranked if c.ready], [c for c in ranked if not c.ready]
     for candidate in (*ready[:MOST_READY], *others[:MOST_AT_ONCE]):
         answer = _judged(candidate, draft.policy, matching, allowance)

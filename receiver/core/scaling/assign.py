@@ -65,7 +65,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     buys_at = next_purchase(draft.patient) if draft.patient else None
     if buys_at is not None:
         wanted = {pool: replace(each, buys_at=buys_at) for pool, each in wanted.items()}
-    gated = tuple(deadlines.patient(deferred(facts), gated=True)) if facts.deferred else ()
+    gated = tuple(deadlines.patient(deferred(facts), gated=True)) if facts.other_work.deferred else ()
     return Assignment(
         pools=wanted,
         misfits=draft.misfits,
@@ -90,7 +90,7 @@ def _begun(
     """A draft in which nothing is served yet."""
     budgets = views(facts, policy)
     allowance = Allowance(facts, policy, budgets)
-    everything = workloads(facts.waiting, facts.bound_gangs)
+    everything = workloads(facts.waiting, facts.other_work.bound_gangs)
     with blame(part=Extra.REFUSALS):
         out = Barred() if Extra.REFUSALS in left_out.parts else barred(facts, everything)
     patient = tuple(deadlines.patient(w for w in everything if w.key not in out.workloads))
@@ -109,7 +109,7 @@ def _begun(
 
 def _unreturning(tally: Tally, facts: Facts, policy: Policy, budgets: Budgets) -> frozenset[str]:
     """The instances whose work could not start again if it were moved or evicted now, because of a hold."""
-    nodes = tally.state.nodes if budgets.holding or facts.kept_out else ()
+    nodes = tally.state.nodes if budgets.holding or facts.earlier.kept_out else ()
     return frozenset(n.instance for n in nodes if any(may_not_return(pod, policy) for pod in n.pods))
 
 

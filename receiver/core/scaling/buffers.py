@@ -24,7 +24,7 @@ def keep_buffers(draft: Draft) -> None:
     While a budget holds, or budget or limits refuse nodes of a higher rank, nothing is kept and idle nodes go. No node
     is opened where refused work could start, nor where it would make other growth need an approval.
     """
-    buffers = [buffer for buffer in draft.facts.buffers if buffer.pod is not None and buffer.replicas]
+    buffers = [buffer for buffer in draft.facts.other_work.buffers if buffer.pod is not None and buffer.replicas]
     if not buffers:
         return
     tallies = draft.served

@@ -161,13 +161,13 @@ UNKNOWN_PRICE = Decimal("Infinity")
 def open_tally(pool: Pool, facts: Facts, budgets: Budgets, neighbours: Neighbours | None = None) -> Tally:
     """Return the empty tally of *pool*: its bounds now, its room, and whether a guardrail will hold its growth."""
     state, now = facts.pool(pool.id), facts.at
-    bounds = bounds_of(pool, facts.overrides, now)
+    bounds = bounds_of(pool, facts.instructions.overrides, now)
     backing_off = state.backoffs.growth is not None and state.backoffs.growth.holds(now, LONGEST_GROWTH_BACKOFF)
     probes = probes_left(state, now)
     smaller = None  # how many nodes to request right after a refusal, where that cannot take nodes away
     if backing_off and probes is None and state.backoffs.refused is not None:
         smaller = smaller_request(state.required, state.backoffs.refused)
-        if settle(state.required, flights_of(facts.unanswered, state.pool)).high > state.required:
+        if settle(state.required, flights_of(facts.earlier.unanswered, state.pool)).high > state.required:
             smaller = None
     held = (
         pool.price_usd_per_hour is None
@@ -180,7 +180,7 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets, neighbours: Neighbour
         or state.silence is not None
         or bounds.overrides.pause is not None
     )
-    graces = graces_of(pool, bounds, facts.told_to_go, now, facts.given_up)
+    graces = graces_of(pool, bounds, facts.earlier.announced, now, facts.earlier.given_back)
     offer = new_node(pool, state)
     bins = _capacity(pool, state, facts, why_closed(budgets, pool.id), offer, evicts=bool(graces))
     return Tally(
@@ -275,7 +275,7 @@ class Allowance:
         )
         self.gpus = None if limits.max_gpus is None else limits.max_gpus - existing
         per_hour = limits.max_growth_per_hour
-        grown = facts.grown_last_hour + sum(self._kept.values())
+        grown = facts.earlier.grown_last_hour + sum(self._kept.values())
         self.nodes = None if per_hour is None else per_hour - grown
 
     def _touched(self, tally: Tally, workload: Workload | None) -> tuple[BudgetView, ...]:

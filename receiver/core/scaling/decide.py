@@ -122,8 +122,8 @@ def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy, remo
         policy=policy,
         now=facts.at,
         signals=facts.signals_for(pool.id),
-        overrides=tuple(o for o in facts.overrides if o.concerns(pool.id) and facts.at < o.until),
-        questions=tuple(q for q in facts.questions if q.pool == pool.id and facts.at < q.expires_at),
+        overrides=tuple(o for o in facts.instructions.overrides if o.concerns(pool.id) and facts.at < o.until),
+        questions=tuple(q for q in facts.instructions.questions if q.pool == pool.id and facts.at < q.expires_at),
         removals_left=removals_left,
     )
 
@@ -131,7 +131,7 @@ def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy, remo
 def later(case: Case, then: datetime) -> Case:
     """Return *case* as it will be at *then* if nothing happens before: what ends by itself has ended."""
     state, wanted, removals_left = case.state, case.wanted, case.removals_left
-    changed = case.facts.first_changed_at
+    changed = case.facts.earlier.first_changed_at
     if state.silence is not None and state.silence.until <= then:
         state = replace(state, silence=None)
     if changed is not None and then >= changed + HOUR:
@@ -165,7 +165,7 @@ def decide_all(
                 raise
             failures.sets_aside(state.pool, Failure(part="decide", error=error, pool=state.pool))
     limit = policy.limits.max_removals_per_hour
-    removals_left = None if limit is None else limit - facts.removed_last_hour - under_way
+    removals_left = None if limit is None else limit - facts.earlier.removed_last_hour - under_way
     decisions: dict[str, Decision] = {}
     for pool in policy.pools:
         state, wanted = facts.pool(pool.id), assignment.pools[pool.id]

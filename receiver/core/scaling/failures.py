@@ -96,13 +96,17 @@ class LeftOut:
     def of(self, facts: Facts) -> Facts:
         if not self.owners and not self.parts:
             return facts
+        other_work = facts.other_work
         return replace(
             facts,
             waiting=tuple(p for p in facts.waiting if owner_of(p) not in self.owners),
-            deferred=tuple(p for p in facts.deferred if owner_of(p) not in self.owners),
-            buffers=() if Extra.BUFFERS in self.parts else facts.buffers,
-            candidates=() if Extra.CANDIDATES in self.parts else facts.candidates,
-            refusals=() if Extra.REFUSALS in self.parts else facts.refusals,
+            other_work=replace(
+                other_work,
+                deferred=tuple(p for p in other_work.deferred if owner_of(p) not in self.owners),
+                buffers=() if Extra.BUFFERS in self.parts else other_work.buffers,
+                candidates=() if Extra.CANDIDATES in self.parts else other_work.candidates,
+                refusals=() if Extra.REFUSALS in self.parts else other_work.refusals,
+            ),
         )
 
     def learn(self, error: Exception, failures: Failures) -> None:

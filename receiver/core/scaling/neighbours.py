@@ -210,9 +210,9 @@ class Neighbours:
 def _every(facts: Facts) -> Iterator[Pod]:
     """The pods that wait, are announced or run."""
     yield from facts.waiting
-    yield from facts.deferred
-    yield from (buffer.pod for buffer in facts.buffers if buffer.pod is not None)
-    for candidate in facts.candidates:
+    yield from facts.other_work.deferred
+    yield from (buffer.pod for buffer in facts.other_work.buffers if buffer.pod is not None)
+    for candidate in facts.other_work.candidates:
         yield from candidate.pods
     for state in facts.pools:
         for node in state.nodes:

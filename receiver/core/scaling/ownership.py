@@ -44,23 +44,26 @@ def own_work(facts: Facts, policy: Policy, others: OtherInstallations) -> Facts:
     CapacityBuffers and ProvisioningRequests (with their pods)."""
     if not any(each.is_respected(facts.at) for each in others.installations):
         return facts
-    judge = Ownership(facts, policy, others)
-    bookings = tuple(b for b in facts.bookings if b.named or judge.answers(b.announced or b.pods))
+    judge, other_work = Ownership(facts, policy, others), facts.other_work
+    bookings = tuple(b for b in other_work.bookings if b.named or judge.answers(b.announced or b.pods))
     mine = {booking.key for booking in bookings}
-    foreign = {booking.key for booking in facts.bookings} - mine
+    foreign = {booking.key for booking in other_work.bookings} - mine
     gangs: dict[str, list[Pod]] = {}
-    for pod in (*facts.waiting, *facts.deferred):
+    for pod in (*facts.waiting, *other_work.deferred):
         gangs.setdefault(_key(pod), []).append(pod)
     refused = {key for key, pods in gangs.items() if key not in mine and not judge.may_refuse(pods)}
-    gated = {_key(pod) for pod in facts.deferred}
+    gated = {_key(pod) for pod in other_work.deferred}
     opened = {key for key in gated if judge.answers(gangs[key]) or judge.is_overdue(gangs[key])}
     return replace(
         facts,
-        bookings=bookings,
+        other_work=replace(
+            other_work,
+            bookings=bookings,
+            deferred=tuple(pod for pod in other_work.deferred if _key(pod) in opened),
+            candidates=tuple(c for c in other_work.candidates if c.named or judge.answers(c.pods)),
+            buffers=tuple(b for b in other_work.buffers if b.named or judge.answers(_chunks(b))),
+        ),
         waiting=tuple(pod for pod in facts.waiting if _key(pod) not in (refused | foreign)),
-        deferred=tuple(pod for pod in facts.deferred if _key(pod) in opened),
-        candidates=tuple(c for c in facts.candidates if c.named or judge.answers(c.pods)),
-        buffers=tuple(b for b in facts.buffers if b.named or judge.answers(_chunks(b))),
     )
 
 

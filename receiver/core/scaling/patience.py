@@ -123,7 +123,9 @@ def _without_room(draft: Draft) -> Iterator[PatientWork]:
 
 def deferred(facts: Facts) -> tuple[Workload, ...]:
     """The workloads behind our scheduling gate, in the order of service; their pods keep their phase."""
-    grouped = workloads((replace(pod, phase=PodPhase.WAITING) for pod in facts.deferred), facts.bound_gangs)
+    grouped = workloads(
+        (replace(pod, phase=PodPhase.WAITING) for pod in facts.other_work.deferred), facts.other_work.bound_gangs
+    )
     return tuple(replace(w, pods=tuple(replace(p, phase=PodPhase.DEFERRED) for p in w.pods)) for w in grouped)
 
 
@@ -180,11 +182,13 @@ class Admissions:
         facts = self._facts
         everything = deferred(facts)
         demand = {pod.key for workload in everything for pod in workload.pods}
-        others = (p for p in facts.deferred if p.key not in demand and not p.terminating)
+        others = (p for p in facts.other_work.deferred if p.key not in demand and not p.terminating)
         ready = [Workload(key=pod.key, pods=(pod,)) for pod in others]  # nothing that is bought would help them
         next_at: datetime | None = None
         full: set[tuple[Kind, ...]] = set()  # what did not fit does not fit again: room only shrinks
-        started_gangs = {pod.gang for pod in facts.waiting if pod.gang is not None} | facts.bound_gangs.keys()
+        started_gangs = {
+            pod.gang for pod in facts.waiting if pod.gang is not None
+        } | facts.other_work.bound_gangs.keys()
         patient = {p.workload.key: p for p in Deadlines(facts, self._policy).patient(everything, gated=True)}
         placed = 0
         for workload in everything:
@@ -207,7 +211,9 @@ class Admissions:
         """GPUs that stay free for urgent work: by what was asked for lately and is in use, and spare nodes."""
         facts = self._facts
         pods = [pod for state in facts.pools for node in state.nodes for pod in node.pods]
-        recent = [p for p in (*facts.waiting, *facts.deferred, *pods) if facts.at - p.created_at < ASKED_WITHIN]
+        recent = [
+            p for p in (*facts.waiting, *facts.other_work.deferred, *pods) if facts.at - p.created_at < ASKED_WITHIN
+        ]
         recent_gpus, held = sum(p.gpus for p in recent), sum(p.gpus for p in pods)
         spare = sum(pool.standby_nodes * pool.gpus_per_node for pool in self._policy.pools)
         return max(spare, (PERCENT_OF_ASKED * recent_gpus + PERCENT_OF_HELD * held) // 100)

@@ -265,7 +265,7 @@ def reconsider_at(case: Case, reasons: Iterable[Reason]) -> datetime | None:
 def changes(case: Case) -> Sequence[datetime]:
     """The moments at which what concerns the whole pool can change, in no order; some may be over."""
     state, pool, wanted, approval = case.state, case.pool, case.wanted, case.pool.approval
-    limits, changed = case.policy.limits, case.facts.first_changed_at
+    limits, changed = case.policy.limits, case.facts.earlier.first_changed_at
     moments: list[datetime | None] = [wait.until for wait in waits(pool, state, case.policy, case.now)]
     moments += [grace.ends_at for grace in wanted.graces]
     moments.append(next_change(pool.windows, case.now))
@@ -278,8 +278,8 @@ def changes(case: Case) -> Sequence[datetime]:
         moments.append(changed + HOUR)  # what was changed then counts no longer
     if wanted.headroom is not None and any(n.idle_since for n in state.nodes):
         moments.append(wanted.headroom.falls_at)  # the idle nodes that it keeps may be too many then
-    if case.facts.refusals:
-        moments += witness.moments(case.facts.refusals)
+    if case.facts.other_work.refusals:
+        moments += witness.moments(case.facts.other_work.refusals)
     if state.silence is not None:
         moments.append(state.silence.until)
     if approval is not None and approval.removals:  # people are asked then

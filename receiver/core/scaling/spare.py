@@ -37,7 +37,9 @@ def refused(draft: Draft) -> RefusedWork:
     for pool, tally in tallies.items():
         with blame(pool=pool):
             target = tally.state.required + tally.within[-1]
-            approved = grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at)
+            approved = grows_unasked(
+                target, tally.pool, tally.state, tally.bounds, facts.instructions.questions, facts.at
+            )
             bought = [room for room in tally.shelves.bins if room.bought and room.allowed] if approved < target else []
             unanswered = set(bought[max(0, approved - tally.state.required) :])  # new nodes that wait for an approval
             for placement in tally.given:
@@ -93,7 +95,7 @@ def keep_warm(draft: Draft) -> None:
     matching = draft.matching(tuple(tallies.values()))
     homes: dict[str, list[Pod]] = {}
     running = [(pod, pool) for pool, tally in tallies.items() for node in tally.state.nodes for pod in node.pods]
-    for pod, its in (*((pod, "") for pod in (*facts.waiting, *facts.deferred)), *running):
+    for pod, its in (*((pod, "") for pod in (*facts.waiting, *facts.other_work.deferred)), *running):
         if pod.daemon or not pod.gpus or draft.refused.holds(pod):
             continue
         if pod.claims and its:  # it holds GPUs that others may have without serving its claim
@@ -125,7 +127,10 @@ def may_open(tally: Tally, draft: Draft) -> bool:
     if tally.within[-1] == tally.counts["headroom"] + tally.counts["buffer"]:
         return True
     target = tally.state.required + tally.within[-1] + 1
-    return grows_unasked(target, tally.pool, tally.state, tally.bounds, draft.facts.questions, draft.facts.at) == target
+    return (
+        grows_unasked(target, tally.pool, tally.state, tally.bounds, draft.facts.instructions.questions, draft.facts.at)
+        == target
+    )
 
 
 def _warmth(tally: Tally, pods: Sequence[Pod], now: datetime, *, least: int) -> Headroom:

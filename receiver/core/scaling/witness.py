@@ -61,7 +61,7 @@ class Barred:
 
 def barred(facts: Facts, waiting: Iterable[Workload]) -> Barred:
     """Return which of *waiting*, which is in the order of service, the scheduler refuses."""
-    refusals = {each.request: each for each in refused_only(facts.refusals)}
+    refusals = {each.request: each for each in refused_only(facts.other_work.refusals)}
     if not refusals:
         return Barred()
     askers = {request.rpartition("#")[0] for request in refusals}
@@ -134,14 +134,14 @@ def judged(facts: Facts, rooms: Mapping[str, Sequence[Placement]], policy: Polic
     id). While Civo or Kubernetes does not answer, nothing is learnt and no time counts."""
     now = facts.at
     if not (facts.up(Source.CIVO) and facts.up(Source.KUBERNETES)):
-        return tuple(each.paused(now) for each in facts.refusals)
+        return tuple(each.paused(now) for each in facts.other_work.refusals)
     beside = _beside(facts, rooms, policy)
-    if not beside and not facts.refusals:
+    if not beside and not facts.other_work.refusals:
         return ()
     configured = _configured(policy)
     waiting = {_owner(pod) for pod in facts.waiting}
     waiting |= {f"gang {pod.gang}" for pod in facts.waiting if pod.gang is not None}
-    before = {e.request: e for e in facts.refusals if e.configured == configured and _is_of_the_past(e, now)}
+    before = {e.request: e for e in facts.other_work.refusals if e.configured == configured and _is_of_the_past(e, now)}
     bound = _bound(facts, before)
     refusals: list[SchedulerRefusal] = []
     for request in {**before, **beside}:

@@ -22,13 +22,13 @@ def admit_deferred_work(work: StepContext) -> datetime | None:
     Return when the next one's deadline is near enough to buy a node for it. A refusal holds up its owner's pods alone.
     """
     facts, cluster = work.facts, work.hands.cluster
-    if not facts.deferred or cluster is None:
+    if not facts.other_work.deferred or cluster is None:
         return None
     waiting = {pool: wanted.work.gpus for pool, wanted in work.assignment.pools.items()}
     shrinking = (d for d in work.decisions.values() if d.change is Change.SHRINK)
     going = frozenset(i for d in shrinking for i in d.candidates[: d.present - d.target])
     survival = Survival.of(work.store.lasted(LAST_WORKLOADS))
-    sizes = {buffer.key: buffer.pod.gpus for buffer in facts.buffers if buffer.pod is not None}
+    sizes = {buffer.key: buffer.pod.gpus for buffer in facts.other_work.buffers if buffer.pod is not None}
     buffered = sum(sizes.get(buffer.key, 0) * buffer.ready for buffer in work.assignment.buffers)
     ready, next_at = Admissions(facts, work.policy, waiting, going, survival, buffered).admit()
     tried, refused = 0, dict[str, str]()  # the refusal by owner

@@ -19,10 +19,10 @@ def report_bookings(work: StepContext) -> None:
     """Write the conditions of every ProvisioningRequest where they differ; nothing while Civo does not answer."""
     cluster = work.hands.cluster
     assert cluster is not None
-    if not work.facts.bookings or not work.facts.up(Source.CIVO):
+    if not work.facts.other_work.bookings or not work.facts.up(Source.CIVO):
         return
     eta = partial(_eta, work)
-    reports = [progress(each, work.assignment, work.policy, work.now, eta) for each in work.facts.bookings]
+    reports = [progress(each, work.assignment, work.policy, work.now, eta) for each in work.facts.other_work.bookings]
     writes = [
         Write(
             {"request": report.key},

@@ -32,7 +32,7 @@ Change = tuple[str, Callable[[], Receipt], bool]  # the place, what is done to i
 def held_places(work: StepContext) -> Mapping[str, datetime] | None:
     """Return the places that are held in the cluster and since when; None if it does not say. An earlier process may
     have held places that are in neither configuration nor store."""
-    before, cluster = work.facts.kept_out, work.hands.cluster
+    before, cluster = work.facts.earlier.kept_out, work.hands.cluster
     places, failure = _look(cluster, queues=True) if cluster is not None else (None, None)
     if places is None or failure is not None:
         return before or None
@@ -45,7 +45,7 @@ def hold_new_work(work: StepContext) -> Mapping[str, datetime] | None:
     When nothing should be held, the cluster is read only where it is not known what is held, and once a minute where a
     hold is configured.
     """
-    before, cluster, budget = work.facts.kept_out, work.hands.cluster, work.policy.budget
+    before, cluster, budget = work.facts.earlier.kept_out, work.hands.cluster, work.policy.budget
     wanted = intent(work.assignment.budgets, work.policy, work.facts.spend.month)
     if cluster is None or wanted is None:
         return before

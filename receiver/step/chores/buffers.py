@@ -12,6 +12,6 @@ def report_buffers(work: StepContext) -> None:
     cluster = work.hands.cluster
     assert cluster is not None
     statuses = {status.key: str(status) for status in work.assignment.buffers}
-    for buffer in work.facts.buffers:
+    for buffer in work.facts.other_work.buffers:
         report = partial(cluster.report_buffer, buffer, statuses.get(buffer.key, ""))
         work.hands.write(STATUS, Write({"buffer": buffer.key}, report))

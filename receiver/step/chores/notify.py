@@ -59,7 +59,7 @@ def send_standing_notices(work: StepContext, records: RecordStore, file: Configu
     """Send, once each, what no action sends: misfits, budget stages, silent sources, holds, stuck nodes."""
     facts, assignment, policy = work.facts, work.assignment, work.policy
     observing = work.mode == "observe"
-    any_waits = bool(facts.waiting or facts.deferred)
+    any_waits = bool(facts.waiting or facts.other_work.deferred)
     workload_fates = fates(facts, assignment, work.decisions, policy, observing=observing, learnt=work.learnt)
     waiting = list(islice(workload_fates, MOST_LOOKED_AT)) if any_waits else []
     if any_waits and facts.up(Source.KUBERNETES):
@@ -104,7 +104,7 @@ def _record_why_pods_wait(work: StepContext, records: RecordStore, waiting: Sequ
     sent_events, facts, room = work.hands.told, work.facts, EVENTS_PER_STEP
     if not sent_events.begun:
         snapshot = records.snapshot()
-        sent_events.begin(snapshot[0] if snapshot is not None else {}, (*facts.waiting, *facts.deferred))
+        sent_events.begin(snapshot[0] if snapshot is not None else {}, (*facts.waiting, *facts.other_work.deferred))
     details = {misfit.workload.key: misfit.detail for misfit in work.assignment.misfits}
     for workload, fate in waiting:
         if not workload_notices.is_told(fate):
@@ -156,7 +156,7 @@ def announce_window_evictions(work: StepContext, doubt: str = "") -> None:
     facts, policy, store, now = work.facts, work.policy, work.store, work.now
     pools = [pool for pool in policy.pools if any(evicts(window, pool) for window in pool.windows)]
     announces = not doubt and facts.up(Source.CIVO) and facts.up(Source.KUBERNETES)
-    announcements = facts.told_to_go
+    announcements = facts.earlier.announced
     for notice in workload_notices.windows_gone(announcements, policy) if announces and announcements else ():
         store.say(notice, now)
     for pool in pools:

@@ -23,6 +23,7 @@ from receiver.core.scaling.decide import decide_all
 from receiver.ports import Grounds, GroundsKept, WontWork
 from tests.adapters.store.any_value import any_value
 from tests.adapters.store.builders import after, decision
+from tests.adapters.store.earlier_formats import objects, without_parts
 from tests.core.builders import PARTS
 from tests.core.worlds import LAWS, World, worlds
 
@@ -45,15 +46,6 @@ def rows(store: SqlStore) -> int:
     """How many facts and policies are kept."""
     with store._database.read() as connection:
         return int(connection.execute(select(func.count()).select_from(grounds)).scalar_one())
-
-
-def objects(document: Any) -> Iterator[dict[str, Any]]:
-    """Every JSON object in *document*."""
-    parts = document.values() if isinstance(document, dict) else document if isinstance(document, list) else ()
-    if isinstance(document, dict):
-        yield document
-    for part in parts:
-        yield from objects(part)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -120,18 +112,6 @@ def test_what_format_1_called_terminating_and_leaving_is_read() -> None:
     [read] = kept_as.read_grounds(replace(kept, format=1, facts={**kept.facts, "pools": [state]})).facts.pools
     assert read.nodes[0].leaving
     assert read.nodes[0].pods[0].terminating
-
-
-def without_parts(kept: GroundsKept, version: int, *kinds: type) -> GroundsKept:
-    """*kept* as it was stored in format *version*: where objects of *kinds* have parts, the fields of these."""
-    for each in objects(kept.facts):
-        for parts in (PARTS[kind] for kind in kinds):
-            todays = {today for today, _ in parts.values()}
-            if todays <= each.keys():
-                each |= {name: each[today][field] for name, (today, field) in parts.items()}
-                for today in todays:
-                    del each[today]
-    return replace(kept, format=version)
 
 
 @pytest.mark.parametrize("seed", range(5))

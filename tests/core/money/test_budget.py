@@ -52,6 +52,7 @@ from tests.core.builders import (
     a_state,
     facts,
     run,
+    with_fields,
 )
 from tests.core.pictures import picture_of
 from tests.core.worlds import LAWS, RARE
@@ -408,7 +409,7 @@ def test_a_pod_of_which_only_prometheus_knows_counts_for_a_team_whose_budget_was
     change = a_change(scope=Scope.TEAM, name="research", monthly_usd=Decimal(0))
     found = facts(a_state(), waiting=[a_pod(pool_hint="l40s-id")], spend=spent())
     assert run(found, a_policy(budget=a_budget()))[1]["l40s"].target == 1
-    assert run(replace(found, budget_changes=(change,)), a_policy(budget=a_budget()))[1]["l40s"].target == 0
+    assert run(with_fields(found, budget_changes=(change,)), a_policy(budget=a_budget()))[1]["l40s"].target == 0
 
 
 @pytest.mark.parametrize("change", [a_change(month="2026-10"), a_change(monthly_usd=None)], ids=["last month", "reset"])
@@ -593,7 +594,7 @@ def test_what_unanswered_growth_may_bring_and_what_is_bought_never_exceed_the_st
         a_growth(to, id=f"a{n}", pool=pool, reserved_usd=to * prices.get(pool, PRICE))
         for n, (pool, to) in enumerate(sent)
     )
-    assignment, decisions = run(replace(found, unanswered=unanswered), policy)
+    assignment, decisions = run(with_fields(found, unanswered=unanswered), policy)
     grows = {p.id: decisions[p.name].target for p in policy.pools if decisions[p.name].change is Change.GROW}
     most = {p.id: max(grows.get(p.id, 0), found.pool(p.id).required) for p in policy.pools}
     for action in unanswered:

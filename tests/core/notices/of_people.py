@@ -50,7 +50,7 @@ def _evicted(mode: str = "act", nodes: int = 4, **more: Any) -> Iterator[Notice]
     case = case_of(found.pool(L40S.id), assign(found, AT_NIGHT).pools[L40S.id], found, AT_NIGHT)
     return (
         replace(said.notice, decision=NUMBER)
-        for said in workload_notices.evictions_due(case, found.told_to_go, mode)
+        for said in workload_notices.evictions_due(case, found.earlier.announced, mode)
         if said.notice is not None
     )
 

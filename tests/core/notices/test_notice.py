@@ -116,7 +116,7 @@ def every_notice(world: World, kind: OutcomeKind) -> Iterable[Notice]:
     silent = {s: replace(state, since=NOW - timedelta(minutes=3)) for s, state in found.sources.items()}
     yield from standing(replace(found, sources=silent), policy, drifts)
     yield from money_notices.budget_lines(assignment.budgets, {}, NOW)
-    for override in found.overrides:
+    for override in found.instructions.overrides:
         yield from (was_set(override, policy), ran_out(override, policy))
 
 

@@ -16,7 +16,7 @@ from receiver.core.scaling import admission
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.failures import Failures
 from receiver.core.scaling.wanted import Assignment, CheckAnswer, CheckState
-from tests.core.builders import a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
+from tests.core.builders import a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run, with_fields
 from tests.core.worlds import LAWS, World, worlds
 
 READY, RETRY, PENDING, REJECTED = CheckState.READY, CheckState.RETRY, CheckState.PENDING, CheckState.REJECTED
@@ -356,7 +356,7 @@ def as_candidates(world: World) -> World:
     """*world* with every second pod that waits held by our check instead."""
     found, policy = world
     held = tuple(Candidate(key=pod.key, pods=(replace(pod, uid=""),)) for pod in found.waiting[1::2])
-    return replace(found, waiting=found.waiting[::2], candidates=held), policy
+    return with_fields(found, waiting=found.waiting[::2], candidates=held), policy
 
 
 FIRST = ("demand", "floor")
@@ -366,7 +366,7 @@ FIRST = ("demand", "floor")
 @given(worlds())
 def test_candidates_change_no_demand_and_at_most_leave_less_money_for_spare_nodes(world: World) -> None:
     found, policy = as_candidates(world)
-    beside, alone = assign(found, policy), assign(replace(found, candidates=()), policy)
+    beside, alone = assign(found, policy), assign(with_fields(found, candidates=()), policy)
     for pool, wanted in alone.pools.items():
         assert [beside.pools[pool].by_source[source] for source in FIRST] == [wanted.by_source[s] for s in FIRST]
         assert replace(beside.pools[pool].work, buffers=()) == replace(wanted.work, buffers=())
@@ -378,7 +378,9 @@ def test_candidates_change_no_demand_and_at_most_leave_less_money_for_spare_node
 def test_every_candidate_has_one_answer_and_money_is_promised_once(world: World) -> None:
     found, policy = as_candidates(world)
     answers = assign(found, policy).answers
-    assert sorted(v.key for v in answers) == sorted(c.key for c in found.candidates)
+    assert sorted(v.key for v in answers) == sorted(c.key for c in found.other_work.candidates)
     admitted = {v.key for v in answers if v.state is READY}
-    later = replace(found, candidates=tuple(replace(c, ready=c.key in admitted) for c in found.candidates))
+    later = with_fields(
+        found, candidates=tuple(replace(c, ready=c.key in admitted) for c in found.other_work.candidates)
+    )
     assert READY not in {v.state for v in assign(later, policy).answers}

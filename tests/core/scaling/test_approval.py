@@ -53,6 +53,7 @@ from tests.core.builders import (
     all_up,
     an_override,
     facts,
+    with_fields,
 )
 from tests.core.scaling.approvals import APPROVED, HOLD, an_asking_policy, decide, due_questions
 from tests.core.worlds import ASKING, LAWS, RARE, World, decided, worlds
@@ -135,7 +136,7 @@ def test_nodes_on_their_way_that_were_approved_do_not() -> None:
     coming = [a_node(f"n{n}", stage=Stage.BUILDING, idle_since=None, allocatable={}) for n in range(3)]
     found = facts(a_state(*coming), waiting=[a_pod(f"p{n}") for n in range(4)])
     done = a_question(to_count=3, done_at=NOW, **APPROVED)
-    assert decide(replace(found, questions=(done,)), an_asking_policy(GROWTH)).target == 4
+    assert decide(with_fields(found, questions=(done,)), an_asking_policy(GROWTH)).target == 4
 
 
 def test_an_approval_goes_beyond_no_maximum_and_no_budget() -> None:
@@ -172,10 +173,10 @@ def test_the_same_facts_ask_the_same_question_and_a_later_hour_asks_another() ->
 
 def test_nobody_is_asked_twice_about_the_same_nodes_and_growth() -> None:
     idle, policy = facts(a_state(a_node(created_at=ASKS_SOON))), an_asking_policy()
-    assert due_questions(replace(idle, questions=due_questions(idle, policy)), policy) == ()
+    assert due_questions(with_fields(idle, questions=due_questions(idle, policy)), policy) == ()
     waits = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(6)])
     [question] = due_questions(waits, an_asking_policy(GROWTH))
-    assert due_questions(replace(waits, at=NOW + 5 * MINUTE, questions=(question,)), an_asking_policy(GROWTH)) == ()
+    assert due_questions(with_fields(waits, at=NOW + 5 * MINUTE, questions=(question,)), an_asking_policy(GROWTH)) == ()
 
 
 def test_people_are_asked_about_a_node_that_came_to_rest_late_but_not_when_nobody_could_answer() -> None:
@@ -264,7 +265,7 @@ def test_growth_is_asked_about_only_as_far_as_everything_else_lets_it() -> None:
     found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(8)])
     [question] = due_questions(found, an_asking_policy(GROWTH, max_nodes=6))
     assert (question.from_count, question.to_count, question.usd_per_hour) == (0, 6, 6 * Decimal("1.29"))
-    paused = replace(found, overrides=(an_override(OverrideKind.PAUSE),))
+    paused = with_fields(found, overrides=(an_override(OverrideKind.PAUSE),))
     assert due_questions(paused, an_asking_policy(GROWTH)) == ()
 
 
@@ -276,7 +277,7 @@ def test_demand_that_grows_is_asked_about_once_in_five_minutes_and_less_of_it_no
     assert question.to_count == 6
     assert (
         due_questions(
-            replace(found, questions=(replace(open_one, to_count=6),), at=NOW + MINUTE), an_asking_policy(GROWTH)
+            with_fields(found, questions=(replace(open_one, to_count=6),), at=NOW + MINUTE), an_asking_policy(GROWTH)
         )
         == ()
     )
@@ -338,7 +339,7 @@ def test_rejected_growth_does_not_happen_by_silence_on_a_larger_request() -> Non
     found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(8)], questions=(rejected, larger))
     assert decide(found, an_asking_policy(GROWTH)).target == 0
     approved = replace(larger, answer=Answer.APPROVE, who="ben", answered_at=NOW + MINUTE)
-    assert decide(replace(found, questions=(rejected, approved)), an_asking_policy(GROWTH)).target == 8
+    assert decide(with_fields(found, questions=(rejected, approved)), an_asking_policy(GROWTH)).target == 8
 
 
 @pytest.mark.parametrize("nodes", [(), ("i-n1",)], ids=["growth", "removal"])
@@ -519,8 +520,8 @@ def test_being_asked_only_holds_back_what_would_happen_without_it(world: World) 
 @given(worlds())
 def test_an_approval_never_makes_a_change_smaller(world: World) -> None:
     found, _ = world
-    approved = tuple(replace(q, answer=Answer.APPROVE) for q in found.questions)
-    more = decided((replace(found, questions=approved), world[1]))
+    approved = tuple(replace(q, answer=Answer.APPROVE) for q in found.instructions.questions)
+    more = decided((with_fields(found, questions=approved), world[1]))
     for (_, _, before), (_, _, after) in zip(decided(world), more, strict=True):
         assert abs(after.target - after.present) >= abs(before.target - before.present)
         assert (after.target - after.present) * (before.target - before.present) >= 0
@@ -530,12 +531,12 @@ def test_an_approval_never_makes_a_change_smaller(world: World) -> None:
 @given(worlds(asking=[a for a in ASKING if a is not None]))
 def test_where_removals_are_asked_about_no_node_goes_that_nobody_let_go(world: World) -> None:
     found, policy = world
-    said = tuple(o for o in found.overrides if o.kind not in SIZES)
+    said = tuple(o for o in found.instructions.overrides if o.kind not in SIZES)
     calm = replace(policy, budget=None, pools=tuple(replace(p, windows=()) for p in policy.pools))
-    for _, state, decision in decided((replace(found, overrides=said), calm)):
+    for _, state, decision in decided((with_fields(found, overrides=said), calm)):
         for instance in decision.candidates[: max(0, decision.present - decision.target)]:
             node = next(n for n in state.nodes if n.instance == instance)
-            mine = [q for q in found.questions if instance in q.instances and q.is_approved(NOW)]
+            mine = [q for q in found.instructions.questions if instance in q.instances and q.is_approved(NOW)]
             kinds = {q.asks for q in mine}
             assert node.stage is not Stage.USABLE or Asks.EMPTYING in kinds or (Asks.REMOVAL in kinds and not node.pods)
 
@@ -596,7 +597,7 @@ def test_a_node_goes_without_an_answer_only_after_a_whole_wait_and_never_where_t
     for step in range(125):
         found = facts(a_state(node), at=NOW + step * MINUTE, questions=questions)
         questions += due_questions(found, policy)
-        if decide(replace(found, questions=questions), policy).target == 0:
+        if decide(with_fields(found, questions=questions), policy).target == 0:
             assert unanswered is Unanswered.PROCEED
             assert any(q.asked_at + 15 * MINUTE <= found.at < q.expires_at for q in questions)
             return

@@ -38,6 +38,7 @@ from tests.core.builders import (
     remedies,
     rules,
     run,
+    with_fields,
 )
 from tests.core.worlds import LAWS, World, worlds
 
@@ -309,7 +310,7 @@ def test_an_error_in_buffers_leaves_them_out_and_holds_up_no_waiting_work(monkey
 def test_a_buffer_takes_nothing_from_what_comes_before_it(world: World) -> None:
     found, policy = world
     beside = assign(found, policy).pools
-    for pool, alone in assign(replace(found, buffers=()), policy).pools.items():
+    for pool, alone in assign(with_fields(found, buffers=()), policy).pools.items():
         found_beside = beside[pool]
         for source in ("demand", "floor", "standby", "headroom"):
             assert found_beside.by_source[source] == alone.by_source[source]

@@ -52,6 +52,7 @@ from tests.core.builders import (
     growing,
     rules,
     run,
+    with_fields,
 )
 
 # --- growth ---------------------------------------------------------------
@@ -336,7 +337,7 @@ def test_a_case_holds_what_concerns_its_pool_and_has_not_ended() -> None:
     over = replace(mine, at=NOW - HOUR, until=NOW)
     asked, of_others = a_question(pool=ONE.id), a_question(pool=TWO.id)
     expired = replace(asked, expires_at=NOW)
-    found = replace(idle(ONE.id), overrides=(others, over, mine), questions=(of_others, expired, asked))
+    found = with_fields(idle(ONE.id), overrides=(others, over, mine), questions=(of_others, expired, asked))
     case = case_of(found.pools[0], assign(found, POLICY).pools[ONE.id], found, POLICY)
     assert case.overrides == (mine,)
     assert case.questions == (asked,)

@@ -89,7 +89,7 @@ def test_a_window_evicts_after_the_grace_that_was_told_and_only_what_is_too_many
         assert window.evict_after is not None
         assert window.max_nodes is not None
         if not evicting(state).issuperset(decision.evicted):  # what was begun goes on, whether or not the word stands
-            assert NOW - found.told_to_go[topic_of(window, pool)] >= window.evict_after
+            assert NOW - found.earlier.announced[topic_of(window, pool)] >= window.evict_after
         usable = state.of(Stage.USABLE)
         assert len(decision.evicted) <= len(usable) - window.max_nodes
         assert len(decision.evicted) <= decision.present - window.max_nodes
@@ -165,7 +165,7 @@ def test_all_pools_together_stay_within_the_limits(world: World) -> None:
     if limits.max_gpus is not None:
         assert gpus <= max(existing, limits.max_gpus)
     if limits.max_growth_per_hour is not None and grown:
-        assert grown + found.grown_last_hour <= limits.max_growth_per_hour
+        assert grown + found.earlier.grown_last_hour <= limits.max_growth_per_hour
 
 
 @LAWS
@@ -175,7 +175,7 @@ def test_removals_of_a_pool_stay_within_the_hourly_limit(world: World) -> None:
     for _, _, decision in decided(world):
         removed = max(0, decision.present - decision.target)
         if policy.limits.max_removals_per_hour is not None and removed:
-            assert removed + found.removed_last_hour <= policy.limits.max_removals_per_hour
+            assert removed + found.earlier.removed_last_hour <= policy.limits.max_removals_per_hour
 
 
 @LAWS

@@ -520,7 +520,7 @@ def test_without_the_refused_work_as_much_is_bought_for_later_or_more(world: Wor
     assignment = assign(found, policy)
     refused = {m.workload.key for m in assignment.misfits}
     refused |= {held.workload for wanted in assignment.pools.values() for held in wanted.work.held}
-    gone = {p.key for w in workloads(found.waiting, found.bound_gangs) if w.key in refused for p in w.pods}
+    gone = {p.key for w in workloads(found.waiting, found.other_work.bound_gangs) if w.key in refused for p in w.pods}
     assume(gone)
     without = assign(replace(found, waiting=tuple(p for p in found.waiting if p.key not in gone)), policy)
     for pool, wanted in assignment.pools.items():

@@ -114,19 +114,21 @@ def test_a_gang_is_left_whole() -> None:
 def test_a_workload_is_answered_by_the_pools_that_hold_all_of_it() -> None:
     here, there = a_pod(node_selector={"gpu": "l40s"}), a_pod(node_selector={"gpu": "a100"})
     for pods, ours in (((here,), True), ((there,), False), ((here, there), False)):
-        assert bool(left(beside(THEIRS), candidates=(candidate(*pods),)).candidates) is ours
+        assert bool(left(beside(THEIRS), candidates=(candidate(*pods),)).other_work.candidates) is ours
 
 
 @pytest.mark.parametrize(("key", "ours"), [("z/other", True), ("a/other", False)])
 def test_of_two_that_hold_it_the_first_answers(key: str, ours: bool) -> None:
     twin = a_pool("other", labels={"gpu": "l40s"})
-    assert bool(left(beside(twin, key=key), candidates=(candidate(a_pod()),)).candidates) is ours
-    assert bool(left(beside(twin, key=key), candidates=(candidate(),)).candidates) is ours  # it requests no GPU
+    assert bool(left(beside(twin, key=key), candidates=(candidate(a_pod()),)).other_work.candidates) is ours
+    assert (
+        bool(left(beside(twin, key=key), candidates=(candidate(),)).other_work.candidates) is ours
+    )  # it requests no GPU
 
 
 def test_one_that_is_down_does_not_come_first() -> None:
     twin = beside(a_pool("other"), key="a/other", minutes=10)
-    assert left(twin, candidates=(candidate(a_pod()),)).candidates
+    assert left(twin, candidates=(candidate(a_pod()),)).other_work.candidates
 
 
 def test_what_names_our_pools_is_ours_although_it_does_not_fit() -> None:
@@ -137,35 +139,44 @@ def test_what_names_our_pools_is_ours_although_it_does_not_fit() -> None:
         bookings=(booking(*announced(2, gpus=8), named=True),),
         buffers=(Buffer(key="ml/b", replicas=1, pod=a_pod(gpus=8, uid=""), named=True),),
     )
-    assert (len(found.waiting), len(found.candidates), len(found.bookings), len(found.buffers)) == (2, 1, 1, 1)
+    assert (
+        len(found.waiting),
+        len(found.other_work.candidates),
+        len(found.other_work.bookings),
+        len(found.other_work.buffers),
+    ) == (2, 1, 1, 1)
 
 
 def test_a_request_of_another_is_left_with_its_pods() -> None:
     pods = announced(2, node_selector={"gpu": "a100"})
     found = left(beside(THEIRS), a_pod(), *pods, bookings=(booking(*pods),))
-    assert ([pod.name for pod in found.waiting], found.bookings) == (["train"], ())
+    assert ([pod.name for pod in found.waiting], found.other_work.bookings) == (["train"], ())
 
 
 def test_a_request_is_left_to_the_pools_that_may_have_as_many_nodes() -> None:
     pods = announced(9)
     large = beside(replace(THEIRS, labels={}, max_nodes=20), key="z/other")
-    assert not left(large, *pods, bookings=(booking(*pods),)).bookings
+    assert not left(large, *pods, bookings=(booking(*pods),)).other_work.bookings
     small = beside(replace(THEIRS, labels={}, max_nodes=2), key="z/other")
-    assert left(small, *pods, bookings=(booking(*pods),)).bookings  # too large for both: the first refuses it
+    assert left(
+        small, *pods, bookings=(booking(*pods),)
+    ).other_work.bookings  # too large for both: the first refuses it
 
 
 def test_a_request_whose_pods_run_stays_with_the_one_that_booked_it() -> None:
     used = Booking(key="ml/r", created_at=NOW, announced=announced(1, node_selector={"gpu": "a100"}), consumed=True)
-    assert not left(beside(THEIRS), bookings=(used,)).bookings
+    assert not left(beside(THEIRS), bookings=(used,)).other_work.bookings
     ours = replace(used, announced=announced(1, node_selector={"gpu": "l40s"}))
-    assert left(beside(THEIRS, key="a/other"), bookings=(ours,)).bookings
+    assert left(beside(THEIRS, key="a/other"), bookings=(ours,)).other_work.bookings
 
 
 def test_a_buffer_is_kept_by_the_pools_that_hold_its_chunks() -> None:
     def chunk(gpu: str) -> Buffer:
         return Buffer(key=f"ml/{gpu}", replicas=2, pod=a_pod(gpu, uid="", node_selector={"gpu": gpu}))
 
-    assert [b.key for b in left(beside(THEIRS), buffers=(chunk("l40s"), chunk("a100"))).buffers] == ["ml/l40s"]
+    assert [b.key for b in left(beside(THEIRS), buffers=(chunk("l40s"), chunk("a100"))).other_work.buffers] == [
+        "ml/l40s"
+    ]
 
 
 def gated(name: str, minutes: int, **changes: Any) -> Pod:
@@ -176,18 +187,18 @@ def gated(name: str, minutes: int, **changes: Any) -> Pod:
 
 def test_a_gate_is_opened_by_the_pools_that_hold_the_pod() -> None:
     pods = (gated("here", 5, node_selector={"gpu": "l40s"}), gated("there", 5, node_selector={"gpu": "a100"}))
-    assert [p.name for p in left(beside(THEIRS), deferred=pods).deferred] == ["here"]
+    assert [p.name for p in left(beside(THEIRS), deferred=pods).other_work.deferred] == ["here"]
 
 
 def test_a_gate_that_no_installation_opened_in_time_is_opened_by_the_first() -> None:
     pods = (gated("due", 62, node_selector={"gpu": "h100"}), gated("early", 59, node_selector={"gpu": "h100"}))
-    assert [p.name for p in left(beside(THEIRS), deferred=pods).deferred] == ["due"]
-    assert not left(beside(THEIRS, key="a/other"), deferred=pods).deferred
+    assert [p.name for p in left(beside(THEIRS), deferred=pods).other_work.deferred] == ["due"]
+    assert not left(beside(THEIRS, key="a/other"), deferred=pods).other_work.deferred
 
 
 def test_claims_of_devices_are_judged_by_the_installation_that_has_them() -> None:
     claims = a_pod(requests={GPU: 1}, claims=("gpu",))
-    assert left(beside(OURS, key="a/other"), candidates=(candidate(claims),)).candidates
+    assert left(beside(OURS, key="a/other"), candidates=(candidate(claims),)).other_work.candidates
     assert not left(beside(WIDE, key="z/other"), a_pod(gpus=2, claims=("gpu",))).waiting
 
 

@@ -266,7 +266,7 @@ def test_what_waits_gets_no_room_on_a_node_that_is_being_evicted() -> None:
     policy = a_policy(pool)
     assert assign(found, policy).pools["l40s-id"].nodes.needed == frozenset()
     assert run(found, policy)[1]["l40s"].target == 1
-    assert assign(replace(found, told_to_go={}), policy).pools["l40s-id"].nodes.needed == frozenset()
+    assert assign(with_fields(found, told_to_go={}), policy).pools["l40s-id"].nodes.needed == frozenset()
     closed = a_policy(the_pool(replace(NIGHT, times=((13 * 60, 14 * 60),))))
     assert assign(found, closed).pools["l40s-id"].nodes.needed == {"i-b"}
 

@@ -46,6 +46,7 @@ from tests.core.builders import (
     facts,
     rules,
     run,
+    with_fields,
 )
 
 MIXED = "0/4 nodes are available: 1 node(s) exceed max volume count, 3 Insufficient nvidia.com/gpu."
@@ -70,14 +71,14 @@ def watched(found: Facts, lasts: timedelta, policy: Policy = POLICY, every: time
     """The facts after steps that saw the same for as long as it *lasts*."""
     end = found.at + lasts
     while found.at < end:
-        found = replace(found, refusals=after(found, policy), at=found.at + every)
+        found = with_fields(found, refusals=after(found, policy), at=found.at + every)
     return found
 
 
 def refused(*pods: Pod, policy: Policy = POLICY, node: Any = None) -> Facts:
     """The facts a step after the scheduler has refused *pods* beside one node."""
     seen = watched(facts(a_state(node or a_node(idle_since=NOW)), waiting=pods), REFUSED_AFTER + MINUTE, policy)
-    assert any(each.refused_at for each in seen.refusals)
+    assert any(each.refused_at for each in seen.other_work.refusals)
     return seen
 
 
@@ -98,7 +99,7 @@ def bought(found: Facts, policy: Policy = POLICY) -> int:
 
 def test_a_pod_beside_a_free_node_is_refused_after_ten_minutes() -> None:
     begun = watched(facts(a_state(a_node()), waiting=[job()]), REFUSED_AFTER)
-    assert [each.refused_at for each in begun.refusals] == [None]
+    assert [each.refused_at for each in begun.other_work.refusals] == [None]
     [refusal] = after(begun)
     assert refusal.refused_at == NOW + REFUSED_AFTER
     assert refusal.until == NOW + REFUSED_AFTER + FIRST_WAIT
@@ -113,7 +114,7 @@ def test_a_pod_beside_a_free_node_is_refused_after_ten_minutes() -> None:
 )
 def test_room_that_the_scheduler_may_not_use_proves_nothing(changes: dict[str, Any]) -> None:
     seen = watched(facts(a_state(a_node(**changes)), waiting=[job()]), HOUR)
-    assert seen.refusals == ()
+    assert seen.other_work.refusals == ()
 
 
 @pytest.mark.parametrize(
@@ -126,11 +127,11 @@ def test_room_that_the_scheduler_may_not_use_proves_nothing(changes: dict[str, A
     ],
 )
 def test_a_pod_that_the_scheduler_does_not_judge_is_not_refused(pod: Pod) -> None:
-    assert watched(facts(a_state(a_node()), waiting=[pod]), HOUR).refusals == ()
+    assert watched(facts(a_state(a_node()), waiting=[pod]), HOUR).other_work.refusals == ()
 
 
 def test_a_node_on_its_way_is_no_room() -> None:
-    assert watched(facts(a_state(required=1), waiting=[job()]), 15 * MINUTE).refusals == ()
+    assert watched(facts(a_state(required=1), waiting=[job()]), 15 * MINUTE).other_work.refusals == ()
 
 
 def test_room_that_comes_and_goes_is_no_refusal() -> None:
@@ -139,7 +140,7 @@ def test_room_that_comes_and_goes_is_no_refusal() -> None:
         found = watched(found, REFUSED_AFTER - MINUTE)
         found = watched(replace(found, pools=(a_state(a_busy_node()),)), MINUTE)
         found = replace(found, pools=(a_state(a_node()),))
-    assert all(each.refused_at is None for each in found.refusals)
+    assert all(each.refused_at is None for each in found.other_work.refusals)
 
 
 @pytest.mark.parametrize("silent", [Source.KUBERNETES, Source.CIVO])
@@ -147,8 +148,8 @@ def test_the_time_of_a_silent_source_does_not_count(silent: Source) -> None:
     begun = watched(facts(a_state(a_node()), waiting=[job()]), 8 * MINUTE)
     blind = watched(replace(begun, sources=all_up(silent)), 30 * MINUTE)
     again = replace(blind, sources=all_up())
-    assert all(each.refused_at is None for each in watched(again, 2 * MINUTE).refusals)
-    assert all(each.refused_at is not None for each in watched(again, 4 * MINUTE).refusals)
+    assert all(each.refused_at is None for each in watched(again, 2 * MINUTE).other_work.refusals)
+    assert all(each.refused_at is not None for each in watched(again, 4 * MINUTE).other_work.refusals)
 
 
 def test_the_time_of_a_step_whose_clock_is_not_trusted_does_not_count() -> None:
@@ -156,7 +157,9 @@ def test_the_time_of_a_step_whose_clock_is_not_trusted_does_not_count() -> None:
     doubted = later(begun, 3 * MINUTE)
     assert [
         each.refused_at
-        for each in after(replace(doubted, refusals=tuple(each.paused(doubted.at) for each in doubted.refusals)))
+        for each in after(
+            with_fields(doubted, refusals=tuple(each.paused(doubted.at) for each in doubted.other_work.refusals))
+        )
     ] == [None]
 
 
@@ -172,7 +175,7 @@ def test_an_owner_whose_other_pods_start_meanwhile_is_not_refused() -> None:
         bound = job("train-1", phase=PodPhase.RUNNING, node="n1", bound_at=NOW + minute // 5 * 5 * MINUTE)
         node = a_node(allocatable={GPU: 8}, pods=(bound,), idle_since=None)
         found = watched(replace(found, pools=(a_state(node),)), MINUTE, EIGHT)
-    assert [each.refused_at for each in found.refusals] == [None]
+    assert [each.refused_at for each in found.other_work.refusals] == [None]
 
 
 # --- what follows
@@ -218,7 +221,7 @@ def test_it_keeps_nothing_from_being_ready() -> None:
 def test_a_buffer_beside_it_is_kept() -> None:
     seen = without_nodes(refused(job()))
     buffer = Buffer(key="ml/spare", replicas=1, pod=a_pod("spare", uid=""))
-    assert bought(replace(seen, buffers=(buffer,))) == 1
+    assert bought(with_fields(seen, buffers=(buffer,))) == 1
 
 
 def test_eight_pods_of_one_job_are_refused_together() -> None:
@@ -256,7 +259,7 @@ def test_the_pod_is_explained_with_the_words_of_the_scheduler_first() -> None:
     [pod] = explain(seen, assignment, {"l40s-id": decisions["l40s"]}, POLICY)
     assert (pod.fate.state, pod.fate.rule) == (State.HELD, "scheduler_refuses")
     assert pod.fate.detail.startswith(f"the scheduler says: {MIXED.rstrip('.')}; ")
-    assert pod.fate.promise.until == seen.refusals[0].until
+    assert pod.fate.promise.until == seen.other_work.refusals[0].until
 
 
 # --- when it ends
@@ -305,7 +308,7 @@ def test_after_its_time_one_pod_of_the_request_gets_one_node() -> None:
 def test_each_refusal_in_a_row_doubles_the_time() -> None:
     found, waits = refused(job()), []
     for _ in range(4):
-        [refusal] = found.refusals
+        [refusal] = found.other_work.refusals
         assert refusal.until is not None
         assert refusal.refused_at is not None
         waits.append(refusal.until - refusal.refused_at)
@@ -315,7 +318,7 @@ def test_each_refusal_in_a_row_doubles_the_time() -> None:
 
 
 def test_where_the_scheduler_looks_at_no_node_the_next_try_is_the_latest() -> None:
-    [refusal] = refused(job(scheduler_says=MISSING)).refusals
+    [refusal] = refused(job(scheduler_says=MISSING)).other_work.refusals
     assert refusal.refused_at is not None
     assert refusal.until == refusal.refused_at + LONGEST_WAIT
 
@@ -331,25 +334,25 @@ def test_a_pod_that_stays_refused_while_others_of_its_owner_start_holds_none_of_
     seen = refused(job("train-0"))
     runs = job("train-1", phase=PodPhase.RUNNING, node="n1", bound_at=seen.at)
     started = later(seen, MINUTE, pools=(a_state(a_node(pods=(runs,), idle_since=None)),))
-    going = replace(started, refusals=after(started))
+    going = with_fields(started, refusals=after(started))
     assert bought(later(going, MINUTE, waiting=(job("train-0"), job("train-2")))) == 1
     assert bought(later(going, MINUTE, waiting=(job("train-0"),))) == 0
 
 
 def test_a_refusal_is_forgotten_a_day_after_its_last_pod() -> None:
     seen = later(refused(job()), MINUTE, waiting=())
-    kept = replace(seen, refusals=after(seen))
-    assert kept.refusals
+    kept = with_fields(seen, refusals=after(seen))
+    assert kept.other_work.refusals
     assert after(later(kept, FORGOTTEN_AFTER + MINUTE)) == ()
 
 
 def test_when_it_can_change_is_a_moment_of_the_decision() -> None:
     seen = without_nodes(refused(job()))
-    [refusal] = seen.refusals
-    assert refusal.until in moments(seen.refusals)
+    [refusal] = seen.other_work.refusals
+    assert refusal.until in moments(seen.other_work.refusals)
     assert run(seen, POLICY)[1]["l40s"].reconsider_at == refusal.until
     begun = watched(facts(a_state(a_node()), waiting=[job()]), 2 * MINUTE)
-    assert moments(begun.refusals) == [NOW + REFUSED_AFTER]
+    assert moments(begun.other_work.refusals) == [NOW + REFUSED_AFTER]
 
 
 # --- beside other pods
@@ -402,7 +405,7 @@ def test_a_gang_is_refused_as_a_whole() -> None:
 
 def test_a_gang_that_waits_for_one_more_node_is_not() -> None:
     seen = watched(facts(a_state(a_node(), required=2), waiting=ranks()), 15 * MINUTE)
-    assert seen.refusals == ()
+    assert seen.other_work.refusals == ()
 
 
 # --- sums and bounds
@@ -420,13 +423,13 @@ def test_a_gang_that_waits_for_one_more_node_is_not() -> None:
     ],
 )  # fmt: skip
 def test_the_paid_hours_that_began_while_a_node_stood_idle_count(node: Any, hours: int, usd: str) -> None:
-    [refusal] = refused(job(), node=node).refusals
+    [refusal] = refused(job(), node=node).other_work.refusals
     assert (refusal.paid, refusal.usd) == (hours * HOUR, Decimal(usd))
 
 
 def test_without_a_price_the_sum_is_unknown() -> None:
     policy = a_policy(a_pool(price_usd_per_hour=None))
-    [refusal] = refused(job(), policy=policy).refusals
+    [refusal] = refused(job(), policy=policy).other_work.refusals
     assert refusal.usd is None
 
 
@@ -435,9 +438,9 @@ def test_what_is_kept_is_bounded() -> None:
     pods = [job(f"one-{n}", owner=f"Job/{n}", scheduler_says="x" * 9000) for n in range(MOST_REQUESTS)]
     pods += [job(f"many-{n}", owner="Job/many") for n in range(MOST_PODS + 5)]
     seen = watched(facts(a_state(*nodes), waiting=pods), REFUSED_AFTER + MINUTE, every=5 * MINUTE)
-    assert len(seen.refusals) == MOST_REQUESTS
-    assert max(len(each.pods) for each in seen.refusals) <= MOST_PODS
-    assert max(len(each.says) for each in seen.refusals) <= 300
+    assert len(seen.other_work.refusals) == MOST_REQUESTS
+    assert max(len(each.pods) for each in seen.other_work.refusals) <= MOST_PODS
+    assert max(len(each.says) for each in seen.other_work.refusals) <= 300
 
 
 def test_a_request_has_one_name_whatever_the_order_of_what_it_asks() -> None:
@@ -449,5 +452,5 @@ def test_a_request_has_one_name_whatever_the_order_of_what_it_asks() -> None:
 def test_it_is_as_fast_as_before_where_nothing_is_refused() -> None:
     """The evidence of a moment bars nothing."""
     begun = watched(facts(a_state(a_node()), waiting=[job()]), 30 * SECOND, every=10 * SECOND)
-    assert begun.refusals
+    assert begun.other_work.refusals
     assert barred(begun, workloads(begun.waiting)).workloads == {}

@@ -199,7 +199,7 @@ def test_a_pod_whose_claim_is_created_while_the_node_stands_starts_there(store: 
     assert scheduled.bind()
     life.run(6 * HOUR, tick=MINUTE)
     assert (bought(life), len(living(life))) == (1, 1)
-    assert life.steps[-1].facts.refusals == ()
+    assert life.steps[-1].facts.other_work.refusals == ()
 
 
 def test_a_pod_whose_claim_is_created_later_gets_a_node_at_once(store: Store) -> None:
@@ -250,12 +250,12 @@ def test_a_silence_of_kubernetes_is_no_word_of_the_scheduler(store: Store) -> No
     life.run(20 * MINUTE, tick=MINUTE)
     life.cluster.look = look  # type: ignore[method-assign]
     life.run(MINUTE)
-    assert all(each.refused_at is None for each in life.steps[-1].facts.refusals)
+    assert all(each.refused_at is None for each in life.steps[-1].facts.other_work.refusals)
 
 
 @pytest.mark.chores(True)
 def test_a_pod_that_starts_within_minutes_leaves_no_trace(store: Store) -> None:
     life, scheduled = begin(store)
     life.run(5 * MINUTE, each=lambda: life.steps and scheduled.all["train-0"].node is None and scheduled.bind())
-    assert life.steps[-1].facts.refusals == ()
+    assert life.steps[-1].facts.other_work.refusals == ()
     assert titles(life, "is pending") == []

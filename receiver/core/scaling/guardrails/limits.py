@@ -294,7 +294,7 @@ WITHIN_MAXIMUM = Guardrail(
 
 def within_limits(target: int, case: Case) -> Held[Limits] | None:
     """All pools together stay within max_gpus, max_growth_per_hour and max_removals_per_hour."""
-    limits, changed = case.policy.limits, case.facts.first_changed_at
+    limits, changed = case.policy.limits, case.facts.earlier.first_changed_at
     until = None if changed is None else changed + HOUR
     if target < case.present:
         removals_left = case.removals_left
