@@ -1,1 +1,1 @@
-"""Random worlds with faults and crashes against the invariants. See docs/invariants.md."""
+"""Random worlds with faults and crashes against the invariants. See tests/README.md."""

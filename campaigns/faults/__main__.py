@@ -1,4 +1,4 @@
-"""``python -m campaigns.faults``: random worlds against the invariants. See docs/invariants.md."""
+"""``python -m campaigns.faults``: random worlds against the invariants. See tests/README.md."""
 
 import argparse
 import os

@@ -1,1 +1,1 @@
-"""Three replicas on one PostgreSQL whose leader dies, freezes or is cut off. See docs/invariants.md."""
+"""Three replicas on one PostgreSQL whose leader dies, freezes or is cut off. See tests/README.md."""

@@ -1,5 +1,5 @@
 """``python -m campaigns.replicas``: three replicas on PostgreSQL, and rounds of work in which the leader dies, is
-frozen and wakes, loses its database while it reaches Civo, or is told to stop. See docs/invariants.md.
+frozen and wakes, loses its database while it reaches Civo, or is told to stop. See tests/README.md.
 """
 
 import argparse

@@ -1,10 +1,11 @@
 """docs/evidence.md: its figures are those that the benchmarks stored."""
 
+import csv
 import json
 from functools import cache
 from typing import Any
 
-from tests.docs.pages import ROOT, section, table, text_of
+from tests.docs.pages import ROOT, headings, section, table, text_of
 from tests.lint import none_of
 
 PAGE = text_of("docs/evidence.md")
@@ -37,6 +38,22 @@ def missing(part: str, *sentences: str) -> list[str]:
     """Those of *sentences* that the section *part* does not have."""
     text = " ".join(section(PAGE, part).split())
     return [sentence for sentence in sentences if sentence not in text]
+
+
+def test_the_ten_invariants_are_those_of_the_tests() -> None:
+    told = [line for line in section(PAGE, "Invariants").splitlines() if line[:1].isdigit()]
+    tested = headings(text_of("tests/README.md"), 3)
+    assert (
+        [line.split()[0] for line in told] == [title.split()[0] for title in tested] == [f"{n}." for n in range(1, 11)]
+    )
+
+
+def test_the_runs_with_a_broken_write_are_counted() -> None:
+    rows = csv.reader((ROOT / "docs" / "enumerated-faults.csv").read_text(encoding="utf-8").splitlines())
+    head, *writes = list(rows)
+    assert len(head[3:]) == 14
+    runs = sum(int(count) for write in writes for count in write[3:] if count.isdigit())
+    assert f"none in {runs:,} runs" in section(PAGE, "Invariants")
 
 
 def test_cost_and_wait_are_those_of_the_replayed_traces() -> None:

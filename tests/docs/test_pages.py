@@ -141,8 +141,8 @@ def test_decision_pages_are_numbered_without_a_gap() -> None:
 
 
 def test_ten_invariants_are_told_each_with_tests() -> None:
-    page = text_of("docs/invariants.md")
-    titles = headings(page, 2)
+    page = text_of("tests/README.md")
+    titles = headings(page, 3)
     assert [title.split()[0] for title in titles] == [f"{n}." for n in range(1, 11)]
     assert [title for title in titles if "`test_" not in section(page, title)] == []
 

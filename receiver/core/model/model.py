@@ -1,4 +1,4 @@
-"""The nouns of what was found: nodes, pool states, sources (docs/glossary.md)."""
+"""The nouns of what was found: nodes, pool states, sources."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -43,13 +43,15 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "glossary.md",
     ),
     "On call": ("troubleshooting.md", "runbooks", "doctor.md", "limits.md"),
-    "Inside": ("how-it-decides.md", "evidence.md", "invariants.md", "decisions", "development.md"),
+    "Inside": ("how-it-decides.md", "evidence.md", "decisions"),
 }
 # Former pages, and where their text is now: old messages and bookmarks lead to them.
 MOVED: Mapping[str, str] = {
     "benchmarks": "evidence.md",
+    "development": "README.md",
     "faq": "README.md#questions",
     "image": "install.md#the-image",
+    "invariants": "evidence.md#invariants",
     "policy": "evidence.md#cost-and-wait",
     "reports": "costs.md",
 }
