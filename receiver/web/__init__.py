@@ -15,6 +15,7 @@ from receiver.web.api import reports
 from receiver.web.api import routes as api
 from receiver.web.auth import access
 from receiver.web.pages import answers, forms, guides
+from receiver.web.pages.budgets import add_budgets_page
 from receiver.web.pages.decisions import add_decisions
 from receiver.web.pages.overview import add_overview
 from receiver.web.pages.pool_page import add_pool_page
@@ -48,8 +49,10 @@ def create_app(parts: WebParts) -> Flask:
     app.jinja_env.globals["cluster_name"] = parts.configuration.cluster_name
     errors.install(app)
     doors = access.Access(parts)
-    for of_doors in (access.blueprint, forms.overrides, answers.blueprint):
-        app.register_blueprint(of_doors(doors, parts))
+    acting = forms.overrides(doors, parts)
+    add_budgets_page(acting, doors, parts)
+    for blueprint in (access.blueprint(doors, parts), acting, answers.blueprint(doors, parts)):
+        app.register_blueprint(blueprint)
     for routes_of in (webhook.blueprint, health.blueprint, api.blueprint, guides.blueprint, _pages):
         app.register_blueprint(routes_of(parts))
 

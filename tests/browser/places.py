@@ -44,6 +44,7 @@ PLACES: Mapping[str, str | Callable[[LiveStack], str]] = {
     "pool-waiting-for-civo": "/pools/h200",
     "sources": "/sources",
     "question": _question,
+    "budgets": "/budgets",
     "overrides": "/pools/batch/overrides",
     "log-in": "/login",
     "docs": "/docs",

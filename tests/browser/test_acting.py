@@ -70,8 +70,9 @@ def test_an_operator_logs_in_and_pins_a_pool_by_keyboard_alone(
         expect(page.get_by_role("button", name="Log out")).to_be_visible()
         expect(page.get_by_role("heading", level=1)).to_have_text("Overrides of l40s")
 
-        go_to(page, "Pin")
-        keys.press("Space")
+        go_to(page, "Pause")  # what is chosen unless one says otherwise; arrows choose another kind
+        for _ in range(2):
+            keys.press("ArrowDown")
         for label, words in (("Nodes", "2"), ("Why", "A demo"), ("Who", "ada"), ("For how long", "2 hours")):
             go_to(page, label)
             keys.type(words)

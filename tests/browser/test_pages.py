@@ -22,6 +22,7 @@ ON_A_PHONE = (
     "pool-held",
     "sources",
     "question",
+    "budgets",
     "overrides",
     "log-in",
     "runbook",

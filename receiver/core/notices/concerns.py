@@ -291,6 +291,7 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
                 why=f"{dollars(view.spent)} of {dollars(view.monthly)} spent ({percent(view.ratio)})",
                 doing=doing,
                 todo="" if calm else f"To raise it: {view.setting()}",
+                page="" if calm else "budgets",
             )
         if view.unpriced:
             sizes = ", ".join(view.unpriced)

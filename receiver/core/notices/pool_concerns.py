@@ -233,6 +233,7 @@ def _held(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[
         cost=wording.costs(pool, seen.assignment.budgets, decision.target, teams=wording.teams_asking(asking)),
         doing=doing,
         guide=GUIDES[Cause.BUDGET_STOP] if stopped else guide(reason.rule),
+        page="budgets" if (met or reason.rule) == "within_budget" else "",
         decision=seen.numbers.get(pool.id),
         topic=f"held:{pool.id}:{reason.rule}",  # a topic of its own: rules that take turns are no news
         key=f"{decision.at:%Y-%m-%d}",

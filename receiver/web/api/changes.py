@@ -317,19 +317,6 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
 def add_budget_changes(routes: Blueprint, parts: WebParts) -> None:
     """Add the routes that change an allowance to *routes*."""
 
-    def keep(fields: Mapping[str, Any], usd: Decimal | None, *, confirmed: bool) -> Response:
-        change = _budget_change(fields, usd, parts.policy, parts.clock.now())
-        display_name = parts.pool_name(change.name) if change.name else ""
-        monthly = _configured(change, parts.policy) if usd is None else usd
-        stopped = None if monthly is None else _stopped(change, display_name, monthly, parts)
-        if stopped is not None and not confirmed:
-            amount = "This" if usd is not None or monthly is None else f"The configured {dollars(monthly)}"
-            raise Problem(409, f"{amount} is {stopped}", 'add --yes, in JSON "confirm": true', field="confirm")
-        parts.store.change_budget(change, budget_changed(change, title_of(change.scope, display_name), stopped))
-        parts.wake()
-        log.info("budget changed", scope=change.scope.value, name=change.name, usd=str(change.monthly_usd))
-        return jsonify(BudgetChangeDocument.of(change, name=display_name))
-
     @routes.post("/budget")
     def set_budget() -> Response:
         require_operator(parts)
@@ -338,7 +325,7 @@ def add_budget_changes(routes: Blueprint, parts: WebParts) -> None:
         confirmed = body.get("confirm", False)
         if not isinstance(confirmed, bool):
             raise invalid("confirm", "confirm is neither true nor false", "write true or false, without quotes")
-        return keep(body, _amount(body.get("monthly_usd")), confirmed=confirmed)
+        return jsonify(change_budget(body, amount_of(body.get("monthly_usd")), parts, confirmed=confirmed))
 
     @routes.delete("/budget")
     def reset_budget() -> Response:
@@ -346,7 +333,25 @@ def add_budget_changes(routes: Blueprint, parts: WebParts) -> None:
         confirmed = request.args.get("confirm", "false")
         if confirmed not in ("true", "false"):
             raise invalid("confirm", "confirm is neither true nor false", "write true, or leave it out")
-        return keep(request.args, None, confirmed=confirmed == "true")
+        return jsonify(change_budget(request.args, None, parts, confirmed=confirmed == "true"))
+
+
+def change_budget(
+    fields: Mapping[str, Any], usd: Decimal | None, parts: WebParts, *, confirmed: bool
+) -> BudgetChangeDocument:
+    """Set this month's allowance of the budget that *fields* name to *usd*, or to the configured one (None). Raises
+    Problem for a mistake, and for one that stops growth unless that is *confirmed*; TryLater."""
+    change = _budget_change(fields, usd, parts.policy, parts.clock.now())
+    display_name = parts.pool_name(change.name) if change.name else ""
+    monthly = _configured(change, parts.policy) if usd is None else usd
+    stopped = None if monthly is None else _stopped(change, display_name, monthly, parts)
+    if stopped is not None and not confirmed:
+        amount = "This" if usd is not None or monthly is None else f"The configured {dollars(monthly)}"
+        raise Problem(409, f"{amount} is {stopped}", 'add --yes, in JSON "confirm": true', field="confirm")
+    parts.store.change_budget(change, budget_changed(change, title_of(change.scope, display_name), stopped))
+    parts.wake()
+    log.info("budget changed", scope=change.scope.value, name=change.name, usd=str(change.monthly_usd))
+    return BudgetChangeDocument.of(change, name=display_name)
 
 
 def _configured(change: BudgetChange, policy: Policy) -> Decimal | None:
@@ -375,7 +380,8 @@ def _stopped(change: BudgetChange, display_name: str, monthly: Decimal, parts: W
     return stops(change.scope, monthly, budgets[0].spent_usd, before, parts.policy.budget, closes=closes)
 
 
-def _amount(amount: object) -> Decimal:
+def amount_of(amount: object) -> Decimal:
+    """Return the USD that *amount* says. Raises Problem."""
     if amount is None:
         raise invalid("monthly_usd", "monthly_usd is missing", "give an amount of USD such as 1250.50")
     if isinstance(amount, bool) or not isinstance(amount, str | int | Decimal):

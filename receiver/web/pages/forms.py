@@ -29,7 +29,8 @@ from receiver.web.errors import Problem, retry_after
 from receiver.web.parts import WebParts
 
 FIELDS = ("kind", "nodes", "for", "why", "who")
-PRESETS = ("30m", "2h", "until 09:00")  # a button each, beside a field for any other length
+PRESETS = ("2h", "30m", "until 09:00")  # a button each, beside a field for any other length
+REASONS = ("investigating", "maintenance", "a deadline")  # one tap each, instead of a sentence
 LOGGED_OUT = (
     "Nothing was changed: you are not logged in as operator. Log in from another tab, then send this form again."
 )
@@ -141,6 +142,8 @@ def _presets(policy: Policy, now: datetime) -> list[tuple[str, str]]:
 def _said(form: Mapping[str, str], pool: str) -> dict[str, Any]:
     """The fields as the API takes them: a field without text was not said, and digits are a number."""
     fields: dict[str, Any] = {name: form[name].strip() for name in FIELDS if form.get(name, "").strip()}
+    if form.get("reason", "").strip():
+        fields.setdefault("why", form["reason"].strip())
     if re.fullmatch(r"-?[0-9]{1,9}", str(fields.get("nodes", ""))):
         fields["nodes"] = int(fields["nodes"])
     return {"for": "", **fields, "pool": pool}
@@ -169,7 +172,9 @@ def _overrides_page(
         listed=[OverrideDocument.of_stored(stored, parts, now) for stored in listed],
         down=down,
         done=changed_id,
-        form={"who": g.visitor.remembered, **{field: text for field, text in (form or {}).items() if field in FIELDS}},
+        form={"who": g.visitor.remembered}
+        | {field: text for field, text in (form or {}).items() if field in (*FIELDS, "reason")},
+        reasons=REASONS,
         presets=_presets(parts.policy, now),
         once=_once(form or {}) or secrets.token_hex(4),
         mistakes={field: mistakes_by_field[field] for field in FIELDS if field in mistakes_by_field},

@@ -1,0 +1,104 @@
+"""/budgets: this month's budgets, and the form by which an operator's session raises one.
+
+At the stop line of a budget this is the most likely repair: one tap leads here, another raises it.
+"""
+
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+import structlog
+from flask import Blueprint, g, make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from receiver.core.money.budget import BudgetStage
+from receiver.ports import TryLater
+from receiver.reports.picture import ScopedBudget, kept_picture
+from receiver.web.api.changes import amount_of, change_budget
+from receiver.web.api.request_parts import read_form
+from receiver.web.auth.access import Access
+from receiver.web.errors import Problem, retry_after
+from receiver.web.pages.forms import LOGGED_OUT, OTHER_SESSION
+from receiver.web.parts import WebParts
+
+RAISES = (Decimal("1.1"), Decimal("1.25"), Decimal("1.5"))  # times the allowance: a button each
+REASONS = ("work waits", "a deadline", "more teams", "higher prices")
+PAST_A_LINE = (BudgetStage.STOP, BudgetStage.HOLD, BudgetStage.WARN)
+
+log = structlog.get_logger(__name__)
+
+
+def offers(monthly: Decimal | None) -> list[Decimal]:
+    """Return round amounts of USD above *monthly*: two figures and zeros."""
+    if not monthly or monthly < 0:
+        return []
+    amounts = []
+    for factor in RAISES:
+        raised = monthly * factor
+        unit = Decimal(10) ** max(0, raised.adjusted() - 1)
+        amounts.append((raised / unit).to_integral_value(ROUND_CEILING) * unit)
+    return list(dict.fromkeys(amounts))
+
+
+def add_budgets_page(routes: Blueprint, access: Access, parts: WebParts) -> None:
+    """Add the page and what its forms send to *routes*."""
+
+    @routes.get("/budgets")
+    def budgets() -> Response:
+        return _page(parts, done=request.args.get("done", "") == "1")
+
+    @routes.post("/budgets")
+    def raise_one() -> Response:
+        access.require_own_site(request)
+        form = read_form(request)
+        if not g.visitor.is_operator:
+            return _page(parts, form, refused=LOGGED_OUT, status=403)
+        if not g.visitor.sent(form.get("form_token", "")):
+            return _page(parts, form, refused=OTHER_SESSION, status=403)
+        fields: dict[str, Any] = {name: form.get(name, "").strip() for name in ("scope", "name")}
+        fields |= {"who": g.visitor.name_in(form), "why": form.get("why", "").strip() or form.get("reason", "")}
+        try:
+            usd = amount_of((form.get("preset") or form.get("monthly_usd", "")).strip().replace(",", "").lstrip("$"))
+            change_budget(fields, usd, parts, confirmed=form.get("confirm") == "yes")
+        except Problem as problem:
+            return _page(parts, form, problem=problem, status=400)
+        except TryLater as error:
+            log.warning("store unavailable", path=request.path, code=error.code, error=str(error))
+            refused = f"The budget was not saved: {error}. Send the form again later."
+            response = _page(parts, form, refused=refused, status=503)
+            response.headers["Retry-After"] = str(retry_after(error))
+            return response
+        response = redirect(url_for("acting.budgets", done=1), 303)
+        access.remember(response, g.visitor, g.visitor.name_in(form))
+        return response
+
+
+def _page(
+    parts: WebParts,
+    form: Mapping[str, str] | None = None,
+    *,
+    problem: Problem | None = None,
+    refused: str = "",
+    done: bool = False,
+    status: int = 200,
+) -> Response:
+    shows = form is None or g.visitor.is_operator  # who only sent a form may not be one who may read
+    picture, _ = kept_picture(parts.store)
+    sent = form or {}
+    page = render_template(
+        "budgets.html",
+        now=parts.clock.now(),
+        shows=shows,
+        budgets=sorted(picture.budgets, key=_urgency) if shows else (),
+        offers=offers,
+        reasons=REASONS,
+        form={"who": g.visitor.remembered, "reason": REASONS[0], **sent},
+        mistakes={problem.field or "monthly_usd": problem} if problem is not None else {},
+        refused=refused,
+        done=done,
+    )
+    return make_response(page, status)
+
+
+def _urgency(budget: ScopedBudget) -> int:
+    return PAST_A_LINE.index(BudgetStage(budget.stage)) if budget.stage in PAST_A_LINE else len(PAST_A_LINE)
