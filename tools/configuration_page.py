@@ -1,13 +1,14 @@
 """The tables of keys in docs/configuration.md: types and defaults from the model, meanings from below its fields.
 
-The page says between its markers which keys a table has, such as ``<!-- keys: limits -->`` for everything below
-``limits``; of two that name a key the longer one counts. The rest is written by hand.
+The keys that most people need are in a table of their own, `FIRST`. The page says between its markers which keys each
+other table has, such as ``<!-- keys: limits -->`` for everything below ``limits``; of two that name a key the longer
+one counts. The rest is written by hand.
 """
 
 import ast
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
@@ -31,6 +32,26 @@ MODELS: Mapping[str, type[BaseModel]] = {"keys": Configuration, "keys of a price
 MARKED = re.compile(
     r"(?P<begin><!-- (?P<model>keys|keys of a price file): (?P<keys>[^>]+) -->\n).*?(?=<!-- end of keys -->)", re.DOTALL
 )
+FIRST_MARKED = re.compile(r"(?<=<!-- first keys -->\n).*?(?=<!-- end of first keys -->)", re.DOTALL)
+# The keys of the first table, in its order. A section has its words here and its own keys in a table below.
+FIRST: Mapping[str, str] = {
+    "cluster_name": "",
+    "mode": "",
+    "public_url": "",
+    "budget.monthly_usd": "",
+    "budget.timezone": "",
+    "budget.teams": "",
+    "limits.max_gpus": "",
+    "pools[].civo_pool_id": "",
+    "pools[].max_nodes": "",
+    "pools[].standby_nodes": "",
+    "pools[].windows": "times with other [numbers](#windows)",
+    "pools[].approval": "which changes [need an approval](#pools)",
+    "pools[].repair": "",
+    "notify.destinations": "who gets [which messages](#messages)",
+    "idle_shutdown": "stop [idle workloads](#idle-workloads)",
+    "attribution.team": "",
+}
 HEAD = ("| key | type (default) | meaning |", "|---|---|---|")
 # The words for each kind of value. The order counts where two are the same to Python.
 WORDS: Mapping[Any, tuple[str, str]] = {
@@ -192,15 +213,29 @@ def filled(page: str) -> str:
     for model, kind_of_file in MODELS.items():
         prefixes = [prefix for name, prefix in marked if name == model]
         for key in keys(kind_of_file):
+            if model == "keys" and key.path in FIRST:
+                continue
             over = [p for p in prefixes if re.match(rf"{re.escape(p)}($|\[|\.)", key.path)]
             if not over:
                 raise ValueError(f"no table of docs/configuration.md has {key.path}: name it in one of its markers")
             tables[model, max(over, key=len)].append(key.row)
+    page = FIRST_MARKED.sub(lambda _: _lines(_first()), page)
     return MARKED.sub(lambda found: found["begin"] + _table(found, tables), page)
+
+
+def _first() -> Iterator[str]:
+    """Yield the rows of the first table. Raises KeyError for a key that does not exist."""
+    known = {key.path: key.row for key in keys(Configuration)}
+    for path, words in FIRST.items():
+        yield f"| `{path}` | section | {words} |" if words else known[path]
 
 
 def _table(found: re.Match[str], tables: Mapping[tuple[str, str], list[str]]) -> str:
     rows = [row for prefix in found["keys"].split() for row in tables[found["model"], prefix]]
+    return _lines(rows)
+
+
+def _lines(rows: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in ("", *HEAD, *rows, ""))
 
 

@@ -39,20 +39,18 @@ class Mode(StrEnum):
 
 class Prometheus(Section):
     url: values.Address | None = None
-    """a server with Prometheus' HTTP API, such as VictoriaMetrics. Without it nothing is removed, and pools grow only
-    with `fallback: kubernetes`. The URL may have a user and a password; a bearer token or a tenant header
-    (`X-Scope-OrgID`) cannot be set: put a proxy in front that adds it"""
+    """a server with Prometheus' HTTP API; its URL may have a user and a password, while a bearer token or tenant header
+    needs a proxy in front. Without it nothing is removed"""
 
 
 class Alertmanager(Section):
     urls: tuple[values.Address, ...] = ()
-    """every peer. Without them remembered webhooks count, and silences are not seen"""
+    """every peer; without them silences are not seen"""
     repeat_interval: values.LongerThanZero = REPEAT_INTERVAL
-    """the longest `repeat_interval` of the routes to the autoscaler (`2m` in `rules/alertmanager.yml`). While the API
-    does not answer, an alert counts until it is resolved, at most twice this and a `group_interval` after its last
-    delivery: too short a value ends a `freeze` that still fires"""
+    """the longest `repeat_interval` of the routes to the autoscaler; too short a value ends a `freeze` that still
+    fires"""
     group_interval: values.LongerThanZero = GROUP_INTERVAL
-    """their longest `group_interval` (`1m` there)"""
+    """their longest `group_interval`"""
 
     @property
     def payload_life(self) -> timedelta:
@@ -62,18 +60,18 @@ class Alertmanager(Section):
 
 class Kubernetes(Section):
     enabled: bool = True
-    """read nodes and pods; with `false` no node is ever removed"""
+    """with `false` no node is ever removed"""
     watch: bool = True
-    """[watch](how-it-decides.md#what-a-step-reads-of-the-cluster) nodes, pods and queues, and start a step at once for
-    a GPU pod that does not fit; `false` lists at every step"""
+    """[watch](how-it-decides.md#what-a-step-reads-of-the-cluster) the cluster and act at once; `false` lists at every
+    step"""
     startup_taints: tuple[values.TaintPrefix, ...] = ()
-    """prefixes of further [startup taints](how-it-decides.md#startup-taints): a node with one is still starting"""
+    """prefixes of further [startup taints](how-it-decides.md#startup-taints)"""
     sick_conditions: tuple[values.LabelKey, ...] = ()
-    """types of node conditions that mean [sick GPUs](how-it-decides.md#sick-nodes) while they are `True`"""
+    """node conditions that mean [sick GPUs](how-it-decides.md#sick-nodes)"""
     keep_nodes_for: tuple[KeepRule, ...] = (KeepRule.UNMANAGED, KeepRule.KUBE_SYSTEM)
     """which pods without a GPU [keep their node](how-it-decides.md#what-drains-and-what-keeps-a-node)"""
     capacity_buffers: bool = True
-    """serve [CapacityBuffers](workloads.md#capacity-buffers) of GPU pods; `false` where another autoscaler does"""
+    """serve [CapacityBuffers](workloads.md#capacity-buffers) of GPU pods"""
     best_effort_atomic: bool = False
     """also serve ProvisioningRequests of class `best-effort-atomic-scale-up.autoscaling.x-k8s.io`"""
 
@@ -85,16 +83,16 @@ class Webhook(Section):
 
 class StatedSpec(Section):
     month: values.Month = Field(examples=["the month, such as month: 2026-11"])
-    """the month of the amount; ignored in any other"""
+    """the month of the amount"""
     usd: values.Money = Field(examples=["what the month has cost so far, such as usd: 1200"])
-    """what that month has cost so far, living nodes included"""
+    """its cost so far, without Civo's charges after a [lost store](operations.md#a-new-or-lost-store)"""
 
 
 class HoldSpec(Section):
     namespaces: tuple[values.ObjectName, ...] = ()
-    """where a ResourceQuota keeps new GPU pods out above the hold line of cluster or account"""
+    """where a ResourceQuota keeps new GPU pods out above the hold line"""
     kueue_cluster_queues: tuple[values.ObjectName, ...] = ()
-    """Kueue's ClusterQueues that are put on Hold meanwhile"""
+    """ClusterQueues that are put on Hold meanwhile"""
 
 
 class BudgetSpec(Section):
@@ -103,18 +101,18 @@ class BudgetSpec(Section):
     timezone: values.Zone = "UTC"
     """the time zone of the month"""
     warn_at: values.Ratio = Decimal("0.5")
-    """share of the allowance from which messages are sent"""
+    """share from which messages are sent"""
     hold_at: values.Ratio = Decimal("0.8")
-    """share from which no pool grows, except for passing priority classes"""
+    """share from which no pool grows"""
     stop_at: values.Ratio = Decimal("1.0")
-    """share from which no pool grows, nodes are cordoned, and idle nodes are removed before their next paid hour"""
+    """share from which nodes are cordoned, and idle nodes removed before their next paid hour"""
     spent_usd_stated: StatedSpec | None = None
     account_usd: values.Money | None = None
-    """the allowance of the whole Civo account, at least `monthly_usd`. Nothing grows while its charges are unknown"""
+    """the allowance of the whole Civo account; nothing grows while its charges are unknown"""
     teams: dict[values.LabelValue, values.Money] = Field(default_factory=dict)
-    """each team's allowance, by the pod label in `attribution.team`; at most `monthly_usd`"""
+    """each team's allowance, by the pod label in `attribution.team`"""
     passing_priority_classes: tuple[values.Text, ...] = ()
-    """PriorityClasses; workloads whose pods all have one may cause growth up to the stop line"""
+    """PriorityClasses whose workloads may cause growth up to the stop line"""
     hold: HoldSpec = HoldSpec()
 
     def contradictions(self) -> Iterator[Wrong]:
@@ -137,15 +135,15 @@ class BudgetSpec(Section):
 
 class BillingSpec(Section):
     granularity: values.Period = timedelta(hours=1)
-    """one paid unit; with `1s` removals depend on `idle_for` alone"""
+    """one paid unit"""
     rounding: Rounding = Rounding.CEIL
     """pay started units, or whole ones and at least one"""
     anchor: Anchor = Anchor.INSTANCE
     """units begin at a node's creation, or on the clock"""
     removal_margin: values.Duration = timedelta(seconds=90)
-    """how long before its next paid unit an idle node may be removed; less than `granularity`"""
+    """how long before its next paid unit an idle node may be removed"""
     charges_tolerance_usd: values.Money = Decimal(10)
-    """difference between Civo's charges and the ledger, per size and month, from which [a message is
+    """difference between Civo's charges and the ledger from which [a message is
     sent](operations.md#the-ledger-differs-from-civos-charges)"""
 
     def contradictions(self) -> Iterator[Wrong]:
@@ -198,30 +196,28 @@ class Kueue(Section):
 
 class Volcano(Section):
     demand: GroupDemand = GroupDemand.PODS
-    """`podgroups` also counts pending PodGroups without pods, up to their queue's capability"""
+    """`podgroups` also counts pending PodGroups without pods"""
 
 
 class KeepUntilSpec(Section):
     namespaces: tuple[values.Text, ...] = ()
-    """where the pod annotation `gpu-autoscaler.io/keep-until` (RFC 3339) postpones a shutdown and [keeps the
-    node](operations.md#keep-a-node-for-a-while)"""
+    """where the annotation `gpu-autoscaler.io/keep-until` [keeps the node](operations.md#keep-a-node-for-a-while)"""
     longest: values.LongerThanZero = timedelta(days=7)
     """how far ahead that time may be"""
 
 
 class PatienceSpec(Section):
     priority_classes: dict[values.ObjectName, values.LongerThanZero] = Field(default_factory=dict)
-    """how long after their creation pods of these PriorityClasses may wait to start, unless they [say it
-    themselves](how-it-decides.md#work-that-may-wait)"""
+    """how long pods of these PriorityClasses [may wait](how-it-decides.md#work-that-may-wait) for a GPU that is paid
+    for"""
     teams: dict[values.LabelValue, values.LongerThanZero] = Field(default_factory=dict)
-    """the same for teams; a listed PriorityClass goes first"""
+    """the same for teams"""
     namespaces: dict[values.ObjectName, values.LongerThanZero] = Field(default_factory=dict)
-    """the same for namespaces; a listed class or team goes first"""
+    """the same for namespaces"""
     longest: values.LongerThanZero = timedelta(days=7)
-    """the longest time that `gpu-autoscaler.io/may-wait` may name; longer ones count as this"""
+    """the longest time of `gpu-autoscaler.io/may-wait`"""
     lowest_priority: values.Priority = -10
-    """no node is bought for pods of a lower priority, as with Cluster Autoscaler's
-    `--expendable-pods-priority-cutoff`"""
+    """no node is bought for pods of a lower priority"""
 
 
 class OverridesSpec(Section):
@@ -236,12 +232,12 @@ class IdleShutdown(Section):
 
 class LeaderSpec(Section):
     lease: values.LongerThanZero = timedelta(seconds=15)
-    """how long the leader of [several replicas](operations.md#several-replicas) leads without the database, at least
-    1.5 times `write_timeout`; another takes over after `lease` and `write_timeout`"""
+    """how long the leader of [several replicas](operations.md#several-replicas) leads without the database; at least
+    1.5 times `write_timeout`"""
     write_timeout: values.LongerThanZero = timedelta(seconds=10)
-    """timeout of a call that changes something, and of each call while Civo changes a pool; at most that of others"""
+    """timeout of a call that changes something"""
     call_timeout: values.LongerThanZero = timedelta(seconds=30)
-    """timeout of other calls to Civo or Kubernetes, after at most 5 seconds to connect"""
+    """timeout of other calls"""
 
     @property
     def timeouts(self) -> tuple[float, float]:
@@ -299,20 +295,19 @@ class UnitSpec(Section):
     query: Annotated[str, BeforeValidator(monthly_query)] = Field(
         examples=["the PromQL that counts it, such as query: sum(increase(epochs_total[$range]))"]
     )
-    """counts a month's units in one value; [`$range`](costs.md#cost-per-unit-of-work) is the time since the month
-    began"""
+    """counts a month's units; [`$range`](costs.md#cost-per-unit-of-work) is the time since the month began"""
     per: values.Units = 1
-    """show the cost of this many units: `1000` for requests"""
+    """show the cost of so many"""
     only: UnitScope = UnitScope()
 
 
 class CommitmentSpec(Section):
     size: values.Identifier = Field(examples=["Civo's size, such as size: an.g1.l40s.kube.x1"])
-    """Civo's size of an offer of committed capacity"""
+    """a size with an offer of committed capacity"""
     term_months: values.Units = Field(examples=["the months of the commitment, such as term_months: 12"])
     """its length"""
     usd_per_hour: values.Money = Field(examples=["the price of one node-hour in USD"])
-    """its price of a node-hour, all GPUs together"""
+    """of a node, all GPUs together"""
 
     def contradictions(self) -> Iterator[Wrong]:
         yield from insane(self.usd_per_hour, EIGHT_GPUS, ("usd_per_hour",))
@@ -347,20 +342,19 @@ class ReportsSpec(Section):
 
 class Configuration(Section):
     cluster_name: values.LabelValue = ""
-    """what people call this cluster; shown in every message and page, in `status` and in a label of `build_info`"""
+    """what people call this cluster, in every message and page"""
     mode: Mode = Mode.OBSERVE
-    """`act` writes to Civo and the cluster; `observe` only reports what it would do"""
+    """`observe` only reports what `act` would do"""
     objective: Objective = Objective.BALANCED
-    """priority when [cost and wait conflict](how-it-decides.md#cost-and-wait): `cost` keeps no spare GPUs, `balanced`
-    keeps them in pools of small nodes beside larger ones, `wait` in every pool"""
+    """which goes first when [cost and wait conflict](how-it-decides.md#cost-and-wait)"""
     tick: values.Tick = timedelta(seconds=10)
-    """the longest time between two steps; a webhook starts one at once"""
+    """the longest time between two steps"""
     warm_up: values.Duration = timedelta(minutes=1)
-    """how long a new store (first start, or database lost) only observes"""
+    """how long a new store only observes"""
     heartbeat_interval: values.Period = timedelta(minutes=1)
     """how often the heartbeat alert arrives; after three missed ones nothing is removed"""
     fallback: Fallback = Fallback.NONE
-    """what may grow pools while Prometheus is down: nothing, or the pods that wait in Kubernetes"""
+    """what may grow pools while Prometheus is down: nothing, or the pods that wait"""
     prometheus: Prometheus = Prometheus()
     alertmanager: Alertmanager = Alertmanager()
     kubernetes: Kubernetes = Kubernetes()
@@ -369,28 +363,24 @@ class Configuration(Section):
     budget: BudgetSpec | None = None
     billing: BillingSpec = BillingSpec()
     packing: Packing = Packing.FILL
-    """`fill` puts soft taints (`PreferNoSchedule`) on nodes with room, so that others [become
-    idle](how-it-decides.md#packing); `scheduler` puts none"""
+    """`fill` taints nodes with room softly, so that others [become idle](how-it-decides.md#packing)"""
     limits: LimitsSpec = LimitsSpec()
     attribution: AttributionSection = AttributionSection()
     prices_file: values.Text | None = None
-    """a file with [prices](#prices) that override the shipped ones by size; path relative to this file"""
+    """a file with [prices](#prices) that override the shipped ones; relative to this file"""
     public_url: values.PublicAddress | None = None
-    """URL of the pages, without password and query; messages link to decisions there"""
+    """URL of the pages; without it messages have commands instead of links"""
     docs_url: values.PublicAddress | None = None
-    """URL where `docs/` is published elsewhere, for links to guides and runbooks. Without it pages link to the server's
-    own `/docs`, and messages to `/docs` below `public_url`"""
+    """URL where `docs/` is published; else links lead to the server's `/docs`"""
     notify: NotifySpec = NotifySpec()
     unknown_after: values.LongerThanZero = timedelta(minutes=15)
-    """how long a node may be neither busy nor idle, such as not Ready or without its GPUs, before a message is sent"""
+    """how long a node may be neither busy nor idle before a message is sent"""
     kueue: Kueue = Kueue()
     volcano: Volcano = Volcano()
     queue_wait: dict[values.ObjectName, values.LongerThanZero] = Field(default_factory=lambda: dict(QUEUE_WAIT))
-    """how long a GPU pod of a PriorityClass may wait before [GpuQueueWaitLong](runbooks/GpuQueueWaitLong.md) fires.
-    Default for unlisted classes: 2h (`production`: 10m)"""
+    """how long a GPU pod of a PriorityClass may wait before [GpuQueueWaitLong](runbooks/GpuQueueWaitLong.md) fires"""
     idle_cost_usd_per_hour: values.Money = Decimal(5)
-    """what idle GPUs may cost an hour, averaged over an hour, before [GpuIdleCostHigh](runbooks/GpuIdleCostHigh.md)
-    fires"""
+    """what idle GPUs may cost an hour before [GpuIdleCostHigh](runbooks/GpuIdleCostHigh.md) fires"""
     idle_shutdown: IdleShutdown = IdleShutdown()
     keep_until: KeepUntilSpec = KeepUntilSpec()
     patience: PatienceSpec = PatienceSpec()

@@ -40,17 +40,15 @@ class LeastSeverity(StrEnum):
 
 class DestinationSpec(Section):
     level: LeastSeverity = LeastSeverity.INFO
-    """the least severity: `failure` is what a person must act on now, for a pager. All-clears pass too, at `failure`
-    only if `kinds` lists them"""
+    """the least severity; `failure` is for a pager"""
     kinds: tuple[NoticeKind, ...] = ()
-    """only these, such as `grew` or `budget_stop`; the error about an unknown one lists all"""
+    """only these, such as `grew` or `budget_stop`"""
     pools: tuple[values.Text, ...] = ()
-    """only messages about these pools, or about `teams`"""
+    """only messages about these pools"""
     teams: tuple[values.Text, ...] = ()
-    """only the reports and budgets of these teams, and messages about `pools`"""
+    """only these teams' reports and budgets"""
     format: Format | None = None
-    """`slack` has link buttons and is the default for Slack, `text` elsewhere; `cloudevents` is one ungrouped POST per
-    notice"""
+    """by default `slack`, with buttons, for Slack, and `text` elsewhere"""
 
 
 class NotifySpec(Section):

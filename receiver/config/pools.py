@@ -179,7 +179,8 @@ class WindowSpec(Section):
     standby_nodes: values.Whole | None = None
     """the pool's standby meanwhile"""
     evict_after: values.LongerThanZero | None = None
-    """evict work beyond `max_nodes` this long after announcing it"""
+    """[evict](how-it-decides.md#windows-that-evict) work beyond `max_nodes` this long after announcing it; at least
+    `5m`"""
 
     def contradictions(self) -> Iterator[Wrong]:
         if never_opens(self):
@@ -268,13 +269,13 @@ class Cooldown(Section):
 
 class Utilization(Section):
     high: values.Ratio = Decimal("0.70")
-    """above it the pool counts as busy, and no pods are moved to empty a node"""
+    """above it the pool counts as busy, and no node is emptied"""
     low: values.Ratio = Decimal("0.50")
-    """below it the pool counts as underused; less than `high`"""
+    """below it the pool counts as underused"""
     underutilized: values.Ratio = Decimal("0.20")
-    """a workload whose hourly average stays below it for four hours is reported"""
+    """a workload below it for four hours is reported"""
     idle: values.Ratio = Decimal("0.05")
-    """a GPU that a pod held for an hour without rising above it counts as idle; less than `underutilized`"""
+    """a GPU that a pod held for an hour below it counts as idle"""
 
     def contradictions(self) -> Iterator[Wrong]:
         for lower, upper in (("low", "high"), ("idle", "underutilized")):
@@ -285,11 +286,11 @@ class Utilization(Section):
 
 class ApprovalSpec(Section):
     removals: bool = False
-    """ask before removing idle nodes and emptying busy ones"""
+    """ask before removing idle and emptying busy nodes"""
     growth_above_usd_per_hour: values.Money | None = None
-    """ask before growth whose new nodes cost more than this an hour"""
+    """ask before growth that costs more than this an hour"""
     wait: values.LongerThanZero = timedelta(minutes=15)
-    """time to answer, at least `1m`; a removal is asked about this long before it is due"""
+    """time to answer, at least `1m`"""
     unanswered: Unanswered = Unanswered.PROCEED
     """what happens [without an answer](guardrails.md#approved)"""
 
@@ -306,46 +307,45 @@ class PoolSpec(Section):
     """A pool. What a file leaves out of `receiver.config.completion.FROM_CIVO` has been filled in before."""
 
     name: values.PoolName = Field(examples=["a short name, such as name: l40s"])
-    """its name in messages and pages. Left out, it is short for its size, such as `l40s` or `h100-x8`, or Civo's id for
-    another pool of that size"""
+    """its name in messages and pages; left out, it is short for its size, such as `h100-x8`"""
     civo_pool_id: values.Identifier = Field(
         examples=["Civo's id of the pool, which `civo kubernetes node-pool list` shows, such as civo_pool_id: 5f3c"]
     )
-    """Civo's id: node label `kubernetes.civo.com/civo-node-pool`, alert label `pool`"""
+    """Civo's id of the pool"""
     size: values.Identifier = Field(examples=["Civo's size of its nodes, such as size: an.g1.l40s.kube.x1"])
-    """Civo's size of its nodes; determines the price. Once it was read, [only you change
+    """Civo's size of its nodes, which has the price; [only you change
     it](decisions/0083-pools-are-completed-from-civo.md)"""
     resources: dict[values.GpuResource, values.Units] = Field(
         examples=["the GPUs of one node, such as resources: {nvidia.com/gpu: 1}"]
     )
-    """GPUs of one node: `nvidia.com/gpu`, `nvidia.com/gpu.shared` (time-sliced replicas) or `nvidia.com/mig-...`"""
+    """GPUs of one node: `nvidia.com/gpu`, `nvidia.com/gpu.shared` or `nvidia.com/mig-...`"""
     max_nodes: values.Whole = Field(examples=["the most nodes that the pool may have, such as max_nodes: 8"])
-    """the most nodes, whatever the demand; 0 keeps the pool empty"""
+    """the most nodes; 0 keeps the pool empty"""
     price_usd_per_hour: values.Money | None = None
-    """the price of a node-hour; overrides every price file"""
+    """of a node, instead of the list price"""
     labels: dict[values.LabelKey, values.LabelValue] = Field(default_factory=dict)
-    """labels of its nodes, until a new node [shows others](decisions/0071-the-template-is-what-a-node-was-when-new.md);
-    they outrank what its size says"""
+    """labels of its nodes, until a new node [shows
+    others](decisions/0071-the-template-is-what-a-node-was-when-new.md)"""
     taints: tuple[TaintSpec, ...] = ()
     min_nodes: values.Whole = 0
-    """the fewest nodes, unless a maximum or the budget requires fewer"""
+    """the fewest nodes, within maximum and budget"""
     standby_nodes: values.Whole = 0
     """idle nodes kept ready"""
     cooldown: Cooldown = Cooldown()
     utilization: Utilization = Utilization()
     temperature_celsius: values.Celsius = 85
-    """a GPU that is hotter for five minutes is reported"""
+    """a GPU hotter for five minutes is reported"""
     idle_for: values.LongerThanZero = timedelta(minutes=10)
-    """how long a node must be idle before removal; not used with hourly billing"""
+    """how long a node is idle before removal; not used with hourly billing"""
     provision_timeout: values.LongerThanZero = timedelta(minutes=20)
-    """time for a new node until its GPUs are allocatable, and for a broken one to recover; then it is removed if
-    nothing runs there, and the pool [tries one node at a time](guardrails.md#provisioning_works)"""
+    """time until a new node's GPUs are allocatable; then the node is replaced, [one at a
+    time](guardrails.md#provisioning_works)"""
     apply_to_nodes: bool = False
-    """put `labels` and `taints` on nodes that Civo created without them"""
+    """put `labels` and `taints` on nodes that lack them"""
     repair: Repair = Repair.NONE
-    """`replace` cordons a node with [sick GPUs](how-it-decides.md#sick-nodes), and removes it when its work ends"""
+    """`replace` removes a node with [sick GPUs](how-it-decides.md#sick-nodes) when its work ends"""
     repair_share: values.Ratio = Decimal("0.2")
-    """the largest share of its nodes under repair at a time; one node always may be"""
+    """the largest share of its nodes under repair at a time, at least one node"""
     windows: Annotated[tuple[WindowSpec, ...], values.at_most(MOST_WINDOWS)] = ()
     budget_usd: values.Money | None = None
     """its monthly allowance, at most `budget.monthly_usd`"""

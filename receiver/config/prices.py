@@ -28,7 +28,7 @@ EIGHT_GPUS = 8  # the most of one node
 
 class PriceRange(Section):
     from_usd_per_gpu_hour: Money = Field(examples=["the lowest plausible price of a GPU-hour in USD"])
-    """a lower price of a GPU-hour gets a warning"""
+    """a lower price gets a warning"""
     to_usd_per_gpu_hour: Money = Field(examples=["the highest plausible price of a GPU-hour in USD"])
     """a higher one too"""
 
@@ -49,7 +49,7 @@ class CodePrice(Section):
     """What a charge other than a node of a priced size costs in USD: per hour, or per GB and hour."""
 
     usd_per_hour: Money | None = None
-    """price per hour of a charge such as `loadbalancer`; 0 is free"""
+    """price per hour of a charge such as `loadbalancer`"""
     usd_per_gb_hour: Money | None = None
     """or per GB and hour, such as `volume`"""
 

@@ -94,6 +94,18 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     return f"did you mean {close}?" if close else f"use one of: {', '.join(names)}"
 
 
+MANY = 12  # names; of more a message names the nearest only
+
+
+def _right_key(word: str, keys: Iterable[str]) -> str:
+    """Return the remedy for the unknown key *word*: the key that is meant, or the nearest of many *keys*."""
+    names = list(keys)
+    if nearest(word, names) or len(names) <= MANY:
+        return did_you_mean(word, names)
+    first, second, third = get_close_matches(word.lower(), names, n=3, cutoff=0.0)
+    return f"the nearest are {first}, {second} and {third}; docs/configuration.md has every key"
+
+
 @dataclass(frozen=True, slots=True)
 class Patterned(BeforeValidator):
     """Reads text. What it takes matches *pattern* and not *reserved*, blanks around it aside; empty is no bound. The
@@ -521,7 +533,7 @@ def _words(detail: ErrorDetails, kind: type[BaseModel] | None = None) -> Iterato
         yield Wrong("is missing", f"add {examples[0] if examples else key}")
     elif sort == "extra_forbidden":
         model = _model_at(kind, path[:-1])
-        yield Wrong("unknown key", did_you_mean(str(path[-1]), model.model_fields if model else ()))
+        yield Wrong("unknown key", _right_key(str(path[-1]), model.model_fields if model else ()))
     elif sort in _CONTAINERS:
         yield Wrong(*_CONTAINERS[sort])
     elif isinstance(value, dict | list):

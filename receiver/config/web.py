@@ -57,17 +57,13 @@ Proxies = Annotated[Network, Patterned(network, pattern=f"({_ADDRESS})(/[0-9.]+)
 
 class WebSpec(Section):
     reading: ReadAccess = ReadAccess.OPEN
-    """who may read pages and API: everyone, or holders of the operator's or reader's
-    [token](operations.md#who-may-read-who-may-act)"""
+    """who may read pages and API: everyone, or holders of a [token](operations.md#who-may-read-who-may-act)"""
     hosts: tuple[values.ObjectName, ...] = ()
-    """further host names of the pages ([why](security.md#pages-and-api)). That of `public_url`, addresses and names
-    inside the cluster are always accepted"""
+    """further host names of the pages ([why](security.md#pages-and-api))"""
     user_header: HeaderName | None = None
-    """the request header with the person's name, such as `X-Forwarded-User`, set by a proxy that authenticates people.
-    It fills the name in forms; [it grants nothing](security.md#pages-and-api)"""
+    """request header with the person's name, set by a proxy; [it grants nothing](security.md#pages-and-api)"""
     trusted_proxies: tuple[Proxies, ...] = ()
-    """addresses of proxies in front, such as `10.0.0.0/8`. `user_header` is ignored in requests from others; wrong
-    tokens [count](security.md#threats) by the client that their `X-Forwarded-For` names"""
+    """addresses of those proxies, such as `10.0.0.0/8`"""
 
     def contradictions(self) -> Iterator[Wrong]:
         if self.user_header is not None and not self.trusted_proxies:

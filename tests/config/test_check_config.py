@@ -162,7 +162,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 
 def test_help_names_the_command() -> None:
-    assert "check-config" in run("--help").stdout
+    assert "check-config" in run("--help", "--all").stdout
 
 
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # of what sends messages

@@ -9,32 +9,34 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import pytest
+import yaml
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from receiver.config import Configuration, Environment, completion
+from receiver.config import Configuration, Environment, completion, load_text
 from receiver.config.environment import SECRET, VARIABLES
 from receiver.config.pools import PoolSpec
 from receiver.config.prices import PriceFile
 from receiver.config.values import model_in, spell_duration
+from receiver.core.model.pool_facts import PoolAtCivo, PoolFacts
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 
 
-def section(title: str) -> str:
-    found = re.search(rf"^## {title}$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return found[1]
+def section(*titles: str) -> str:
+    found = [re.search(rf"^## {title}$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL) for title in titles]
+    return "".join(part[1] for part in found if part is not None)
 
 
-def documented(title: str) -> dict[str, str]:
+def documented(*titles: str) -> dict[str, str]:
     """Key to its default."""
-    rows = re.findall(r"^\| `([^`]+)` \| [^|(]* \(([^|]*)\) \|", section(title), re.MULTILINE)
+    rows = re.findall(r"^\| `([^`]+)` \| [^|(]* \(([^|]*)\) \|", section(*titles), re.MULTILINE)
     assert len(rows) == len(dict(rows)), "a key is documented twice"
     return dict(rows)
 
 
 FROM_CIVO = "from Civo"
+FILE = ("The first keys", "Advanced")
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -75,15 +77,35 @@ def spelled(default: Any) -> set[str]:
     return {f"`{default.value if isinstance(default, StrEnum) else default}`"}
 
 
-@pytest.mark.parametrize(("title", "model"), [("The file", Configuration), ("Prices", PriceFile)])
-def test_every_key_is_documented_and_nothing_else_is(title: str, model: type[BaseModel]) -> None:
-    assert set(documented(title)) == {path for path, _ in leaves(model)}
+@pytest.mark.parametrize(("titles", "model"), [(FILE, Configuration), (("Prices",), PriceFile)])
+def test_every_key_is_documented_and_nothing_else_is(titles: tuple[str, ...], model: type[BaseModel]) -> None:
+    assert set(documented(*titles)) == {path for path, _ in leaves(model)}
 
 
-@pytest.mark.parametrize(("title", "model"), [("The file", Configuration), ("Prices", PriceFile)])
-def test_every_documented_default_is_the_one_in_force(title: str, model: type[BaseModel]) -> None:
-    rows = documented(title)
+@pytest.mark.parametrize(("titles", "model"), [(FILE, Configuration), (("Prices",), PriceFile)])
+def test_every_documented_default_is_the_one_in_force(titles: tuple[str, ...], model: type[BaseModel]) -> None:
+    rows = documented(*titles)
     assert {path: rows[path] for path, default in leaves(model) if rows[path] not in spelled(default)} == {}
+
+
+def test_the_first_table_has_sixteen_keys_and_leads_to_the_tables_of_its_sections() -> None:
+    paths = re.findall(r"^\| `([^`]+)` \|", section("The first keys"), re.MULTILINE)
+    assert len(paths) == 16
+    sections = set(paths) - documented("The first keys").keys()
+    assert sections == {"pools[].windows", "pools[].approval", "notify.destinations", "idle_shutdown"}
+    further = documented("Advanced")
+    assert [path for path in sections if not any(key.startswith(path) for key in further)] == []
+
+
+def test_the_first_example_observes_and_ends_no_running_work() -> None:
+    [example] = re.findall(r"```yaml\n(.*?)```", PAGE.partition("\n## ")[0], re.DOTALL)
+    pool = PoolAtCivo(size="an.g1.l40s.kube.x1")
+    facts = PoolFacts(pools={yaml.safe_load(example)["pools"][0]["civo_pool_id"]: pool}, gpus={pool.size: 1})
+    settings = load_text(example, facts=facts)
+    assert settings.configuration.mode == "observe"
+    windows = [window for pool in settings.configuration.pools for window in pool.windows]
+    assert windows
+    assert [window.name for window in windows if window.evict_after or window.max_nodes is not None] == []
 
 
 def test_every_variable_is_documented_and_nothing_else_is() -> None:

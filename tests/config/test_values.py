@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from receiver.config import values
+from receiver.config import Configuration, values
 from receiver.config.values import (
     AND_MORE,
     DEEPEST,
@@ -283,6 +283,14 @@ def test_a_mistake_says_where_and_what_to_do_as_far_as_it_knows(mistake: Mistake
 )
 def test_for_an_unknown_word_the_similar_one_is_named_or_all_are(word: str, remedy: str) -> None:
     assert did_you_mean(word, ["name", "size"]) == remedy
+
+
+def test_of_many_keys_the_nearest_are_named_and_where_all_are() -> None:
+    _, mistakes = load(Configuration, "warmup: 1m\nname: a\npools: []")
+    assert [(mistake.path, mistake.remedy) for mistake in mistakes if mistake.problem == "unknown key"] == [
+        ("warmup", "did you mean warm_up?"),
+        ("name", "the nearest are mode, cluster_name and alertmanager; docs/configuration.md has every key"),
+    ]
 
 
 # --- sections
