@@ -61,6 +61,7 @@ class DecisionKind(StrEnum):
     SHRINK = "shrink"
     BLOCKED = "blocked"  # a rule holds or too little is known, and the size stays
     STEADY = "steady"  # neither, and the size stays
+    NEWS = "news"  # any but steady: what people look for first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,4 +112,6 @@ def _is_kind(decision: Decision, kind: DecisionKind) -> bool:
     if kind in (DecisionKind.GROW, DecisionKind.SHRINK):
         return decision.change.value == kind.value
     holds = any(said[1] == Verdict.HOLDS for said in decision.verdicts) or unseen(decision.evidence)
+    if kind is DecisionKind.NEWS:
+        return decision.change is not Change.HOLD or holds
     return decision.change is Change.HOLD and holds is (kind is DecisionKind.BLOCKED)

@@ -77,7 +77,8 @@ QUERIES: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize("path", ["/decisions", "/api/v1/decisions"])
 @pytest.mark.parametrize(("query", "only"), QUERIES)
 def test_the_page_and_the_api_read_a_query_alike(query: str, only: dict[str, Any], path: str) -> None:
-    assert asked(query, path) == DecisionFilter(**only)
+    first = {"kind": DecisionKind.NEWS} if path == "/decisions" else {}  # what the page shows unless it is asked
+    assert asked(query, path) == DecisionFilter(**first | only)
 
 
 def test_the_fields_that_a_form_leaves_empty_filter_nothing() -> None:
@@ -117,7 +118,7 @@ def test_a_page_leads_to_older_decisions_and_back_with_the_same_filter() -> None
     (older,) = [link for link in links(first) if "before=" in link]
     second = page(older, many())
     assert listed(second)[0] == "25"
-    assert "/decisions?pool=l40s" in links(second)
+    assert "/decisions?pool=l40s&kind=news" in links(second)
 
 
 def test_the_last_page_leads_to_none_older() -> None:
@@ -128,7 +129,17 @@ def test_the_last_page_leads_to_none_older() -> None:
 
 def test_a_filter_that_nothing_matches_says_so() -> None:
     assert "No decision matches." in page("/decisions?kind=shrink", MemoryStore())
-    assert "No decision is stored yet." in page("/decisions", MemoryStore())
+    assert "No change and no block is stored yet." in page("/decisions", MemoryStore())
+    assert "No decision is stored yet." in page("/decisions?kind=", MemoryStore())
+
+
+def test_what_is_steady_is_left_out_until_one_asks_for_every_decision() -> None:
+    calm = a_decision(43, target=3, reasons=())
+    store = a_store_with(decisions=[a_decision(42), calm])
+    first = page("/decisions", store)
+    assert listed(first) == ["42"]
+    [every] = [a["href"] for tag, a in Page(first).elements if tag == "a" and a.get("href") == "/decisions?kind="]
+    assert listed(page(every or "", store)) == ["43", "42"]
 
 
 # --- the page of a decision

@@ -132,7 +132,9 @@ def _conditions(only: DecisionFilter) -> Iterator[ColumnElement[bool]]:
     if only.rule is not None:
         yield verdicts.contains(f'["{only.rule}",', autoescape=True)
         yield ~verdicts.contains(f'["{only.rule}","{Verdict.ALLOWS}"]', autoescape=True)
-    if only.kind is not None:
+    if only.kind is DecisionKind.NEWS:
+        yield or_(of.change != Change.HOLD.value, holds)
+    elif only.kind is not None:
         stays = only.kind in (DecisionKind.BLOCKED, DecisionKind.STEADY)
         yield of.change == (Change.HOLD if stays else only.kind).value
         if stays:

@@ -8,7 +8,7 @@ from flask import Blueprint, Response, g, jsonify, request
 from receiver.config.web import ReadAccess
 from receiver.core.explain.explain import State
 from receiver.core.model.model import Source
-from receiver.ports import StoredDecision
+from receiver.ports import DecisionFilter, DecisionKind, StoredDecision
 from receiver.reports.document import utc
 from receiver.reports.picture import ChargesDocument, Picture, PoolDocument, Unfit, kept_picture
 from receiver.web.api import documents as api
@@ -25,6 +25,7 @@ from receiver.web.parts import WebParts
 SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
 TOTAL_HEADER = "Gpu-Autoscaler-Waiting-Total"
 LATEST = 5  # decisions of the status
+NEWS = DecisionFilter(kind=DecisionKind.NEWS)
 UNDELIVERED = 20
 AN_HOUR = timedelta(hours=1)
 FEW = 5  # pods or decisions that are named beside something else
@@ -154,7 +155,8 @@ def _status(picture: Picture, parts: WebParts) -> api.StatusDocument:
         fits_nowhere=sum(pod.state == State.FITS_NOWHERE for pod in picture.waiting),
         next_by=min((by for by in likely if by), default=None),
         decisions=tuple(
-            api.DecisionLine.of(api.DecisionDocument.of_stored(d, parts)) for d in parts.store.decisions(limit=LATEST)
+            api.DecisionLine.of(api.DecisionDocument.of_stored(d, parts))
+            for d in parts.store.decisions(NEWS, limit=LATEST)
         ),
         messages=api.MessagesDocument(
             to=parts.messages_to,

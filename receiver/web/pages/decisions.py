@@ -27,9 +27,10 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
     @routes.get("/decisions")
     def decisions() -> str:
         """List decisions, newest first; *before* the number of one leads to older ones."""
-        query = {name: text for name, text in request.args.items() if text}  # a form sends its empty fields, too
+        arguments = {"kind": DecisionKind.NEWS.value, **request.args.to_dict()}  # unless one asks for every result
+        query = {name: text for name, text in arguments.items() if text}  # a form sends its empty fields, too
         stored_decisions = parts.store.decisions(decisions_asked(parts, query), limit=ROWS + 1)
-        filters: dict[str, Any] = {name: query[name] for name in FILTERS if name in query}
+        filters: dict[str, Any] = {name: arguments[name] for name in FILTERS if arguments.get(name) or name == "kind"}
         scene = scene_of(parts)
         return render_template(
             "decisions.html",
@@ -43,7 +44,8 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
             if len(stored_decisions) > ROWS
             else None,
             pools=[(pool.name, pool.name) for pool in parts.policy.pools],
-            kinds=[(kind, kind) for kind in DecisionKind],
+            kinds=[(kind, "changes and blocks" if kind is DecisionKind.NEWS else kind) for kind in DecisionKind],
+            is_first_view=filters == {"kind": DecisionKind.NEWS},
             rules=[(rule, rule) for rule in RULES],
             spans=[(last, f"the last {last[:-1]} {last[-1]}") for last in Last],
         )

@@ -15,7 +15,7 @@ from receiver.core.model.text import some, span
 from receiver.core.notices.concerns import source_guide, titled
 from receiver.core.notices.notice import Level
 from receiver.core.notices.wording import capital, sentence
-from receiver.ports import LoopHealth, StoredNotice
+from receiver.ports import DecisionFilter, DecisionKind, LoopHealth, StoredNotice
 from receiver.reports.picture import ConcernDocument, Picture, PoolDocument, SourceDocument, WaitingPod, kept_picture
 from receiver.web.api.documents import DecisionDocument, mode_of, waiting_document
 from receiver.web.api.summary import SummaryDocument
@@ -163,6 +163,7 @@ def _published(scene: Scene) -> Iterator[ShownConcern]:
 
 REFRESH_SECONDS = 15
 LATEST_DECISIONS = 10
+NEWS = DecisionFilter(kind=DecisionKind.NEWS)
 MISFITS = 20
 ROWS = 20  # of waiting pods; the API has all that are kept
 CONCERNS = 4  # that are listed at once, and every one that is bad, up to MOST_CONCERNS
@@ -208,6 +209,7 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
     def status() -> str:
         scene = scene_of(parts)
         picture, shown_concerns = scene.found, concerns(scene)
+        latest = parts.store.decisions(NEWS, limit=LATEST_DECISIONS)
         first = min(MOST_CONCERNS, max(CONCERNS, sum(concern.level is Level.BAD for concern in shown_concerns)))
         return render_template(
             "status.html",
@@ -225,7 +227,7 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
             misfits=picture.misfits[:MISFITS],
             more_misfits=len(picture.misfits) - MISFITS,
             down=[titled(s.source) for s in picture.sources if s.down],
-            decisions=[DecisionDocument.of_stored(d, parts) for d in parts.store.decisions(limit=LATEST_DECISIONS)],
+            decisions=[DecisionDocument.of_stored(stored, parts) for stored in latest],
         )
 
     @routes.get("/sources")
