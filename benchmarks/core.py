@@ -13,7 +13,7 @@ from typing import Any
 
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.model import Facts, Node, PoolState, Source, SourceState, Spend, Stage
-from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.pods import Pod, PodPhase, Scheduling
 from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all, plan
@@ -59,7 +59,7 @@ def _pod(
         phase=phase,
         created_at=NOW - timedelta(minutes=5),
         node=node,
-        node_selector={POOL_LABEL: pool} if pool else {},
+        scheduling=Scheduling(node_selector={POOL_LABEL: pool} if pool else {}),
         gang=gang,
     )
 

@@ -72,11 +72,10 @@ class ClaimsOfWorld:
         ]
         asking = []
         for key, pod in pods.items():
-            bare = (
-                pod
-                if pod.node
-                else replace(pod, claims=(), requests={r: n for r, n in pod.requests.items() if r != CLAIMS})
-            )
+            bare = pod
+            if not pod.node:
+                requests = {r: n for r, n in pod.requests.items() if r != CLAIMS}
+                bare = replace(pod, requests=requests, claiming=replace(pod.claiming, words=()))
             asking.append(claims.of(seen[key], bare))
         resources = served.classes.serving if served.classes is not None else None
         known = tuple(pod for pod in asking if pod is not None)

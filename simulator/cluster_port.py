@@ -90,11 +90,13 @@ class SimulatedCluster(WorldCluster):
         ]
 
     def _as_pod(self, pod: WorldPod) -> Pod:
-        return replace(
-            self._dated(as_pod(pod)),
+        dated = self._dated(as_pod(pod))
+        wishes = replace(
+            dated.wishes,
             idle_shutdown=_annotated(pod, IDLE_SHUTDOWN_ANNOTATION, partial(parse, LongerThanZero)),
             keep_until=_annotated(pod, KEEP_UNTIL_ANNOTATION, _time),
         )
+        return replace(dated, wishes=wishes)
 
     def ended(self, namespaces: Collection[str]) -> Sequence[EndedPod]:
         return [
@@ -113,8 +115,9 @@ class SimulatedCluster(WorldCluster):
         if found is None or found.uid != pod.uid or found.deletion_at is not None:
             return Receipt(did=Did.DIFFERS, sentence=f"pod {pod.key} is gone or going")
         seen = self._as_pod(found)
-        wishes = (seen.idle_shutdown, seen.keep_until, seen.protected)
-        if seen.idle_shutdown is None or wishes != (pod.idle_shutdown, pod.keep_until, pod.protected):
+        now, then = seen.wishes, pod.wishes
+        wishes = (now.idle_shutdown, now.keep_until, now.protected)
+        if now.idle_shutdown is None or wishes != (then.idle_shutdown, then.keep_until, then.protected):
             return Receipt(did=Did.DIFFERS, sentence=f"the annotations of pod {pod.key} changed meanwhile")
         kind, _, name = pod.owner.partition("/")
         if kind not in SCALABLE:

@@ -196,9 +196,12 @@ def without_a_look_at_claims(advance: Function) -> Function:
 def each_for_itself(demand: Function) -> Function:
     """Pods that share a claim are taken for pods with a claim of their own."""
 
+    def alone(pod: Any) -> Any:
+        claims = tuple(replace(claim, shared=False) for claim in pod.claiming.claims)
+        return replace(pod, claiming=replace(pod.claiming, claims=claims))
+
     def demanded(pods: Any, of_gpus: Any) -> Any:
-        alone = [replace(p, claimed=tuple(replace(c, shared=False) for c in p.claimed)) for p in pods]
-        return demand(alone, of_gpus)
+        return demand([alone(pod) for pod in pods], of_gpus)
 
     return demanded
 

@@ -30,11 +30,20 @@ PARTS_OF_FACTS = {
     "instructions": {name: name for name in ("overrides", "questions", "budget_changes")},
     "spend": {"charges": "charges"},
 }
+PARTS_OF_A_POD = {
+    "scheduling": {
+        name: name for name in ("node_selector", "affinity", "preferred", "tolerations", "host_rules", "pool_hint")
+    },
+    "wishes": {name: name for name in ("evictable", "protected", "idle_shutdown", "keep_until", "may_wait")},
+    "times": {name: name for name in ("bound_at", "running_since", "leaves_at")},
+    "claiming": {"claims": "words", "claimed": "claims", "not_bought": "not_bought"},
+}
 # What has parts, by the fields that tell it from everything else.
 PARTS: Sequence[tuple[Set[str], Mapping[str, Mapping[str, str]]]] = (
     ({"instance", "stage", "created_at"}, PARTS_OF_A_NODE),
     ({"pool", "required"}, PARTS_OF_A_POOL),
     ({"at", "pools", "sources"}, PARTS_OF_FACTS),
+    ({"namespace", "requests", "phase"}, PARTS_OF_A_POD),
 )
 
 

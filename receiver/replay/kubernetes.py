@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from receiver.config.values import duration
-from receiver.core.model.pods import COMPUTE, Buffer, Nomination, Pod, PodPhase
+from receiver.core.model.pods import COMPUTE, Buffer, Claiming, Nomination, Pod, PodPhase, PodTimes, Scheduling, Wishes
 from receiver.core.model.policy import Pool, Taint
 from receiver.core.model.usage import EndedPod
 from receiver.core.scaling.bookings import BookingProgress
@@ -36,6 +36,7 @@ from receiver.replay.world.objects import CLAIMS, HoldQuota, WorldNode, WorldPod
 from receiver.replay.world.world import World
 
 NO_POD = (-1, None)
+CLAIMS_A_GPU, CLAIMS_NOTHING = Claiming(words=("gpu",)), Claiming()
 Agreed = Callable[[Pod], bool]  # says whether a pod may be evicted
 
 
@@ -49,30 +50,32 @@ def as_pod(pod: WorldPod) -> Pod:
         name=pod.name,
         uid=pod.uid,
         requests={} if claims else pod.requests,
-        claims=("gpu",) if claims else (),
+        claiming=CLAIMS_A_GPU if claims else CLAIMS_NOTHING,
         phase=waits,
         created_at=pod.created_at,
         node=pod.nominated if waits is PodPhase.RESERVED else pod.node,
-        node_selector=pod.node_selector,
-        affinity=pod.affinity,
-        preferred=pod.preferred,
-        tolerations=pod.tolerations,
+        scheduling=Scheduling(
+            node_selector=pod.node_selector, affinity=pod.affinity, preferred=pod.preferred, tolerations=pod.tolerations
+        ),
         priority=pod.priority,
         priority_class=pod.priority_class,
         gang=None if pod.gang is None else f"{pod.namespace}/{pod.gang}",
         gang_min=pod.gang_size or None if pod.gang is not None else None,
         owner=owner_of(pod),
         labels=pod.labels,
-        daemon=pod.owner_kind == "DaemonSet",
-        leaves_at=pod.deletion_at,
+        times=PodTimes(
+            leaves_at=pod.deletion_at,
+            bound_at=pod.scheduled_since if pod.scheduled else None,
+            running_since=pod.started_at,
+        ),
         # the kubelet would restart a mirror pod in place
-        evictable=agreed and pod.owner_kind != "Node" and not protected,
-        protected=protected,
-        bound_at=pod.scheduled_since if pod.scheduled else None,
-        running_since=pod.started_at,
+        wishes=Wishes(
+            evictable=agreed and pod.owner_kind != "Node" and not protected,
+            protected=protected,
+            may_wait=_may_wait(pod),
+        ),
         scheduler_says=pod.message if waits is PodPhase.WAITING else "",
         compute=pod.compute,
-        may_wait=_may_wait(pod),
     )
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.model.charges import Charge, distinct, windows
-from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.pods import Pod, PodPhase, Scheduling
 from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT, UNASSIGNED, Alert
 from receiver.core.model.usage import Course, Sample
 from receiver.ports import AlarmFacts, Charges, CloudPool, Did, Instance, Receipt, TelemetryFacts, TryLater, WontWork
@@ -163,7 +163,7 @@ class WorldTelemetry(WorldPort):
                 requests=p.requests,
                 phase=PodPhase.WAITING,
                 created_at=p.created_at,
-                pool_hint=pool_hint(p),
+                scheduling=Scheduling(pool_hint=pool_hint(p)),
             )
             for p in waiting_pods(world)
         }

@@ -67,16 +67,16 @@ class DeviceJoin:
         """Return *cluster* with waiting pods that ask for what they claim. *templates* are the devices of new nodes."""
         buffered = tuple(buffer.pod for buffer in cluster.buffers if buffer.pod is not None)
         announced = (*buffered, *(pod for candidate in cluster.candidates for pod in candidate.pods))
-        claiming = [pod for pod in (*cluster.pods, *announced) if pod.claimed]
-        questions = {a.selectors for p in claiming for c in p.claimed for ways in c.requests for a in ways}
-        attributes = {c.attribute for p in claiming for claim in p.claimed for c in claim.constraints}
+        claiming = [pod for pod in (*cluster.pods, *announced) if pod.claiming.claims]
+        questions = {a.selectors for p in claiming for c in p.claiming.claims for ways in c.requests for a in ways}
+        attributes = {c.attribute for p in claiming for claim in p.claiming.claims for c in claim.constraints}
         question_set = Questions(
             questions=tuple(sorted(questions)),
             served=dict(cluster.dra_resources or {}),
             attributes=tuple(sorted(attributes)),
         )
         self._asked = self._asked if question_set == self._asked else question_set
-        if not claiming and not any(pod.not_bought for pod in cluster.pods):
+        if not claiming and not any(pod.claiming.not_bought for pod in cluster.pods):
             return cluster
         nodes = [*(n.devices for n in cluster.nodes if n.devices is not None), *templates]
         of_gpus = {q for q in question_set.questions if not nodes or any(self._answers_gpu(node, q) for node in nodes)}
@@ -165,7 +165,10 @@ def _compares(device: Device, attribute: str) -> bool:
 def _joined(pods: Sequence[Pod], of_gpus: set[Question]) -> tuple[Pod, ...]:
     """Return *pods* with what they claim as requests, and gangs that need no room for those of them that ask for none.
     A gang of all its pods starts without none of them: one that no node is bought for holds up the others."""
-    demand = {pod.key: replace(pod, claimed=()) for pod in _demand([pod for pod in pods if pod.claimed], of_gpus)}
+    demand = {
+        pod.key: replace(pod, claiming=replace(pod.claiming, claims=()))
+        for pod in _demand([pod for pod in pods if pod.claiming.claims], of_gpus)
+    }
     stuck = {pod.gang for pod in pods if _problem(pod)}
     joined = [demand.get(pod.key, pod) for pod in pods]
     size = Counter(pod.gang for pod in joined)
@@ -180,16 +183,16 @@ def _joined(pods: Sequence[Pod], of_gpus: set[Question]) -> tuple[Pod, ...]:
 
 
 def _asks_nothing(pod: Pod) -> bool:
-    return bool(pod.not_bought) and not pod.requests
+    return bool(pod.claiming.not_bought) and not pod.requests
 
 
 def _problem(pod: Pod) -> str:
-    return next((claim.problem for claim in pod.claimed if claim.problem), "")
+    return next((claim.problem for claim in pod.claiming.claims if claim.problem), "")
 
 
 def _of_buffer(buffer: Buffer, of_gpus: set[Question]) -> Buffer | None:
     """Return *buffer* with what its pod claims; None where that is no GPU."""
-    if buffer.pod is None or not buffer.pod.claimed:
+    if buffer.pod is None or not buffer.pod.claiming.claims:
         return buffer
     [pod] = _joined((buffer.pod,), of_gpus)
     if problem := _problem(buffer.pod):
@@ -217,9 +220,9 @@ def _demand(pods: Sequence[Pod], of_gpus: set[Question]) -> Iterator[Pod]:
     group_of: dict[str, str] = {}  # by claim
     for pod in sorted(pods, key=lambda p: p.key):
         if problem := _problem(pod):
-            yield replace(pod, requests={}, not_bought=problem)
+            yield replace(pod, requests={}, claiming=replace(pod.claiming, not_bought=problem))
             continue
-        shared = [claim.key for claim in pod.claimed if claim.shared and pod.phase is PodPhase.WAITING]
+        shared = [claim.key for claim in pod.claiming.claims if claim.shared and pod.phase is PodPhase.WAITING]
         joined = dict.fromkeys(group_of[key] for key in shared if key in group_of)
         first = next(iter(joined), pod.key)
         for other in [key for key in joined if key != first]:  # this pod joins two groups
@@ -231,17 +234,19 @@ def _demand(pods: Sequence[Pod], of_gpus: set[Question]) -> Iterator[Pod]:
         claims = {
             (claim.key if claim.shared else f"{pod.key}/{number}"): claim
             for pod in group
-            for number, claim in enumerate(pod.claimed)
+            for number, claim in enumerate(pod.claiming.claims)
         }
         selectors = {way.selectors for claim in claims.values() for ways in claim.requests for way in ways}
         if not any(pod.requests for pod in group) and not of_gpus & selectors:
             of_class = any(w.device_class == GPU_DRIVER for c in claims.values() for ways in c.requests for w in ways)
-            yield from (replace(pod, not_bought=NO_SUCH_GPU if of_class else NO_GPU) for pod in group)
+            not_bought = NO_SUCH_GPU if of_class else NO_GPU
+            yield from (replace(pod, claiming=replace(pod.claiming, not_bought=not_bought)) for pod in group)
             continue
         claim = {claim_name(claims.values()): fewest_gpus(claims.values(), of_gpus)} if selectors else {}
         requests = {**_sum(pod.requests for pod in group), **claim}
         yield replace(group[0], requests=requests, compute=_sum(pod.compute for pod in group))
-        yield from (replace(pod, requests={}, not_bought=TOGETHER + group[0].key) for pod in group[1:])
+        for pod in group[1:]:
+            yield replace(pod, requests={}, claiming=replace(pod.claiming, not_bought=TOGETHER + group[0].key))
 
 
 def learnt(nodes: Iterable[ClusterNode]) -> str:

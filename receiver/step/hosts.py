@@ -14,14 +14,14 @@ def beside_other_nodes(cluster: ClusterFacts, policy: Policy) -> ClusterFacts:
     node counts that the pod's node selector and affinity allow, with or without GPUs."""
     announced = [buffer.pod for buffer in cluster.buffers if buffer.pod is not None]
     announced += [pod for candidate in cluster.candidates for pod in candidate.pods]
-    if not any(pod.host_rules for pod in (*cluster.pods, *announced)):
+    if not any(pod.scheduling.host_rules for pod in (*cluster.pods, *announced)):
         return cluster
     ours = {pool.id for pool in policy.pools}
     others = [node.labels for node in cluster.nodes if node.labels.get(POOL_LABEL) not in ours]
     choices: dict[Selection, bool] = {}
 
     def marked(pods: Sequence[Pod]) -> tuple[Pod, ...]:
-        return tuple(_marked(pod, others, choices) if pod.host_rules else pod for pod in pods)
+        return tuple(_marked(pod, others, choices) if pod.scheduling.host_rules else pod for pod in pods)
 
     return replace(
         cluster,
@@ -32,12 +32,12 @@ def beside_other_nodes(cluster: ClusterFacts, policy: Policy) -> ClusterFacts:
 
 
 def _marked(pod: Pod, others: Sequence[Mapping[str, str]], choices: dict[Selection, bool]) -> Pod:
-    if all(rule.together is not Together.EVENLY for rule in pod.host_rules):
+    if all(rule.together is not Together.EVENLY for rule in pod.scheduling.host_rules):
         return pod
     selection = selection_of(pod)
     if selection not in choices:
         choices[selection] = any(chooses(selection, labels) for labels in others)
     if not choices[selection]:
         return pod
-    rules = (replace(r, elsewhere=True) if r.together is Together.EVENLY else r for r in pod.host_rules)
-    return replace(pod, host_rules=tuple(rules))
+    rules = (replace(r, elsewhere=True) if r.together is Together.EVENLY else r for r in pod.scheduling.host_rules)
+    return replace(pod, scheduling=replace(pod.scheduling, host_rules=tuple(rules)))

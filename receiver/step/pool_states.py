@@ -402,8 +402,9 @@ def _life(old: NodeLife | None, instance: Instance, pool: Pool, answers: Answers
         ready_at=past.ready_at or (now if stage in (Stage.INSTALLING, Stage.USABLE) else None),
         usable_at=past.usable_at or (now if usable else None),
         bound_at=past.bound_at
-        or min((_noted(p.bound_at, instance, now) for p in pods if not p.reserved), default=None),
-        running_at=past.running_at or min((_noted(p.running_since, instance, now) for p in running), default=None),
+        or min((_noted(p.times.bound_at, instance, now) for p in pods if not p.reserved), default=None),
+        running_at=past.running_at
+        or min((_noted(p.times.running_since, instance, now) for p in running), default=None),
         idle_since=(past.idle_since or now) if empty else None,
         unknown_since=(past.unknown_since or now) if empty and active else None,
         lost_at=(past.lost_at or now) if lost else past.lost_at if stage is Stage.UNKNOWN else None,

@@ -516,9 +516,9 @@ def test_a_pod_is_shown_with_what_decides_where_it_may_run_and_whether_it_may_go
     pods = {p.name: p for p in cluster.look().pods if p.node}
     moves = pods["moves"]
     assert (moves.requests, moves.owner, moves.labels["team"]) == ({GPU: 2}, "ReplicaSet/moves", "vision")
-    assert tolerations[0] in moves.tolerations
-    assert {name: p.evictable for name, p in pods.items()} == {"moves": True, "stays": False, "daemon": False}
-    assert {name: p.protected for name, p in pods.items()} == {"moves": False, "stays": True, "daemon": False}
+    assert tolerations[0] in moves.scheduling.tolerations
+    assert {name: p.wishes.evictable for name, p in pods.items()} == {"moves": True, "stays": False, "daemon": False}
+    assert {name: p.wishes.protected for name, p in pods.items()} == {"moves": False, "stays": True, "daemon": False}
     assert {name: p.daemon for name, p in pods.items()} == {"moves": False, "stays": False, "daemon": True}
     assert {name: p.terminating for name, p in pods.items()} == {"moves": False, "stays": True, "daemon": False}
 
@@ -545,7 +545,7 @@ def test_a_pod_says_whether_it_may_be_moved(
 ) -> None:
     run_pod(sim, node, "pod", annotations=annotations)
     (pod,) = cluster.look().pods
-    assert (pod.evictable, pod.protected) == (evictable, protected)
+    assert (pod.wishes.evictable, pod.wishes.protected) == (evictable, protected)
 
 
 def test_every_pod_that_keeps_its_node_and_every_pod_of_the_monitoring_is_named(

@@ -125,7 +125,7 @@ def test_every_pod_that_the_scheduler_refused_is_shown_with_its_size_its_age_and
     wait(sim, "anywhere", gpus=5)
     wait(sim, "here", node_selector={POOL_LABEL: GPU_POOL})
     waiting = {p.key: p for p in telemetry.look().waiting}
-    assert {key: (p.gpus, p.pool_hint) for key, p in waiting.items()} == {
+    assert {key: (p.gpus, p.scheduling.pool_hint) for key, p in waiting.items()} == {
         "ml/anywhere": (5, "unassigned"),
         "ml/here": (8, GPU_POOL),
     }

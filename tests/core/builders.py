@@ -51,17 +51,21 @@ def a_policy(*pools: Pool, **changes: Any) -> Policy:
 
 
 def a_pod(name: str = "train", gpus: int = 1, **changes: Any) -> Pod:
-    """A waiting pod of namespace ml that asks for whole GPUs; one that is *terminating* should long be gone."""
-    given: dict[str, Any] = {
-        "namespace": "ml",
-        "name": name,
-        "uid": f"uid-{name}",
-        "requests": {GPU: gpus},
-        "phase": PodPhase.WAITING,
-        "created_at": NOW - timedelta(seconds=10),
-        "leaves_at": NOW - timedelta(hours=1) if changes.pop("terminating", False) else None,
-    }
-    return Pod(**{**given, **changes})
+    """A waiting pod of namespace ml that asks for whole GPUs, with *changes* as for `with_fields`. One that is
+    *terminating* should long be gone; a *daemon* belongs to a DaemonSet."""
+    pod = Pod(
+        namespace="ml",
+        name=name,
+        uid=f"uid-{name}",
+        requests={GPU: gpus},
+        phase=PodPhase.WAITING,
+        created_at=NOW - timedelta(seconds=10),
+    )
+    if changes.pop("terminating", False):
+        changes["leaves_at"] = NOW - timedelta(hours=1)
+    if changes.pop("daemon", False):
+        changes["owner"] = f"DaemonSet/{name}"
+    return with_fields(pod, **changes) if changes else pod
 
 
 def a_node(name: str = "n1", **changes: Any) -> Node:
@@ -141,12 +145,32 @@ PARTS_OF_FACTS = {
     "budget_changes": ("instructions", "budget_changes"),
     "charges": ("spend", "charges"),
 }
+PARTS_OF_A_POD = {
+    "node_selector": ("scheduling", "node_selector"),
+    "affinity": ("scheduling", "affinity"),
+    "preferred": ("scheduling", "preferred"),
+    "tolerations": ("scheduling", "tolerations"),
+    "host_rules": ("scheduling", "host_rules"),
+    "pool_hint": ("scheduling", "pool_hint"),
+    "evictable": ("wishes", "evictable"),
+    "protected": ("wishes", "protected"),
+    "idle_shutdown": ("wishes", "idle_shutdown"),
+    "keep_until": ("wishes", "keep_until"),
+    "may_wait": ("wishes", "may_wait"),
+    "bound_at": ("times", "bound_at"),
+    "running_since": ("times", "running_since"),
+    "leaves_at": ("times", "leaves_at"),
+    "claims": ("claiming", "words"),
+    "claimed": ("claiming", "claims"),
+    "not_bought": ("claiming", "not_bought"),
+}
 PARTS: Mapping[type, Mapping[str, tuple[str, str]]] = {
     Node: PARTS_OF_A_NODE,
     PoolState: PARTS_OF_A_POOL,
     Facts: PARTS_OF_FACTS,
+    Pod: PARTS_OF_A_POD,
 }
-V = TypeVar("V", Node, PoolState, Facts)
+V = TypeVar("V", Node, PoolState, Facts, Pod)
 
 
 def with_fields(value: V, **changes: Any) -> V:

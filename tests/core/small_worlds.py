@@ -26,6 +26,7 @@ from tests.core.builders import (
     a_signal,
     a_state,
     facts,
+    with_fields,
 )
 from tests.core.worlds import World
 
@@ -47,7 +48,7 @@ NODE_KINDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "kept_until": SECONDS_LEFT.map(lambda s: NOW + timedelta(seconds=s)),
         "created_at": before(timedelta(minutes=56)),
     },
-    "busy": {"pods": st.just((replace(MOVING_POD, evictable=False),)), "idle_since": st.none()},
+    "busy": {"pods": st.just((with_fields(MOVING_POD, evictable=False),)), "idle_since": st.none()},
     "coming": {"stage": st.sampled_from(sorted(ON_ITS_WAY)), "created_at": before(PROVISIONING)},
     "never": {"stage": st.just(Stage.BROKEN), "created_at": before(PROVISIONING)},
     "watched": {"stage": st.sampled_from([*sorted(ON_ITS_WAY), Stage.BROKEN]), "seen_since": before(PROVISIONING)},

@@ -253,7 +253,7 @@ def answers_a_check(stage: Stage) -> None:
     _a_checked_workload(stage)
     cluster = stage.cluster()
     found = cluster.look().candidates
-    assert [pod.node_selector for candidate in found for pod in candidate.pods] == [{"gpu": "on-demand"}]
+    assert [pod.scheduling.node_selector for candidate in found for pod in candidate.pods] == [{"gpu": "on-demand"}]
     assert cluster.keep_checks_active().did is Did.DONE
     assert cluster.answer_check(CheckAnswer(key=found[0].key, state=CheckState.READY, message="")).did is Did.DONE
 
@@ -306,7 +306,7 @@ def knows_what_a_pod_claims(stage: Stage) -> None:
         world.add_pod(pod_spec({"metadata": {"namespace": "ml", "name": "claims"}, "spec": spec}))
     stage.sim.live.turn(timedelta(seconds=20))
     [pod] = [p for p in stage.cluster().look().pods if p.name == "claims"]
-    assert [way.count for claim in pod.claimed for ways in claim.requests for way in ways] == [2]
+    assert [way.count for claim in pod.claiming.claims for ways in claim.requests for way in ways] == [2]
 
 
 def knows_what_is_kept_out(stage: Stage) -> None:

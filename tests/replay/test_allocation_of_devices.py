@@ -1,7 +1,6 @@
 """The world's allocator and the product's search agree on which claims fit the devices of a node."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -22,7 +21,7 @@ from receiver.replay.world.devices import (
     slices_of,
 )
 from receiver.step.devices import DeviceJoin
-from tests.core.builders import a_pod
+from tests.core.builders import a_pod, with_fields
 
 JSON = dict[str, Any]
 CLASSES = {"gpu.nvidia.com": device_class(None, "gpu"), "mig.nvidia.com": device_class(None, "mig")}
@@ -95,7 +94,7 @@ def test_both_place_the_same_pods(shown: list[JSON], specs: list[JSON], in_use: 
     ours = devices_in([slice_from(one) for one in slices])
     known = classes_from(OF_CLASS)
     claimed = [claim_of(f"ml/c{n}", spec, known, shared=False) for n, spec in enumerate(specs)]
-    pods = [replace(a_pod(f"p{n}"), requests={}, claimed=(claim,)) for n, claim in enumerate(claimed)]
+    pods = [with_fields(a_pod(f"p{n}"), requests={}, claimed=(claim,)) for n, claim in enumerate(claimed)]
     join = DeviceJoin(JUDGE)
     node = ClusterNode(name="n", instance="i", ready=True, unschedulable=False, allocatable={}, devices=ours)
     joined = join.join(ClusterFacts(nodes=(node,), pods=tuple(pods), dra_resources={}), ())

@@ -44,7 +44,7 @@ def annotated(**annotations: str) -> Pod:
     [("90m", timedelta(minutes=90)), ("1h30m", timedelta(minutes=90)), ("1d", timedelta(days=1)), ("soon", None)],
 )
 def test_a_pod_says_after_how_long_an_idle_time_it_may_be_shut_down(text: str, read: timedelta | None) -> None:
-    assert annotated(**{IDLE_SHUTDOWN_ANNOTATION: text}).idle_shutdown == read
+    assert annotated(**{IDLE_SHUTDOWN_ANNOTATION: text}).wishes.idle_shutdown == read
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_pod_says_after_how_long_an_idle_time_it_may_be_shut_down(text: str, r
     ],
 )
 def test_a_pod_says_until_when_it_is_kept(text: str, read: datetime | None) -> None:
-    assert annotated(**{KEEP_UNTIL_ANNOTATION: text}).keep_until == read
+    assert annotated(**{KEEP_UNTIL_ANNOTATION: text}).wishes.keep_until == read
 
 
 def test_a_pod_shows_what_it_prefers_and_the_minimum_of_its_gang() -> None:
@@ -65,7 +65,7 @@ def test_a_pod_shows_what_it_prefers_and_the_minimum_of_its_gang() -> None:
     preferred = (Preference(weight=5, term=(Requirement(key="zone", operator="Exists"),)),)
     w.submit(job("g", pods=3, gang=True, gang_min=2, preferred=preferred))
     w.submit(job("alone"))
-    shown = {p.name: (p.gang_min, p.preferred) for p in SimulatedCluster(w).look().pods}
+    shown = {p.name: (p.gang_min, p.scheduling.preferred) for p in SimulatedCluster(w).look().pods}
     assert shown["g-0"] == (2, preferred)
     assert shown["alone-0"] == (None, ())
 

@@ -59,7 +59,11 @@ def test_a_pod_keeps_what_decides_where_it_may_go() -> None:
     w.submit(job(pods=2, gang=True, namespace="ml", node_selector={"k": "v"}, tolerations=tolerations, team="blue"))
     first = SimulatedCluster(w).look().pods[0]
     assert (first.gang, first.owner, first.labels["team"]) == ("ml/j", "Job/j", "blue")
-    assert (first.node_selector, first.tolerations, first.requests) == ({"k": "v"}, tolerations, {GPU: 1})
+    assert (first.scheduling.node_selector, first.scheduling.tolerations, first.requests) == (
+        {"k": "v"},
+        tolerations,
+        {GPU: 1},
+    )
 
 
 def test_a_pod_is_shown_anew_after_it_changed() -> None:

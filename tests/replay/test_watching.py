@@ -53,7 +53,7 @@ def test_waiting_pods_carry_the_pool_that_their_selector_names_or_unassigned() -
     w.submit(job("x", node_selector={POOL_LABEL: "a"}))
     w.submit(job("y"))
     waiting = SimulatedTelemetry(run(w, 1)).look().waiting
-    assert {p.name: (p.pool_hint, p.requests) for p in waiting} == {
+    assert {p.name: (p.scheduling.pool_hint, p.requests) for p in waiting} == {
         "x-0": ("a", {GPU: 1}),
         "y-0": (UNASSIGNED, {GPU: 1}),
     }

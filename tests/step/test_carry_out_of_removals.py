@@ -14,7 +14,7 @@ from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import DRAINING, Did, TryLater, WontWork, WriterLostError
 from receiver.step.carry_out import Keeps, Progress, carry_out, settled
 from receiver.step.parts import Hands
-from tests.core.builders import MINUTE, NOW, SECOND, a_busy_node, a_flight, a_node, a_pod, a_state
+from tests.core.builders import MINUTE, NOW, SECOND, a_busy_node, a_flight, a_node, a_pod, a_state, with_fields
 from tests.step.outside import Outside, receipt
 
 CORDONED_AT = NOW - 5 * SECOND  # long enough ago
@@ -316,7 +316,7 @@ def test_a_stuck_pod_of_a_vanished_node_does_not_spare_its_instance() -> None:
     ("node", "pod"),
     [
         pytest.param({"ready": True}, STUCK, id="a stuck pod of a Ready node"),
-        pytest.param({}, replace(STUCK, leaves_at=NOW - MINUTE), id="a pod that may still end"),
+        pytest.param({}, with_fields(STUCK, leaves_at=NOW - MINUTE), id="a pod that may still end"),
         pytest.param({}, POD, id="a pod that is not deleted"),
     ],
 )

@@ -78,7 +78,7 @@ def test_pods_with_equal_claims_ask_for_the_same() -> None:
 @pytest.mark.parametrize("requests", [{}, {GPU: 1}], ids=["claims alone", "a GPU beside"])
 def test_a_claim_with_a_problem_is_no_demand(requests: dict[str, int]) -> None:
     pod = joined(claiming("a", ODD, requests=requests))["a"]
-    assert (dict(pod.requests), pod.not_bought) == ({}, "odd")
+    assert (dict(pod.requests), pod.claiming.not_bought) == ({}, "odd")
 
 
 def test_a_gang_waits_for_a_pod_of_it_that_no_node_is_bought_for() -> None:
@@ -147,8 +147,8 @@ def test_pods_that_share_a_claim_are_one_demand() -> None:
     shared = a_claim("ml/shared", shared=True)
     seen = joined(claiming("b", shared), claiming("a", shared, a_claim("ml/own")), claiming("c", a_claim("ml/other")))
     assert (seen["a"].gpus, seen["a"].compute) == (2, {CPU: 2000})
-    assert (seen["b"].gpus, seen["b"].not_bought) == (0, f"{TOGETHER}ml/a")
-    assert (seen["c"].gpus, seen["c"].not_bought) == (1, "")
+    assert (seen["b"].gpus, seen["b"].claiming.not_bought) == (0, f"{TOGETHER}ml/a")
+    assert (seen["c"].gpus, seen["c"].claiming.not_bought) == (1, "")
 
 
 @pytest.mark.parametrize("named", ["abc", "acb", "bac"])
@@ -176,15 +176,15 @@ def test_a_pod_that_claims_no_gpu_is_no_demand_unless_it_asks_for_one_beside() -
     node = devices(a_device(), a_device("nic-0", "dra.net"))
     nic = a_claim("ml/c", "dra.net")
     seen = joined(claiming("a", nic), claiming("b", nic, requests={GPU: 1}), node=node)
-    assert (seen["a"].gpus, seen["a"].not_bought) == (0, NO_GPU)
-    assert (len(seen["b"].requests), seen["b"].not_bought) == (2, "")
+    assert (seen["a"].gpus, seen["a"].claiming.not_bought) == (0, NO_GPU)
+    assert (len(seen["b"].requests), seen["b"].claiming.not_bought) == (2, "")
 
 
 def test_a_claim_whose_selectors_fit_no_gpu_is_not_told_that_it_claims_no_gpu() -> None:
     """Its class is that of GPUs: the selectors are what has to change."""
     way = DeviceRequest(name="r", device_class=DRIVER, selectors=("one with 80Gi",), count=1)
     seen = joined(claiming("a", Claim(key="ml/c", requests=((way,),))), node=devices(a_device()))
-    assert (seen["a"].gpus, seen["a"].not_bought) == (0, NO_SUCH_GPU)
+    assert (seen["a"].gpus, seen["a"].claiming.not_bought) == (0, NO_SUCH_GPU)
 
 
 def test_network_cards_beside_a_gpu_are_no_gpus() -> None:

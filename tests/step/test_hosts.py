@@ -9,7 +9,7 @@ from receiver.core.model.pods import Buffer, Candidate, HostRule, Requirement, T
 from receiver.core.model.policy import POOL_LABEL
 from receiver.ports import ClusterFacts, ClusterNode
 from receiver.step.hosts import beside_other_nodes
-from tests.core.builders import a_pod, a_policy
+from tests.core.builders import a_pod, a_policy, with_fields
 
 EVENLY = HostRule(together=Together.EVENLY, namespaces=("ml",))
 APART = replace(EVENLY, together=Together.NEVER)
@@ -32,7 +32,7 @@ def test_a_spread_counts_nodes_outside_the_pools(
     pod: dict[str, Any], nodes: tuple[ClusterNode, ...], elsewhere: bool
 ) -> None:
     found = beside_other_nodes(ClusterFacts(nodes=nodes, pods=(a_pod(host_rules=(APART, EVENLY), **pod),)), a_policy())
-    assert found.pods[0].host_rules == (APART, replace(EVENLY, elsewhere=elsewhere))
+    assert found.pods[0].scheduling.host_rules == (APART, replace(EVENLY, elsewhere=elsewhere))
 
 
 def test_pods_that_are_only_announced_are_marked_as_well() -> None:
@@ -44,7 +44,7 @@ def test_pods_that_are_only_announced_are_marked_as_well() -> None:
         candidates=(Candidate(key="ml/c", pods=(pod,)),),
     )
     found = beside_other_nodes(cluster, a_policy())
-    marked = replace(pod, host_rules=(replace(EVENLY, elsewhere=True),))
+    marked = with_fields(pod, host_rules=(replace(EVENLY, elsewhere=True),))
     assert (found.buffers[0].pod, found.candidates[0].pods) == (marked, (marked,))
 
 

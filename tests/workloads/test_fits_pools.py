@@ -155,5 +155,5 @@ def test_what_declares_a_gang_is_read_as_one() -> None:
 
 
 def test_only_what_resumes_from_a_checkpoint_consents_to_be_moved() -> None:
-    consenting = {short(made) for made in WORKERS if as_demand(made).evictable}
+    consenting = {short(made) for made in WORKERS if as_demand(made).wishes.evictable}
     assert consenting == {"Job/train"}

@@ -131,7 +131,7 @@ def _nodes(facts: TelemetryFacts) -> Series:
 
 def _waiting(facts: TelemetryFacts) -> Series:
     for pod in facts.waiting:
-        labels = {"namespace": pod.namespace, "pod": pod.name, "pool": pod.pool_hint or "unassigned"}
+        labels = {"namespace": pod.namespace, "pod": pod.name, "pool": pod.scheduling.pool_hint or "unassigned"}
         yield labels, float(sum(pod.requests.values()))
 
 

@@ -36,7 +36,7 @@ from receiver.core.model.devices import (
     NodeDevices,
     Question,
 )
-from receiver.core.model.pods import Nomination, Pod, PodPhase
+from receiver.core.model.pods import Claiming, Nomination, Pod, PodPhase
 from receiver.core.model.text import listed
 from receiver.ports import Clock, ClusterNode, TryLater
 
@@ -300,7 +300,8 @@ class PodClaims:
                 held[resource] = held.get(resource, 0) + weight
         if len(held) > 1 and not unknown:
             held.pop(CLAIMS, None)
-        return replace(pod, requests=held, claims=tuple(f"claim {name}" for name in names)) if held else None
+        claiming = Claiming(words=tuple(f"claim {name}" for name in names))
+        return replace(pod, requests=held, claiming=claiming) if held else None
 
     def _asking(self, seen: SeenPod, pod: Pod) -> Pod:
         """Return *pod*, which waits, with what it claims, or why no node is bought for that."""
@@ -309,7 +310,8 @@ class PodClaims:
         if unread or self._classes is None or self._claims is None or self._templates is None:
             note = f"the list of {listed(unread)} ({DRA_GROUP}) is refused or fails"
             unjudged = Claim(key=seen.key, problem=note)
-            return replace(pod, claims=(*seen.resource_claims, *self._by_class(seen)), claimed=(unjudged,))
+            claiming = Claiming(words=(*seen.resource_claims, *self._by_class(seen)), claims=(unjudged,))
+            return replace(pod, claiming=claiming)
         claims: list[Claim] = []
         words: list[str] = []
         for name, template in seen.resource_claims.values():
@@ -318,7 +320,8 @@ class PodClaims:
             if claim is not None and claim.given is not None:
                 where = sorted({self._devices[d][0] for d in claim.given if d in self._devices})
                 note = f"claim {name} has its devices on node {listed(where) or '(unknown)'}: it can only start there"
-                return replace(pod, requests={}, claims=(f"devices (claim {name})",), not_bought=note)
+                claiming = Claiming(words=(f"devices (claim {name})",), not_bought=note)
+                return replace(pod, requests={}, claiming=claiming)
             spec = claim.spec if claim is not None else section(section(raw or {}, "spec"), "spec")
             shared = not template or (claim is not None and claim.shared)
             parsed = claim_of(key, spec, self._classes, shared=shared)
@@ -331,4 +334,4 @@ class PodClaims:
             words.append(f"{count} {resource}")
         claims = [claim for claim in claims if claim.requests or claim.problem]
         none = "" if claims or pod.requests else "it claims devices with admin access only, which takes none"
-        return replace(pod, claimed=tuple(claims), claims=tuple(words), not_bought=none)
+        return replace(pod, claiming=Claiming(words=tuple(words), claims=tuple(claims), not_bought=none))

@@ -44,8 +44,9 @@ class Owners(ClusterPart):
         current_pod = SeenPod(raw).pod if raw is not None else None
         if raw is None or current_pod is None or current_pod.uid != pod.uid or current_pod.terminating:
             return Receipt(did=Did.DIFFERS, sentence=f"pod {pod.key} is gone or going")
-        wishes = (current_pod.idle_shutdown, current_pod.keep_until, current_pod.protected)
-        if current_pod.idle_shutdown is None or wishes != (pod.idle_shutdown, pod.keep_until, pod.protected):
+        now, then = current_pod.wishes, pod.wishes
+        wishes = (now.idle_shutdown, now.keep_until, now.protected)
+        if now.idle_shutdown is None or wishes != (then.idle_shutdown, then.keep_until, then.protected):
             return Receipt(did=Did.DIFFERS, sentence=f"the annotations of pod {pod.key} changed meanwhile")
         reference = controller_of(section(raw, "metadata"))
         if not reference:

@@ -16,7 +16,7 @@ from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, named, name
 from receiver.adapters.kubernetes.requests import effective
 from receiver.config.values import LongerThanZero, Wrong, parse
 from receiver.core.model.devices import CLAIMS
-from receiver.core.model.pods import SLOTS, Pod, PodPhase, Toleration
+from receiver.core.model.pods import SLOTS, Pod, PodPhase, PodTimes, Scheduling, Toleration, Wishes
 from receiver.core.model.shares import is_share
 from receiver.core.model.text import cut
 from receiver.core.model.usage import EndedPod, workload_name
@@ -437,11 +437,13 @@ class SeenPod:
             phase=self.phase,
             created_at=created_at,
             node=spec.get("nodeName") or self.nominated or None,
-            node_selector=words(spec, "nodeSelector"),
-            affinity=required_nodes(spec),
-            preferred=preferred_nodes(spec),
-            tolerations=self.tolerations,
-            host_rules=host_rules(spec, self.namespace, self.labels),
+            scheduling=Scheduling(
+                node_selector=words(spec, "nodeSelector"),
+                affinity=required_nodes(spec),
+                preferred=preferred_nodes(spec),
+                tolerations=self.tolerations,
+                host_rules=host_rules(spec, self.namespace, self.labels),
+            ),
             priority=spec.get("priority") or 0,
             priority_class=text(spec, "priorityClassName"),
             gang=gang.key if gang else None,
@@ -449,16 +451,19 @@ class SeenPod:
             owner=self.controller,
             owner_uid=self.controller_uid,
             labels=self.labels,
-            daemon=self.controller.startswith("DaemonSet/"),
-            leaves_at=self.leaves_at,
+            times=PodTimes(
+                leaves_at=self.leaves_at,
+                bound_at=moment(bound.get("lastTransitionTime")),
+                running_since=latest(started) if all(moment(at) for at in started) else None,
+            ),
             # A kubelet starts its mirror pod again; whether claims fit elsewhere only the scheduler knows.
-            evictable=self.agreed and not (self.mirror or self.protected or self.resource_claims),
-            protected=self.protected,
-            idle_shutdown=length(annotations.get(ports.IDLE_SHUTDOWN_ANNOTATION, "")),
-            keep_until=moment(annotations.get(ports.KEEP_UNTIL_ANNOTATION)),
-            may_wait=length(annotations.get(ports.MAY_WAIT, "")),
-            bound_at=moment(bound.get("lastTransitionTime")),
-            running_since=latest(started) if all(moment(at) for at in started) else None,
+            wishes=Wishes(
+                evictable=self.agreed and not (self.mirror or self.protected or self.resource_claims),
+                protected=self.protected,
+                idle_shutdown=length(annotations.get(ports.IDLE_SHUTDOWN_ANNOTATION, "")),
+                keep_until=moment(annotations.get(ports.KEEP_UNTIL_ANNOTATION)),
+                may_wait=length(annotations.get(ports.MAY_WAIT, "")),
+            ),
             scheduler_says=self._refusal.get("message") or "",
             compute=self.compute,
             devices=self.devices,

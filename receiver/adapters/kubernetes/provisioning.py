@@ -171,8 +171,8 @@ class ProvisioningRequests:
 
 def _is_like(consumer: Pod, pod: Pod) -> bool:
     """True where *consumer* may be the announced *pod*. What a bound pod claimed counts among its requests."""
-    if consumer.claims or pod.claims:
-        return len(consumer.claims) == len(pod.claims)
+    if consumer.claiming.words or pod.claiming.words:
+        return len(consumer.claiming.words) == len(pod.claiming.words)
     return consumer.requests == pod.requests
 
 

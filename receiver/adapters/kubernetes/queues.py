@@ -187,8 +187,9 @@ def announced_pod(origin: Json, template: Json, *, priority: int, read: Reader =
     pod = read(SeenPod({"metadata": {**template_metadata, **own}, "spec": {**spec, "nodeName": None}}))
     if pod is None:
         return None
-    waits = pod.may_wait if pod.may_wait is not None else patience_of(origin)
-    return replace(pod, phase=PodPhase.WAITING, priority=priority, gang=None, gang_min=None, may_wait=waits)
+    waits = pod.wishes.may_wait if pod.wishes.may_wait is not None else patience_of(origin)
+    wishes = replace(pod.wishes, may_wait=waits)
+    return replace(pod, phase=PodPhase.WAITING, priority=priority, gang=None, gang_min=None, wishes=wishes)
 
 
 def patience_of(raw: Json) -> timedelta | None:
@@ -345,14 +346,14 @@ class Queues:
         self._of_groups |= {by: {key_of(g): patience_of(g) for g in raws} for by, raws in groups.items()}
         gangs = {key: waits for raws in self._of_groups.values() for key, waits in raws.items()}
         waiting = (PodPhase.WAITING, PodPhase.DEFERRED)
-        job_pods = [p for p in pods if p.phase in waiting and p.may_wait is None and p.owner.startswith("Job/")]
+        job_pods = [p for p in pods if p.phase in waiting and p.wishes.may_wait is None and p.owner.startswith("Job/")]
         jobs = self._jobs() if job_pods else {}
         for pod in pods:
-            waits = pod.may_wait
+            waits = pod.wishes.may_wait
             if pod.phase in waiting and waits is None:
                 job = jobs.get(pod.owner_uid)
                 waits = gangs.get(pod.gang or "") or (job.waits if job else None)
-            yield pod if waits == pod.may_wait else replace(pod, may_wait=waits)
+            yield pod if waits == pod.wishes.may_wait else replace(pod, wishes=replace(pod.wishes, may_wait=waits))
 
     def _jobs(self) -> Mapping[str, JobWords]:
         where = (JOBS.group, *JOBS.versions, JOBS.plural)

@@ -35,9 +35,10 @@ class Sightings:
 
     def dated(self, pod: Pod, seen: SeenPod, now: datetime) -> Pod:
         """Return *pod*, read from *seen*, with the moments that this process knows."""
-        if pod.leaves_at is not None:
+        if pod.times.leaves_at is not None:
             mark = seen.uid, str(seen.metadata.get("deletionTimestamp"))
-            return replace(pod, leaves_at=self._leaving.setdefault(mark, self._leaves_at(pod.leaves_at, seen, now)))
+            leaves_at = self._leaving.setdefault(mark, self._leaves_at(pod.times.leaves_at, seen, now))
+            return replace(pod, times=replace(pod.times, leaves_at=leaves_at))
         if pod.phase is PodPhase.RESERVED and pod.node is not None:
             since = self._nominated.setdefault((seen.uid, pod.node), now)
             prepared = pod.nomination is not None and pod.nomination.prepared

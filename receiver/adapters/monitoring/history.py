@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from receiver.adapters.monitoring.prometheus import PrometheusReader
-from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.pods import Pod, PodPhase, Scheduling
 from receiver.core.model.policy import POOL_LABEL
 from receiver.ports import Past, PastPod, Trouble, TryLater, WontWork
 
@@ -202,10 +202,9 @@ class PodBook:
             requests=_requests(seen.requests),
             phase=PodPhase.OTHER,
             created_at=created,
-            node_selector={POOL_LABEL: seen.pool} if seen.pool else {},
+            scheduling=Scheduling(node_selector={POOL_LABEL: seen.pool} if seen.pool else {}),
             owner=seen.owner,
             labels={self._team_label: seen.team} if seen.team else {},
-            daemon=kind == "DaemonSet",
         )
         return PastPod(
             pod=pod,

@@ -15,7 +15,7 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import ReadPause, quick_retry, quick_session, retry_after, shown, wire_failure
-from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.pods import Pod, PodPhase, Scheduling
 from receiver.core.model.signals import HEARTBEAT_ALERT
 from receiver.core.model.usage import Activity, Course, Sample
 from receiver.ports import TelemetryFacts, TryLater
@@ -240,7 +240,7 @@ class PrometheusTelemetry(PrometheusReader):
                     requests={GPU: math.ceil(value)},
                     phase=PodPhase.WAITING,
                     created_at=datetime.fromtimestamp(created.get(key, at), UTC),
-                    pool_hint=labels.get("pool") or None,
+                    scheduling=Scheduling(pool_hint=labels.get("pool") or None),
                 )
         return tuple(sorted(pods.values(), key=lambda p: (p.created_at, p.key)))
 

@@ -145,7 +145,13 @@ def _without(node: Node, state: PoolState, waiting: Sequence[Pod], facts: Facts)
 
 def _waiting(pod: Pod) -> Pod:
     """*pod* as its controller would create it again."""
-    return replace(pod, phase=PodPhase.WAITING, node=None, bound_at=None, running_since=None, scheduler_says="")
+    return replace(
+        pod,
+        phase=PodPhase.WAITING,
+        node=None,
+        times=replace(pod.times, bound_at=None, running_since=None),
+        scheduler_says="",
+    )
 
 
 def _differs(before: Fate, after: Fate) -> bool:

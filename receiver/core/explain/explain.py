@@ -287,7 +287,7 @@ def explain(
             yield Explanation(pod=pod, workload=workload, fate=fate, fits=fits(pod))
     for pod in facts.waiting:
         if pod.key not in demand:
-            where = () if pod.not_bought else fits(pod)
+            where = () if pod.claiming.not_bought else fits(pod)
             yield Explanation(pod=pod, workload=None, fate=_no_demand(pod), fits=where)
 
 
@@ -379,7 +379,7 @@ def _with_rollout(workload: Workload, fate: Fate, places: Mapping[str | None, Pl
 
 
 def _with_claims(workload: Workload, fate: Fate) -> Fate:
-    pod = next((pod for pod in workload.pods if pod.claims), None)
+    pod = next((pod for pod in workload.pods if pod.claiming.words), None)
     return fate if pod is None else replace(fate, detail=f"it claims {claimed(pod)}; {fate.detail}")
 
 
@@ -391,16 +391,16 @@ def _with_nomination(workload: Workload, fate: Fate) -> Fate:
 
 def by_claim(pod: Pod) -> str:
     """Why no node is bought for *pod*, which claims devices by Dynamic Resource Allocation."""
-    return f"it claims {claimed(pod)}; no node is bought for it: {pod.not_bought}"
+    return f"it claims {claimed(pod)}; no node is bought for it: {pod.claiming.not_bought}"
 
 
 def claimed(pod: Pod) -> str:
-    return listed([cut(words, LONGEST_CLAIM) for words in pod.claims], MOST_NAMED)
+    return listed([cut(words, LONGEST_CLAIM) for words in pod.claiming.words], MOST_NAMED)
 
 
 def _no_demand(pod: Pod) -> Fate:
-    reason = by_claim(pod) if pod.not_bought else NOT_COUNTED
-    todo = UNLIKE_ANY if pod.not_bought == NO_SUCH_GPU else ""
+    reason = by_claim(pod) if pod.claiming.not_bought else NOT_COUNTED
+    todo = UNLIKE_ANY if pod.claiming.not_bought == NO_SUCH_GPU else ""
     if pod.daemon:
         reason = "a DaemonSet puts a pod on every node, so no node is bought for it"
     elif pod.terminating:

@@ -64,12 +64,12 @@ class Consenting:
 
     @property
     def whole(self) -> bool:
-        return all(p.idle_shutdown and not p.protected for p in self.pods)
+        return all(p.wishes.idle_shutdown and not p.wishes.protected for p in self.pods)
 
     @property
     def window(self) -> timedelta:
         """The longest idle time that one of its pods requires."""
-        return max(p.idle_shutdown or timedelta(0) for p in self.pods)
+        return max(p.wishes.idle_shutdown or timedelta(0) for p in self.pods)
 
 
 Told = Mapping[str, tuple[str, datetime]]  # key and time of the last notice, by topic
@@ -134,7 +134,7 @@ def consenting(pods: Iterable[Pod]) -> tuple[Consenting, ...]:
     return tuple(
         Consenting(namespace=namespace, kind=kind, name=name, pods=tuple(sorted(group, key=lambda p: p.name)))
         for (namespace, kind, name), group in sorted(groups.items())
-        if any(p.idle_shutdown for p in group)
+        if any(p.wishes.idle_shutdown for p in group)
     )
 
 
@@ -152,11 +152,11 @@ def _owner(pod: Pod) -> tuple[str, str]:
 def windows(workloads: Iterable[Consenting], now: datetime) -> tuple[timedelta, ...]:
     """Return the distinct windows to query telemetry for: at most MOST_WINDOWS, the most common first."""
     count = Counter(
-        pod.idle_shutdown
+        pod.wishes.idle_shutdown
         for w in workloads
         if w.whole and w.kind in SCALABLE
         for pod in w.staying
-        if pod.idle_shutdown and not _is_new(pod, now)
+        if pod.wishes.idle_shutdown and not _is_new(pod, now)
     )
     return tuple(window for window, _ in sorted(count.items(), key=lambda c: (-c[1], c[0]))[:MOST_WINDOWS])
 
@@ -237,7 +237,7 @@ def _due(standing: IdleStanding, at: datetime | None, case: IdleCase) -> IdleVer
 def _use_of(pod: Pod, case: IdleCase) -> Use:
     if pod.phase is not PodPhase.RUNNING or _is_new(pod, case.now):
         return Use.ACTIVE
-    window = pod.idle_shutdown or timedelta(0)
+    window = pod.wishes.idle_shutdown or timedelta(0)
     course = case.courses.get(window, {}).get(pod.key)
     if course is None or course.window < window:
         return Use.UNKNOWN
@@ -247,4 +247,5 @@ def _use_of(pod: Pod, case: IdleCase) -> Use:
 
 
 def _is_new(pod: Pod, now: datetime) -> bool:
-    return pod.idle_shutdown is not None and now - (pod.running_since or pod.created_at) < pod.idle_shutdown
+    window = pod.wishes.idle_shutdown
+    return window is not None and now - (pod.times.running_since or pod.created_at) < window

@@ -87,6 +87,47 @@ class Nomination:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """Which nodes a pod may run on, as its spec says."""
+
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[tuple[Requirement, ...], ...] = ()  # required: alternatives, each a conjunction
+    preferred: tuple[Preference, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    host_rules: tuple[HostRule, ...] = ()
+    pool_hint: str | None = None  # when only Prometheus answers: the pool id from its rules, or ``unassigned``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the owner of a pod wishes and consents to, by annotations."""
+
+    evictable: bool = False  # consents that it is moved (``safe-to-evict: "true"``)
+    protected: bool = False  # wishes that its node stays
+    idle_shutdown: timedelta | None = None  # consents to be scaled to zero after being idle that long
+    keep_until: datetime | None = None  # postpones that
+    may_wait: timedelta | None = None  # how long after its creation it may start (None: not declared)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodTimes:
+    """When what happened to a pod after its creation."""
+
+    bound_at: datetime | None = None  # None: unknown or not bound
+    running_since: datetime | None = None  # when the last container began to run (None: unknown, or not all do)
+    leaves_at: datetime | None = None  # by when it should be gone, once it is Terminating (`deletionTimestamp`)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claiming:
+    """What a pod asks for by Dynamic Resource Allocation, or once bound holds by it."""
+
+    words: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()  # the same as values, until `step.devices` made `Pod.requests` of it
+    not_bought: str = ""  # why no node is bought for it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
     """A pod that requests GPUs. An empty *uid* marks one that does not exist yet, which a queue announces."""
 
@@ -96,12 +137,13 @@ class Pod:
     requests: Mapping[str, int]  # GPU resources, shares of GPUs; effective: containers, init containers, overhead
     phase: PodPhase
     created_at: datetime
+    compute: Mapping[str, int] = field(default_factory=dict)  # requests beside *requests*
+    devices: tuple[str, ...] = ()  # of a bound pod: the shared GPUs that it uses, as far as they are known
+    claiming: Claiming = Claiming()
     node: str | None = None  # that it is bound to, or reserved on
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    affinity: tuple[tuple[Requirement, ...], ...] = ()  # required: alternatives, each a conjunction
-    preferred: tuple[Preference, ...] = ()
-    tolerations: tuple[Toleration, ...] = ()
-    host_rules: tuple[HostRule, ...] = ()
+    nomination: Nomination | None = None
+    scheduling: Scheduling = Scheduling()
+    scheduler_says: str = ""  # the scheduler's message on a waiting pod
     priority: int = 0
     priority_class: str = ""
     gang: str | None = None  # the key of a declared gang
@@ -109,28 +151,18 @@ class Pod:
     owner: str = ""  # its controller as ``Kind/name``
     owner_uid: str = ""  # since names are reused
     labels: Mapping[str, str] = field(default_factory=dict)
-    daemon: bool = False
-    leaves_at: datetime | None = None  # by when it should be gone, once it is Terminating (`deletionTimestamp`)
-    nomination: Nomination | None = None
-    evictable: bool = False  # the owner consents that it is moved (``safe-to-evict: "true"``)
-    protected: bool = False  # the owner wishes that its node stays
-    idle_shutdown: timedelta | None = None  # the owner consents to be scaled to zero after being idle that long
-    keep_until: datetime | None = None  # postpones that
-    may_wait: timedelta | None = None  # how long after its creation it may start (None: not declared)
-    bound_at: datetime | None = None  # None: unknown or not bound
-    running_since: datetime | None = None  # when the last container began to run (None: unknown, or not all do)
-    scheduler_says: str = ""  # the scheduler's message on a waiting pod
-    pool_hint: str | None = None  # when only Prometheus answers: the pool id from its rules, or ``unassigned``
-    compute: Mapping[str, int] = field(default_factory=dict)  # requests beside *requests*
-    devices: tuple[str, ...] = ()  # of a bound pod: the shared GPUs that it uses, as far as they are known
-    claims: tuple[str, ...] = ()  # what it asks for by DRA, or once bound holds by it, in words
-    claimed: tuple[Claim, ...] = ()  # the same as values, until `step.devices` made *requests* of it
-    not_bought: str = ""  # why no node is bought for what it claims
+    wishes: Wishes = Wishes()
+    times: PodTimes = PodTimes()
 
     @property
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def daemon(self) -> bool:
+        """True for a pod of a DaemonSet."""
+        return self.owner.startswith("DaemonSet/")
 
     @property
     def reserved(self) -> bool:
@@ -139,7 +171,7 @@ class Pod:
 
     @property
     def terminating(self) -> bool:
-        return self.leaves_at is not None
+        return self.times.leaves_at is not None
 
     @property
     def asks(self) -> Mapping[str, int]:
@@ -286,7 +318,7 @@ Kept = tuple[datetime | None, str]  # until when a node is kept, and for which p
 
 def honoured(pod: Pod, allowed: KeepUntil, now: datetime) -> datetime | None:
     """Until when *pod* may keep its node: its namespace is allowed, and the time neither past nor too far ahead."""
-    wish = pod.keep_until
+    wish = pod.wishes.keep_until
     if wish is None or wish <= now or pod.namespace not in allowed.namespaces:
         return None
     return wish if wish <= now + allowed.longest else None

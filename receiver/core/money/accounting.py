@@ -131,7 +131,9 @@ def _changed_lives(before: Accounted, sight: StepSight, ours: Container[str], po
         life = past or WorkloadLife(
             workload=named[0], life=named[1], namespace=oldest.namespace, created_at=oldest.created_at
         )
-        bound = [p.bound_at or p.running_since or sight.at for p in pods if p.node is not None and not p.reserved]
+        bound = [
+            p.times.bound_at or p.times.running_since or sight.at for p in pods if p.node is not None and not p.reserved
+        ]
         now = replace(
             life,
             owner=_owner_of(newest, policy.attribution),
@@ -209,9 +211,9 @@ def _held(before: Accounted, sight: StepSight, bound: Mapping[str, Holder], poli
         pod, life, past = holder.pod, holder.life, old.get(uid)
         start = _floor(life, before, sight, policy)
         if past is None:
-            start = max(start, pod.bound_at or pod.running_since or sight.at)
-            if pod.bound_at is not None:
-                successors[life.instance] = min(pod.bound_at, successors.get(life.instance, pod.bound_at))
+            start = max(start, pod.times.bound_at or pod.times.running_since or sight.at)
+            if (bound_at := pod.times.bound_at) is not None:
+                successors[life.instance] = min(bound_at, successors.get(life.instance, bound_at))
         elif past.until is not None:
             start = past.until
         yield _holding(holder, policy), life, start, sight.at, measure(sight.samples.get(pod.key, ()), pod.gpus)
@@ -245,7 +247,7 @@ def _holding(holder: Holder, policy: Policy) -> GpuHolding:
         gpus=holder.gpus,
         life=life_of(pod),
         owner=_owner_of(pod, policy.attribution),
-        until=None if life.gone_at is None else max(life.gone_at, pod.bound_at or life.gone_at),
+        until=None if life.gone_at is None else max(life.gone_at, pod.times.bound_at or life.gone_at),
     )
 
 

@@ -247,7 +247,7 @@ def teams_of(workload: Workload, policy: Policy, budgets: Budgets) -> frozenset[
     """The teams of the pods of *workload*, by their labels. Pods that only Prometheus reports have unknown labels: they
     count for every team with one of *budgets*."""
     teams = {team_of(pod, policy) for pod in workload.pods} - {""}
-    if any(pod.pool_hint is not None for pod in workload.pods):
+    if any(pod.scheduling.pool_hint is not None for pod in workload.pods):
         teams |= {view.name for view in budgets.views if view.scope is Scope.TEAM}
     return frozenset(teams)
 

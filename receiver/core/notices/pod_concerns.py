@@ -22,7 +22,7 @@ def stuck_pods(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
         if not stuck:
             continue
         names = listed([pod.key for pod in stuck], NAMED)
-        since = min(pod.leaves_at for pod in stuck if pod.leaves_at is not None)
+        since = min(pod.times.leaves_at for pod in stuck if pod.times.leaves_at is not None)
         yield Concern(
             kind=Cause.STUCK_POD,
             what=f"{names} on {node.name} {'stays' if len(stuck) == 1 else 'stay'} Terminating",

@@ -77,7 +77,9 @@ def evictions_of_latecomers(case: Case, since: datetime) -> Iterator[Announced]:
     """Yield Events for pods that were bound after *since* to nodes that may be evicted: they had no announcement."""
     for grace in () if _why_stopped(case) else case.wanted.graces:
         if grace.ends_at is not None:
-            late = tuple(p for n in busy_beyond(grace, case) for p in n.pods if p.bound_at and p.bound_at >= since)
+            late = tuple(
+                p for n in busy_beyond(grace, case) for p in n.pods if p.times.bound_at and p.times.bound_at >= since
+            )
             if late:
                 yield Announced(pods=late, event=_event(grace, grace.ends_at, case.pool))
 
@@ -269,7 +271,7 @@ def ignored_wishes(states: Iterable[PoolState], allowed: KeepUntil, now: datetim
     """Return the notices of keep-until requests that keep no node, one per owner and time, with their pods."""
     notices: dict[Notice, tuple[Pod, ...]] = {}
     for pod in (p for state in states for node in state.nodes for p in node.pods):
-        wish, owner = pod.keep_until, f"{pod.namespace}/{pod.owner or pod.name}"
+        wish, owner = pod.wishes.keep_until, f"{pod.namespace}/{pod.owner or pod.name}"
         if wish is None or wish <= now or honoured(pod, allowed, now) is not None:
             continue
         ignored = f"the namespace {pod.namespace} is not listed under keep_until.namespaces"

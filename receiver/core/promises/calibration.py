@@ -53,7 +53,7 @@ class OpenPromises:
             if not mine or (promised.counted and runs):
                 del self.open[key]
             elif not promised.counted and (runs or now > promised.starts_p90):
-                began = max(p.running_since or now for p in mine) if runs else now
+                began = max(p.times.running_since or now for p in mine) if runs else now
                 came = Came.BY_P50 if began <= promised.starts_p50 else Came.BY_P90
                 counts[promised.pool, Came.LATE if began > promised.starts_p90 else came] += 1
                 self.open[key] = replace(promised, counted=True)

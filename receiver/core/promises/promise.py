@@ -193,7 +193,7 @@ class Promises:
         later = [self._horizon * n / MOMENTS for n in range(1, MOMENTS + 1)]
         starts: dict[str, datetime] = {}
         for pod in (pod for node in self.state.of(Stage.USABLE) for pod in node.pods):
-            name, at = pod.gang or pod.key, pod.bound_at or pod.running_since or pod.created_at
+            name, at = pod.gang or pod.key, pod.times.bound_at or pod.times.running_since or pod.created_at
             starts[name] = min(at, starts.get(name, at))
         chances = self._learnt.survival.chances
         return {name: chances(max(ZERO, self._now - at).total_seconds(), later) for name, at in starts.items()}

@@ -100,7 +100,7 @@ def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance:
 def _unknown(candidate: Candidate, matching: Matching) -> str:
     """Why it is not known what pods cost that claim devices; empty where it is known."""
     for pod in candidate.pods:
-        if pod.claims and not matching.fitting(pod):
+        if pod.claiming.words and not matching.fitting(pod):
             refusals = matching.refusals(pod).items()
             reasons = [f"{pool}: {reason}" for pool, reason in refusals if reason.endswith((UNKNOWN, UNJUDGED))]
             if reasons:

@@ -165,9 +165,9 @@ def window_may_evict(pod: Pod) -> bool:
     all of its work with one pod. A pod that tolerates our cordon would come back to the node it was evicted from.
     """
     kind = pod.owner.partition("/")[0]
-    agreed = pod.evictable and bool(pod.owner) and not pod.owner.startswith(MIRROR_OWNER)
+    agreed = pod.wishes.evictable and bool(pod.owner) and not pod.owner.startswith(MIRROR_OWNER)
     started_again = kind in REPLACERS or agreed
-    left_alone = pod.reserved or pod.protected or pod.daemon or pod.gang is not None or tolerates_cordon(pod)
+    left_alone = pod.reserved or pod.wishes.protected or pod.daemon or pod.gang is not None or tolerates_cordon(pod)
     return started_again and not left_alone
 
 

@@ -226,7 +226,7 @@ def _room_on(node: Node, pool: Pool, state: PoolState, now: datetime) -> Bin:
     # The GPU operator's validation pods will finish.
     staying = tuple(p for p in node.pods if p.namespace not in IGNORED_NAMESPACES and p not in leaving)
     free = (node if len(staying) == len(node.pods) else replace(node, pods=staying)).free
-    at = max((pod.leaves_at for pod in leaving if pod.leaves_at is not None), default=None)
+    at = max((pod.times.leaves_at for pod in leaving if pod.times.leaves_at is not None), default=None)
     if node.beside.devices_returned and node.cordon.by is None:  # a pod's claim may be released after the pod has gone
         beside = replace(node.beside, devices=node.beside.devices_returned)
         free, at = replace(node, pods=staying, beside=beside).free, at or now

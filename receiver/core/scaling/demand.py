@@ -90,8 +90,8 @@ def refusal(pod: Pod, pool: Pool, state: PoolState) -> str | None:
 def misfit(pod: Pod, pool: Pool, offer: Offer | None = None) -> str | None:
     """Return why the next node of *pool*, even an empty one, will not hold *pod* by its GPUs, labels and taints; None
     when it will. *offer* is what is known of that node beside the configuration."""
-    if pod.pool_hint not in (None, UNASSIGNED, pool.id):
-        return f"it asks for pool {pod.pool_hint}"
+    if pod.scheduling.pool_hint not in (None, UNASSIGNED, pool.id):
+        return f"it asks for pool {pod.scheduling.pool_hint}"
     reason = _too_few(pod, pool.resources)
     if reason is not None or offer is None:
         return reason or _repelled(pod, pool, None)
@@ -108,10 +108,11 @@ def misfit(pod: Pod, pool: Pool, offer: Offer | None = None) -> str | None:
 
 def _repelled(pod: Pod, pool: Pool, offer: Offer | None) -> str | None:
     """Return which label or taint of the next node of *pool* keeps *pod* away, or None."""
-    if (pod.node_selector or pod.affinity) and (reason := _unselected(pod, NextLabels(pool, offer))) is not None:
+    where = pod.scheduling
+    if (where.node_selector or where.affinity) and (reason := _unselected(pod, NextLabels(pool, offer))) is not None:
         return reason
     for taint in next_taints(pool, offer):
-        if taint.effect != "PreferNoSchedule" and not any(tolerates(t, taint) for t in pod.tolerations):
+        if taint.effect != "PreferNoSchedule" and not any(tolerates(t, taint) for t in pod.scheduling.tolerations):
             return f"it does not tolerate the taint {taint.key}={taint.value}:{taint.effect}"
     return None
 
@@ -123,10 +124,10 @@ def selects(pod: Pod, pool: Pool, offer: Offer | None = None) -> bool:
 
 def preference(pod: Pod, pool: Pool, offer: Offer | None) -> int:
     """The weight that *pod*'s preferred node affinity gives to nodes of *pool* (0 without any)."""
-    if not pod.preferred:
+    if not pod.scheduling.preferred:
         return 0
     labels = NextLabels(pool, offer)
-    return sum(p.weight for p in pod.preferred if all(_may_meet(labels, r) for r in p.term))
+    return sum(p.weight for p in pod.scheduling.preferred if all(_may_meet(labels, r) for r in p.term))
 
 
 def _too_few(pod: Pod, offers: Mapping[str, int]) -> str | None:
@@ -140,13 +141,14 @@ def _too_few(pod: Pod, offers: Mapping[str, int]) -> str | None:
 
 
 def _unselected(pod: Pod, labels: NextLabels) -> str | None:
-    for key, value in sorted(pod.node_selector.items()):
+    for key, value in sorted(pod.scheduling.node_selector.items()):
         values = labels.values(key)
         if value not in values:
             carried = f"{key}={' or '.join(values)}" if values else f"no {key}"
             return f"its node selector wants {key}={value}, nodes carry {carried}"
-    if pod.affinity and not any(all(_may_meet(labels, r) for r in term) for term in pod.affinity):
-        wanted = next(r for r in pod.affinity[0] if not _may_meet(labels, r))
+    terms = pod.scheduling.affinity
+    if terms and not any(all(_may_meet(labels, r) for r in term) for term in terms):
+        wanted = next(r for r in terms[0] if not _may_meet(labels, r))
         few = [cut(value, LONGEST_NAMED) for value in wanted.values[:MOST_NAMED]]  # a pod may list a megabyte of them
         omitted = f" and {len(wanted.values) - MOST_NAMED} more" if len(wanted.values) > MOST_NAMED else ""
         return f"its node affinity wants {wanted.key} {wanted.operator} {few}{omitted}"
@@ -160,7 +162,7 @@ def _may_meet(labels: NextLabels, want: Requirement) -> bool:
 
 def tolerates_cordon(pod: Pod) -> bool:
     """True for a pod that the scheduler also puts on cordoned nodes: evicted, it can come back to the same one."""
-    return any(tolerates(t, CORDON) for t in pod.tolerations)
+    return any(tolerates(t, CORDON) for t in pod.scheduling.tolerations)
 
 
 def meets(labels: Mapping[str, str], want: Requirement) -> bool:

@@ -90,7 +90,7 @@ def _by_new_nodes(workload: Workload, tallies: Sequence[Tally]) -> Sequence[Tall
         return tallies
 
     def cost(tally: Tally) -> tuple[int, Decimal]:
-        liked = sum(preference(pod, tally.pool, tally.state.offer) for pod in workload.pods if pod.preferred)
+        liked = sum(preference(pod, tally.pool, tally.state.offer) for pod in workload.pods if pod.scheduling.preferred)
         nodes = new_nodes(workload, tally)
         return -liked, tally.price * (len(workload.pods) if nodes is None else nodes)
 

@@ -31,7 +31,7 @@ class LabelIndex(Generic[T]):
     def selected(self, pod: Pod) -> Sequence[T]:
         """Those that one label of *pod*'s node selector leaves, the one that leaves fewest; all without a selector."""
         fewest = self._things
-        for key, value in pod.node_selector.items():
+        for key, value in pod.scheduling.node_selector.items():
             if key not in self._by_label:
                 index: dict[str | None, list[T]] = {}
                 with blame() as blamed:

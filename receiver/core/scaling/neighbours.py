@@ -31,7 +31,7 @@ def most_on_a_host(pod: Pod) -> int | None:
     """How many pods like *pod* an empty new node takes by its own rules (None: as many as fit)."""
     limits = [
         1 if rule.together is Together.NEVER else rule.max_skew
-        for rule in pod.host_rules
+        for rule in pod.scheduling.host_rules
         if (rule.together is Together.NEVER or (rule.together is Together.EVENLY and rule.starts_at_zero))
         and covers(rule, pod)
     ]
@@ -69,7 +69,7 @@ class Neighbours:
     ) -> "Neighbours | None":
         """Return the neighbours on the nodes of *facts*; None where no pod has a rule, as in most clusters. Those in
         pools that are set *aside* are unknown."""
-        rules = [rule for pod in _every(facts) if pod.host_rules for rule in pod.host_rules]
+        rules = [rule for pod in _every(facts) if pod.scheduling.host_rules for rule in pod.scheduling.host_rules]
         if not rules:
             return None
         neighbours = cls(rules, labels)
@@ -88,21 +88,21 @@ class Neighbours:
 
     def concerns(self, pod: Pod) -> bool:
         """True for a pod with a rule, and for one that a rule is about."""
-        return bool(pod.host_rules) or bool(self._covers(pod))
+        return bool(pod.scheduling.host_rules) or bool(self._covers(pod))
 
     def kind(self, pod: Pod) -> object:
         """What decides which hosts take *pod*; None where no rule concerns it. A host that refused one of a kind goes
         on to refuse it."""
         covering = self._covers(pod)
-        if not covering and not pod.host_rules:
+        if not covering and not pod.scheduling.host_rules:
             return None
-        mine = tuple(self._numbers[rule] for rule in pod.host_rules)
+        mine = tuple(self._numbers[rule] for rule in pod.scheduling.host_rules)
         return covering, mine, tuple(self._changes(number, pod) for number in mine)
 
     def admits(self, host: Host, pod: Pod) -> bool:
         """True when no rule of *pod* or of those on *host* keeps it away."""
         covering = self._covers(pod)
-        if not covering and not pod.host_rules:
+        if not covering and not pod.scheduling.host_rules:
             return True
         apart = self._apart.get(host, NONE)
         if apart and any(number in apart for number in covering):
@@ -110,7 +110,7 @@ class Neighbours:
         counts = self._here.get(host, NONE)
         return all(
             self._holds(rule, self._numbers[rule], host, counts, pod, itself=self._numbers[rule] in covering)
-            for rule in pod.host_rules
+            for rule in pod.scheduling.host_rules
         )
 
     def add(self, host: Host, pool: str, pod: Pod) -> None:
@@ -193,7 +193,7 @@ class Neighbours:
             for counts in self._spreads.get(number, {}).values():
                 if host in counts:
                     counts[host] += change
-        for rule in pod.host_rules:
+        for rule in pod.scheduling.host_rules:
             if rule.together is Together.NEVER:
                 _add(self._apart.setdefault(host, {}), self._numbers[rule], change)
 
@@ -220,7 +220,8 @@ def _every(facts: Facts) -> Iterator[Pod]:
 
 
 def selection_of(pod: Pod) -> Selection:
-    return tuple(sorted(pod.node_selector.items())), pod.affinity
+    where = pod.scheduling
+    return tuple(sorted(where.node_selector.items())), where.affinity
 
 
 def chooses(selection: Selection, labels: Mapping[str, str]) -> bool:

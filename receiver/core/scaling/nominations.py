@@ -54,7 +54,7 @@ def _fitting(node: Node, now: datetime, again: list[Pod]) -> Node:
     """Return *node* with the nominated pods that fit beside the bound ones; add to *again* those that no longer may."""
     bound = tuple(pod for pod in node.pods if not pod.reserved)
     # Room that ends is meant for them: they preempted what is Terminating there.
-    ends = any(pod.leaves_at is not None and not is_stuck(pod, now) for pod in bound)
+    ends = any(pod.times.leaves_at is not None and not is_stuck(pod, now) for pod in bound)
     free = dict(replace(node, pods=bound).free)
     nominated = sorted((p for p in node.pods if p.reserved), key=lambda p: (-p.priority, _since(p), p.key))
     valid_nominees: list[Pod] = []

@@ -161,7 +161,7 @@ class Ownership:
         """True for work without room here that is meant for our nodes, or for no one's while we come first."""
         if all(self._of_kind(pod, self._selecting, self._selects_ours_alone) for pod in pods):
             return True
-        if any(pod.node_selector or pod.affinity for pod in pods) or not self._is_first():
+        if any(pod.scheduling.node_selector or pod.scheduling.affinity for pod in pods) or not self._is_first():
             return False
         return all(other.match(pods) < Match.MAYBE for other in self._respected)
 
@@ -169,19 +169,19 @@ class Ownership:
         return all(self._us.key < other.key for other in self._live)
 
     def _of_kind(self, pod: Pod, verdicts: dict[Kind, bool], judge: Callable[[Pod], bool]) -> bool:
-        kind = (*shape(pod), bool(pod.not_bought))
+        kind = (*shape(pod), bool(pod.claiming.not_bought))
         if kind not in verdicts:
             with blame(owner=owner_of(pod)):
                 verdicts[kind] = judge(pod)
         return verdicts[kind]
 
     def _pod_fits(self, pod: Pod) -> bool:
-        return not pod.not_bought and any(
+        return not pod.claiming.not_bought and any(
             refusal(pod, pool, self._states[pool.id]) is None for pool in self._policy.pools
         )
 
     def _selects_ours_alone(self, pod: Pod) -> bool:
-        if not (pod.node_selector or pod.affinity):
+        if not (pod.scheduling.node_selector or pod.scheduling.affinity):
             return False
         ours = any(selects(pod, pool, self._states[pool.id].offer) for pool in self._policy.pools)
         return ours and not any(other.is_selected(pod) for other in self._respected)
@@ -198,13 +198,14 @@ def _shapes(pods: Iterable[Pod]) -> Iterable[Pod]:
 
 def _match(pod: Pod, pool: Pool) -> Match:
     if misfit(pod, pool) is None:
-        return Match.MAYBE if pod.claims or pod.not_bought else Match.ALL
+        return Match.MAYBE if pod.claiming.words or pod.claiming.not_bought else Match.ALL
     return Match.MAYBE if misfit(_less_unknown(pod, pool), pool) is None else Match.NONE
 
 
 def _less_unknown(pod: Pod, pool: Pool) -> Pod:
     """*pod* without what it selects by labels that the description of *pool* does not know."""
     labels = NextLabels(pool, None)
-    terms = tuple(tuple(want for want in term if labels.values(want.key)) for term in pod.affinity)
-    selector = {key: value for key, value in pod.node_selector.items() if labels.values(key)}
-    return replace(pod, node_selector=selector, affinity=terms if all(terms) else ())
+    terms = tuple(tuple(want for want in term if labels.values(want.key)) for term in pod.scheduling.affinity)
+    selector = {key: value for key, value in pod.scheduling.node_selector.items() if labels.values(key)}
+    where = replace(pod.scheduling, node_selector=selector, affinity=terms if all(terms) else ())
+    return replace(pod, scheduling=where)

@@ -44,7 +44,8 @@ class Survival:
 
     def goes_on(self, pods: Iterable[Pod], now: datetime) -> float:
         """The chance (0-1) that at least one of *pods* still runs later, averaged over the moments `LATER`."""
-        ages = [max(0.0, (now - (p.bound_at or p.running_since or p.created_at)).total_seconds()) for p in pods]
+        begun = [p.times.bound_at or p.times.running_since or p.created_at for p in pods]
+        ages = [max(0.0, (now - at).total_seconds()) for at in begun]
         of_each = [self.chances(age, LATER_SECONDS) for age in ages]
         all_end = [prod(1 - chances[n] for chances in of_each) for n in range(len(LATER))]
         return sum(1 - chance for chance in all_end) / len(LATER)
@@ -157,9 +158,9 @@ def consents(pod: Pod) -> bool:
     """True when moving *pod* is agreed on and loses nothing: it is in no gang, its owner starts it again, and it cannot
     come back to the same node."""
     agreed = (
-        pod.evictable
+        pod.wishes.evictable
         and not pod.reserved
-        and not pod.protected
+        and not pod.wishes.protected
         and not pod.daemon
         and pod.gang is None
         and bool(pod.owner)
@@ -216,7 +217,7 @@ def _may_be_emptied(node: Node, now: datetime) -> bool:
 
 def _pack(pods: Sequence[Pod], places: Sequence[_Place], pairs: Collection[tuple[str, str]]) -> set[str] | None:
     """Put all *pods* into *places* and return the instances that took one, or None and change nothing."""
-    if not places or any(rule.together is not Together.NEVER for pod in pods for rule in pod.host_rules):
+    if not places or any(rule.together is not Together.NEVER for pod in pods for rule in pod.scheduling.host_rules):
         return None  # where others may run depends on where these do
     before, neighbours = [dict(p.room.free) for p in places], places[0].room.neighbours
     mark = neighbours.mark() if neighbours is not None else 0

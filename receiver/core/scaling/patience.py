@@ -31,8 +31,8 @@ PERCENT_OF_ASKED, PERCENT_OF_HELD = 70, 5  # kept free of what urgent work asked
 def may_wait(pod: Pod, policy: Policy) -> timedelta:
     """How long after its creation *pod* may start; zero for urgent work."""
     patience = policy.patience
-    if pod.may_wait is not None:
-        return min(pod.may_wait, patience.longest)
+    if pod.wishes.may_wait is not None:
+        return min(pod.wishes.may_wait, patience.longest)
     named = (
         (patience.priority_classes, pod.priority_class),
         (patience.teams, pod.labels.get(policy.attribution.team, "")),
@@ -196,7 +196,7 @@ class Admissions:
             if waits is None or (workload.gang and workload.key in started_gangs):
                 ready.append(workload)
                 continue
-            kinds = tuple((*shape(pod), pod.host_rules, pod.namespace) for pod in workload.pods)
+            kinds = tuple((*shape(pod), pod.scheduling.host_rules, pod.namespace) for pod in workload.pods)
             if placed < MOST_AT_ONCE and not missing_pods(workload) and kinds not in full:
                 if self._fits(workload):
                     placed += len(workload.pods)

@@ -217,7 +217,10 @@ def evicted(case: Case, dead: Collection[str], leaving: Collection[str]) -> tupl
     def loss(node: Node) -> tuple[bool, bool, bool, int, timedelta, datetime, str]:
         gpus, lost = sum(pod.gpus for pod in node.pods), timedelta(0)
         for pod in node.pods:
-            lost += max(timedelta(0), case.now - (pod.running_since or pod.bound_at or pod.created_at)) * pod.gpus
+            lost += (
+                max(timedelta(0), case.now - (pod.times.running_since or pod.times.bound_at or pod.created_at))
+                * pod.gpus
+            )
         # Among busy nodes that hold as many GPUs, time does not change the order.
         unit = case.now if node.busy else next_unit_at(node.created_at, case.now, case.policy.billing)
         begun = node.instance not in emptying, node.instance not in leaving, node.instance not in going

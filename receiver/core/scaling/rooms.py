@@ -31,8 +31,9 @@ def requests_of(pod: Pod) -> Requests:
 
 def shape(pod: Pod) -> Kind:
     """What decides where a pod fits; pods of one shape are matched once."""
-    selector = tuple(sorted(pod.node_selector.items()))
-    return (requests_of(pod), selector, pod.affinity, pod.preferred, pod.tolerations, pod.pool_hint)
+    where = pod.scheduling
+    selector = tuple(sorted(where.node_selector.items()))
+    return (requests_of(pod), selector, where.affinity, where.preferred, where.tolerations, where.pool_hint)
 
 
 def foreign_taints(node: Node, pool: Pool) -> tuple[Taint, ...]:
@@ -58,11 +59,12 @@ class Site:
     fresh: bool = False
 
     def takes(self, pod: Pod) -> bool:
-        if not all(any(tolerates(t, taint) for t in pod.tolerations) for taint in self.taints):
+        where = pod.scheduling
+        if not all(any(tolerates(t, taint) for t in where.tolerations) for taint in self.taints):
             return False
-        if self.labels and any(self.labels.get(key) != value for key, value in pod.node_selector.items()):
+        if self.labels and any(self.labels.get(key) != value for key, value in where.node_selector.items()):
             return False
-        return not pod.affinity or any(all(self._meets(r) for r in term) for term in pod.affinity)
+        return not where.affinity or any(all(self._meets(r) for r in term) for term in where.affinity)
 
     def _meets(self, requirement: Requirement) -> bool:
         if requirement.key == NAME_FIELD:
@@ -136,7 +138,8 @@ class Bin:
     def suits(self, pod: Pod) -> bool:
         """True unless the node's own taints or labels keep *pod* away."""
         site = self.site
-        return site is None or not (site.differs or pod.node_selector or pod.affinity) or site.takes(pod)
+        where = pod.scheduling
+        return site is None or not (site.differs or where.node_selector or where.affinity) or site.takes(pod)
 
     def admits(self, pod: Pod) -> bool:
         """True unless the node itself or a pod on it keeps *pod* away, whatever is free."""
@@ -215,7 +218,7 @@ class Shelves:
     def kind(self, pod: Pod) -> Kind:
         """What decides which of the bins take *pod*: one that refused a pod of a kind once always will."""
         kind: Kind = requests_of(pod)
-        if self.differs or pod.affinity or pod.node_selector:
+        if self.differs or pod.scheduling.affinity or pod.scheduling.node_selector:
             kind = shape(pod)
         others = self.neighbours.kind(pod) if self.neighbours is not None else None
         return kind if others is None else (kind, others)

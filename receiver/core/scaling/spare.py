@@ -98,7 +98,7 @@ def keep_warm(draft: Draft) -> None:
     for pod, its in (*((pod, "") for pod in (*facts.waiting, *facts.other_work.deferred)), *running):
         if pod.daemon or not pod.gpus or draft.refused.holds(pod):
             continue
-        if pod.claims and its:  # it holds GPUs that others may have without serving its claim
+        if pod.claiming.words and its:  # it holds GPUs that others may have without serving its claim
             homes.setdefault(its, []).append(pod)
             continue
         with blame(pool=its or None, owner=owner_of(pod)):

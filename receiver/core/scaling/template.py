@@ -140,7 +140,9 @@ def _new_since(node: Node) -> datetime | None:
     """When *node* was seen to become usable; None for one that was usable, and not new, when it was first seen: as its
     pods show, too, where Kubernetes did not answer meanwhile."""
     since = node.times.usable_since
-    if since is None or any(p.bound_at is not None and since - p.bound_at > SETTLED_AFTER for p in node.pods):
+    if since is None or any(
+        p.times.bound_at is not None and since - p.times.bound_at > SETTLED_AFTER for p in node.pods
+    ):
         return None
     return since if since > node.watched_since or since - node.created_at <= SETTLED_AFTER else None
 

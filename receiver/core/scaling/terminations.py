@@ -35,13 +35,14 @@ def is_overdue(leaves_at: datetime | None, now: datetime) -> bool:
 
 def is_stuck(pod: Pod, now: datetime) -> bool:
     """True for a pod that should have been gone for a while."""
-    return is_overdue(pod.leaves_at, now)
+    return is_overdue(pod.times.leaves_at, now)
 
 
 def leaves_soon(pod: Pod, takes: timedelta, now: datetime) -> bool:
     """True for a pod that will be gone before a node that *takes* so long is there. A DaemonSet's pod leaves its room
     to its successor alone."""
-    return pod.leaves_at is not None and not pod.daemon and comes_soon(pod.leaves_at, takes, now)
+    at = pod.times.leaves_at
+    return at is not None and not pod.daemon and comes_soon(at, takes, now)
 
 
 def leaving_soon(node: Node, state: PoolState, now: datetime) -> tuple[Pod, ...]:
@@ -49,7 +50,7 @@ def leaving_soon(node: Node, state: PoolState, now: datetime) -> tuple[Pod, ...]
     is cordoned is given to no work: what was evicted there needs room elsewhere."""
     if node.stage is not Stage.USABLE or node.cordon.by is not None:
         return ()
-    leaving = [pod for pod in node.pods if pod.leaves_at is not None]
+    leaving = [pod for pod in node.pods if pod.times.leaves_at is not None]
     if not leaving:  # as on almost every node
         return ()
     takes = node_takes(state.startup.usual)
@@ -82,5 +83,5 @@ def without_abandoned(state: PoolState, now: datetime) -> PoolState:
 def changes_at(node: Node) -> Iterator[datetime]:
     """Yield the moments from which a pod of *node* is stuck: what waits for its room needs another node then."""
     for pod in node.pods:
-        if pod.leaves_at is not None:
-            yield pod.leaves_at + STUCK_AFTER + timedelta(microseconds=1)
+        if pod.times.leaves_at is not None:
+            yield pod.times.leaves_at + STUCK_AFTER + timedelta(microseconds=1)

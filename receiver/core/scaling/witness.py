@@ -37,7 +37,7 @@ REVISIONS = ("controller-revision-hash", "pod-template-hash")
 def request_of(workload: Workload) -> str:
     """The request that *workload* is one of: its owner, or its gang, and what decides where its pods fit. Pods that
     are created again make the same one; another template, or a new owner, makes another."""
-    kinds = sorted({repr((shape(p), p.host_rules, *map(p.labels.get, REVISIONS))) for p in workload.pods})
+    kinds = sorted({repr((shape(p), p.scheduling.host_rules, *map(p.labels.get, REVISIONS))) for p in workload.pods})
     return f"{_asker(workload)}#{hashlib.sha256(repr(kinds).encode()).hexdigest()[:16]}"
 
 
@@ -166,7 +166,7 @@ def _after(
 ) -> SchedulerRefusal | None:
     """*past* with what this step saw: what stands beside room (*evidence*) and which of its pods are *bound*. None: it
     is over."""
-    newest = max((pod.bound_at for pod in bound if pod.bound_at is not None), default=None)
+    newest = max((pod.times.bound_at for pod in bound if pod.times.bound_at is not None), default=None)
     if past.refused_at is not None and newest is not None and newest >= past.refused_at:
         if any(pod.key in past.pods or pod.gang in past.pods for pod in bound if _since(pod, past.refused_at)):
             return None  # what was refused has started: the obstacle is gone
@@ -181,7 +181,7 @@ def _after(
 
 
 def _since(pod: Pod, moment: datetime) -> bool:
-    return pod.bound_at is not None and pod.bound_at >= moment
+    return pod.times.bound_at is not None and pod.times.bound_at >= moment
 
 
 def _refused(past: SchedulerRefusal, evidence: _Beside, policy: Policy, now: datetime) -> SchedulerRefusal:
@@ -279,7 +279,7 @@ def _is_open(node: Node) -> bool:
 
 def _was_judged(pod: Pod) -> bool:
     """True for a pod that exists and that the scheduler left out, as Kubernetes says."""
-    return bool(pod.uid) and pod.phase is PodPhase.WAITING and pod.pool_hint is None
+    return bool(pod.uid) and pod.phase is PodPhase.WAITING and pod.scheduling.pool_hint is None
 
 
 def _bound(facts: Facts, requests: Iterable[str]) -> Mapping[str, Sequence[Pod]]:

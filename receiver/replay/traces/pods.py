@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from receiver.core.model.pods import Scheduling
 from receiver.core.model.text import some
 from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Past, PastPod
@@ -133,6 +134,7 @@ def _job(key: str, members: Sequence[PastPod], past: Past, reading: TraceReading
     if past.since is not None and min(m.held_from or past.until for m in members) < past.since:
         submitted = past.since
     resource, gpus_per_pod = next(iter(first.requests.items()))
+    scheduling = first.scheduling if reading.placement else Scheduling()
     utils = [m.gpu_util for m in members if m.gpu_util is not None]
     kind, _, _ = first.owner.partition("/")
     name = (key or first.key).replace("/", ".")
@@ -149,14 +151,14 @@ def _job(key: str, members: Sequence[PastPod], past: Past, reading: TraceReading
         owner_kind=kind
         or "Job",  # a pod without a controller would be lost with its node, and the replay would never end
         resource=resource,
-        node_selector=first.node_selector if reading.placement else {},
-        affinity=first.affinity if reading.placement else (),
-        preferred=first.preferred if reading.placement else (),
-        tolerations=first.tolerations if reading.placement and past.tolerations_known else reading.tolerations,
+        node_selector=scheduling.node_selector,
+        affinity=scheduling.affinity,
+        preferred=scheduling.preferred,
+        tolerations=scheduling.tolerations if reading.placement and past.tolerations_known else reading.tolerations,
         labels=first.labels,
         annotations={
-            **({SAFE_TO_EVICT_ANNOTATION: "true"} if first.evictable else {}),
-            **({PROTECT_ANNOTATION: "true"} if first.protected else {}),
+            **({SAFE_TO_EVICT_ANNOTATION: "true"} if first.wishes.evictable else {}),
+            **({PROTECT_ANNOTATION: "true"} if first.wishes.protected else {}),
         },
         priority=first.priority,
         priority_class=first.priority_class,

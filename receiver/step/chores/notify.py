@@ -119,7 +119,7 @@ def _record_why_pods_wait(work: StepContext, records: RecordStore, waiting: Sequ
         room -= len(pods)
         if room <= 0:
             return
-    claiming = (p for p in facts.waiting if p.not_bought and not p.daemon and not p.terminating)
+    claiming = (p for p in facts.waiting if p.claiming.not_bought and not p.daemon and not p.terminating)
     for pod in [p for p in claiming if sent_events.wants(p, CLAIMS, UNKNOWN, work.now)][:room]:
         record_events(work, [pod], "NotTriggerScaleUp", by_claim(pod), CLAIMS)
 

@@ -130,7 +130,10 @@ def test_the_pods_are_those_that_got_quota_on_the_nodes_of_their_flavor(httpserv
     workload = a_checked_workload(admission=assigned, pod_sets=(a_pod_set(4, minCount=1, template=template),))
     (found,) = seen(httpserver, workload, flavors=(flavor,))
     (pod,) = found.pods
-    assert (pod.node_selector, [t.key for t in pod.tolerations]) == ({"zone": "a", "gpu": "l40s"}, ["x", "gpu"])
+    assert (pod.scheduling.node_selector, [t.key for t in pod.scheduling.tolerations]) == (
+        {"zone": "a", "gpu": "l40s"},
+        ["x", "gpu"],
+    )
 
 
 def test_a_check_may_reject_what_is_too_large(httpserver: HTTPServer) -> None:

@@ -76,7 +76,7 @@ def look(httpserver: HTTPServer, lists: Lists, pods: Sequence[Any] = ()) -> Clus
 
 def counts(pods: Sequence[Pod]) -> list[list[int]]:
     """How many devices each of *pods* claims."""
-    return [[way.count for claim in pod.claimed for ways in claim.requests for way in ways] for pod in pods]
+    return [[way.count for claim in pod.claiming.claims for ways in claim.requests for way in ways] for pod in pods]
 
 
 def booked(*requests: dict[str, Any]) -> Lists:
@@ -133,7 +133,7 @@ def test_workers_that_start_after_their_leader_claim_what_their_template_says(ht
 def test_what_is_announced_is_not_judged_where_claims_cannot_be_read(httpserver: HTTPServer) -> None:
     workload = a_workload("train", a_pod_set(1, template=CLAIMING))
     (pod,) = look(httpserver, {f"{KUEUE}/workloads": [workload], f"{DRA}/deviceclasses": None}).pods
-    assert [claim.problem for claim in pod.claimed] == [
+    assert [claim.problem for claim in pod.claiming.claims] == [
         "the list of deviceclasses (resource.k8s.io) is refused or fails"
     ]
 

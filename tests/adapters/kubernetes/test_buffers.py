@@ -129,8 +129,8 @@ def test_a_buffer_is_room_for_pods_of_its_template(httpserver: HTTPServer) -> No
     pod = buffer.pod
     assert pod is not None
     assert (pod.uid, pod.name, pod.phase, pod.requests) == ("", "capacity-buffer-warm", PodPhase.WAITING, {GPU: 4})
-    assert pod.node_selector == {"gpu": "on-demand"}
-    assert pod.tolerations == (Toleration(key="gpu", operator="Exists"),)
+    assert pod.scheduling.node_selector == {"gpu": "on-demand"}
+    assert pod.scheduling.tolerations == (Toleration(key="gpu", operator="Exists"),)
     assert (pod.labels, dict(pod.compute)) == ({"team": "vision"}, {"cpu": 100, "memory": 4 * 2**30, "pods": 1})
 
 

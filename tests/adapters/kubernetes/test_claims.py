@@ -224,12 +224,12 @@ def test_a_waiting_pod_asks_for_its_claims_and_templates() -> None:
     lists = Served(resourceclaims=[a_resource_claim("shared", two), a_resource_claim("p-own-x", one)])
     lists.lists["resourceclaimtemplates"] = [a_claim_template("later", a_claim_spec(a_device_request(3)))]
     pod = lists.see(a_pod(a="shared", b=["own", "p-own-x"], c=["later"], d=["never", ""]))["p"]
-    assert [(c.key, c.shared, c.requests[0][0].count) for c in pod.claimed] == [
+    assert [(c.key, c.shared, c.requests[0][0].count) for c in pod.claiming.claims] == [
         ("ml/shared", True, 2),
         ("ml/p-own-x", False, 1),
         ("ml/later", False, 3),
     ]
-    assert pod.claims == (
+    assert pod.claiming.words == (
         f"2 devices of class {DRIVER} (claim shared)",
         f"1 device of class {DRIVER} (template own)",
         f"3 devices of class {DRIVER} (template later)",
@@ -241,27 +241,27 @@ def test_a_resource_that_only_a_class_serves_is_claimed() -> None:
     lists = Served(deviceclasses=[a_device_class(), a_device_class("nic", "example.com/nic", of="nic")])
     implicit = f"deviceclass.resource.kubernetes.io/{DRIVER}"
     pod = lists.see(a_pod(limits={implicit: "2", "example.com/nic": "1", "example.com/fpga": "1"}))["p"]
-    assert [(c.requests[0][0].selectors, c.requests[0][0].count) for c in pod.claimed] == [
+    assert [(c.requests[0][0].selectors, c.requests[0][0].count) for c in pod.claiming.claims] == [
         ((OF_DRIVER,), 2),
         (("nic",), 1),
     ]
-    assert pod.claims == (f"2 {implicit}", "1 example.com/nic")
+    assert pod.claiming.words == (f"2 {implicit}", "1 example.com/nic")
     unknown = lists.see(a_pod(limits={"deviceclass.resource.kubernetes.io/none": "1"}))["p"]
-    assert unknown.claimed[0].problem == "there is no DeviceClass for deviceclass.resource.kubernetes.io/none"
+    assert unknown.claiming.claims[0].problem == "there is no DeviceClass for deviceclass.resource.kubernetes.io/none"
     assert lists.see(a_pod(limits={"example.com/fpga": "1"})) == {}
 
 
 def test_a_pod_whose_claim_has_devices_waits_for_their_node() -> None:
     pod = Served(resourceclaims=[a_resource_claim("c", None, "gpu-0", pods=["other"])]).see(a_pod(a="c"))["p"]
-    assert (pod.claimed, dict(pod.requests)) == ((), {})
-    assert pod.not_bought == "claim c has its devices on node n1: it can only start there"
+    assert (pod.claiming.claims, dict(pod.requests)) == ((), {})
+    assert pod.claiming.not_bought == "claim c has its devices on node n1: it can only start there"
 
 
 def test_a_pod_without_its_claim_or_with_admin_access_alone_is_no_demand() -> None:
     lists = Served(resourceclaims=[a_resource_claim("admin", a_claim_spec(a_device_request(adminAccess=True)))])
     seen = lists.see(a_pod("a", x="none"), a_pod("b", x="admin"))
-    assert seen["a"].claimed[0].problem == "there is no claim or template ml/none"
-    assert (seen["b"].claimed, seen["b"].not_bought) == (
+    assert seen["a"].claiming.claims[0].problem == "there is no claim or template ml/none"
+    assert (seen["b"].claiming.claims, seen["b"].claiming.not_bought) == (
         (),
         "it claims devices with admin access only, which takes none",
     )
@@ -273,14 +273,16 @@ def test_without_one_of_the_lists_no_node_is_bought_and_the_pod_says_which(kind:
     if kind == "deviceclasses" and answer is not None:
         return  # then what was read last counts, and without that the look fails
     pod = Served(**{kind: answer}).see(a_pod(a=["own"]))["p"]
-    assert [claim.problem for claim in pod.claimed] == [f"the list of {kind} (resource.k8s.io) is refused or fails"]
+    assert [claim.problem for claim in pod.claiming.claims] == [
+        f"the list of {kind} (resource.k8s.io) is refused or fails"
+    ]
 
 
 def test_a_claim_that_was_made_for_a_pod_group_is_shared_by_its_pods() -> None:
     made = a_resource_claim("made")
     made["metadata"]["ownerReferences"] = [{"kind": "PodGroup", "name": "big", "uid": "g"}]
     pod = Served(resourceclaims=[made]).see(a_pod(a=["own", "made"]))["p"]
-    assert [claim.shared for claim in pod.claimed] == [True]
+    assert [claim.shared for claim in pod.claiming.claims] == [True]
 
 
 def test_what_was_read_last_counts_while_a_list_fails_or_is_refused() -> None:
@@ -322,14 +324,19 @@ def test_a_nominated_pod_holds_the_devices_that_its_claims_were_given() -> None:
     pod = a_pod(a="c")
     pod.status = {**pod.status, "nominatedNodeName": "n1"}
     found = lists.see(pod)["p"]
-    assert (found.phase, found.node, found.requests, found.not_bought) == (PodPhase.RESERVED, "n1", {GPU: 1}, "")
+    assert (found.phase, found.node, found.requests, found.claiming.not_bought) == (
+        PodPhase.RESERVED,
+        "n1",
+        {GPU: 1},
+        "",
+    )
 
 
 def test_a_nominated_pod_asks_for_the_devices_that_its_claims_were_not_given_yet() -> None:
     pod = a_pod(a="c")
     pod.status = {**pod.status, "nominatedNodeName": "n1"}
     found = Served(resourceclaims=[a_resource_claim("c")]).see(pod)["p"]
-    assert (found.phase, found.node, len(found.claimed)) == (PodPhase.RESERVED, "n1", 1)
+    assert (found.phase, found.node, len(found.claiming.claims)) == (PodPhase.RESERVED, "n1", 1)
 
 
 def test_a_nomination_is_prepared_by_its_devices_and_keeps_since_when_it_is_known() -> None:
@@ -403,7 +410,7 @@ def test_a_pod_with_a_claim_is_not_moved_to_empty_its_node() -> None:
     pod = a_pod(node="n1", x="c")
     pod.metadata["annotations"] = {SAFE_TO_EVICT_ANNOTATION: "true"}
     assert pod.pod is not None
-    assert not pod.pod.evictable
+    assert not pod.pod.wishes.evictable
 
 
 def test_a_claim_that_is_not_known_holds_a_device_and_admin_access_holds_none() -> None:

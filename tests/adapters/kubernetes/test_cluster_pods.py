@@ -196,8 +196,8 @@ def test_a_pod_carries_what_decides_where_it_fits() -> None:
     assert pod is not None
     assert (pod.key, pod.uid, pod.gpus, pod.node) == ("ml/train-0", "uid-of-train-0", 2, None)
     assert pod.created_at == datetime(2026, 11, 20, 10, tzinfo=UTC)
-    assert (pod.node_selector, pod.priority, pod.labels) == ({"gpu": "on-demand"}, 1000, {"team": "vision"})
-    assert pod.tolerations == (
+    assert (pod.scheduling.node_selector, pod.priority, pod.labels) == ({"gpu": "on-demand"}, 1000, {"team": "vision"})
+    assert pod.scheduling.tolerations == (
         Toleration(key="gpu", operator="Exists", effect="NoSchedule"),
         Toleration(key="a", operator="Equal", value="b"),
     )
@@ -221,7 +221,7 @@ def test_required_node_affinity_becomes_alternatives_of_requirements() -> None:
     )
     pod = SeenPod(a_pod(affinity=affinity(*terms))).pod
     assert pod is not None
-    assert pod.affinity == (
+    assert pod.scheduling.affinity == (
         (Requirement(key="gpu", operator="In", values=("a", "b")), Requirement(key="x", operator="Exists")),
         (Requirement(key="field metadata.name", operator="In", values=("gpu-1",)),),
     )
@@ -230,7 +230,7 @@ def test_required_node_affinity_becomes_alternatives_of_requirements() -> None:
 def test_an_empty_affinity_term_matches_no_node_instead_of_every_node() -> None:
     pod = SeenPod(a_pod(affinity=affinity({}))).pod
     assert pod is not None
-    assert pod.affinity == ((NEVER,),)
+    assert pod.scheduling.affinity == ((NEVER,),)
 
 
 def test_preferred_affinity_is_a_weighted_wish_and_no_requirement() -> None:
@@ -239,7 +239,7 @@ def test_preferred_affinity_is_a_weighted_wish_and_no_requirement() -> None:
     pod = SeenPod(a_pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}})).pod
     assert pod is not None
     term = (Requirement(key="gpu", operator="In", values=("l40s",)),)
-    assert (pod.affinity, pod.preferred) == ((), (Preference(weight=10, term=term),))
+    assert (pod.scheduling.affinity, pod.scheduling.preferred) == ((), (Preference(weight=10, term=term),))
 
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -260,14 +260,17 @@ SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 def test_an_owner_consents_or_protects(annotations: dict[str, str], evictable: bool, protected: bool) -> None:
     pod = SeenPod(a_pod(annotations=annotations)).pod
     assert pod is not None
-    assert (pod.evictable, pod.protected) == (evictable, protected)
+    assert (pod.wishes.evictable, pod.wishes.protected) == (evictable, protected)
 
 
 def test_an_idle_shutdown_and_its_snooze_are_read() -> None:
     annotations = {IDLE_SHUTDOWN_ANNOTATION: "1h30m", KEEP_UNTIL_ANNOTATION: "2026-11-21T20:00:00+02:00"}
     pod = SeenPod(a_pod(annotations=annotations)).pod
     assert pod is not None
-    assert (pod.idle_shutdown, pod.keep_until) == (timedelta(minutes=90), datetime(2026, 11, 21, 18, tzinfo=UTC))
+    assert (pod.wishes.idle_shutdown, pod.wishes.keep_until) == (
+        timedelta(minutes=90),
+        datetime(2026, 11, 21, 18, tzinfo=UTC),
+    )
     assert SeenPod(a_pod(annotations=annotations)).doubts == []
 
 
@@ -286,7 +289,7 @@ def test_an_annotation_that_cannot_be_read_has_no_effect_and_is_named(name: str,
     raw = a_pod(annotations={name: text, GANG_ANNOTATION: "big"})
     pod = SeenPod(raw).pod
     assert pod is not None
-    assert (pod.idle_shutdown, pod.keep_until, pod.gang_min) == (None, None, None)
+    assert (pod.wishes.idle_shutdown, pod.wishes.keep_until, pod.gang_min) == (None, None, None)
     (doubt,) = SeenPod(raw).doubts
     assert doubt.startswith(f'pod ml/train-0: annotation {name} is "{text}"')
 
@@ -344,14 +347,14 @@ def test_a_daemonsets_pod_and_a_leaving_pod_are_marked() -> None:
     pod = SeenPod(a_pod(ownerReferences=owned_by("DaemonSet", "dcgm"), deletionTimestamp="2026-11-20T10:05:00Z")).pod
     assert pod is not None
     assert (pod.owner, pod.daemon, pod.terminating) == ("DaemonSet/dcgm", True, True)
-    assert pod.leaves_at == datetime(2026, 11, 20, 10, 5, tzinfo=UTC)
+    assert pod.times.leaves_at == datetime(2026, 11, 20, 10, 5, tzinfo=UTC)
 
 
 def test_a_deletion_at_a_time_that_cannot_be_read_was_long_ago() -> None:
     pod = SeenPod(a_pod(deletionTimestamp="soon")).pod
     assert pod is not None
-    assert pod.leaves_at is not None
-    assert pod.leaves_at.year == 1
+    assert pod.times.leaves_at is not None
+    assert pod.times.leaves_at.year == 1
 
 
 @pytest.mark.parametrize("text", [None, "", "yesterday"])
@@ -447,17 +450,17 @@ def running(*started: str | None) -> dict[str, Any]:
 def test_a_pod_runs_since_its_last_container_began_to(started: tuple[str | None, ...], since: datetime | None) -> None:
     pod = SeenPod(running(*started)).pod
     assert pod is not None
-    assert pod.running_since == since
+    assert pod.times.running_since == since
 
 
 def test_a_pod_says_its_priority_class_and_when_it_was_given_its_node() -> None:
     bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-20T10:04:00Z"}
     pod = SeenPod(a_pod(node="gpu-1", priorityClassName="urgent", conditions=[bound])).pod
     assert pod is not None
-    assert (pod.priority_class, pod.bound_at) == ("urgent", datetime(2026, 11, 20, 10, 4, tzinfo=UTC))
+    assert (pod.priority_class, pod.times.bound_at) == ("urgent", datetime(2026, 11, 20, 10, 4, tzinfo=UTC))
 
 
 def test_a_pod_that_waits_has_no_time_of_binding() -> None:
     pod = SeenPod(a_pod()).pod
     assert pod is not None
-    assert (pod.priority_class, pod.bound_at) == ("", None)
+    assert (pod.priority_class, pod.times.bound_at) == ("", None)

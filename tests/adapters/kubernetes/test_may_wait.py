@@ -33,7 +33,7 @@ def a_job(name: str, uid: str, annotations: dict[str, str]) -> dict[str, Any]:
 
 def test_a_pod_says_it_itself(httpserver: HTTPServer) -> None:
     (pod,) = seen(httpserver, a_pod(annotations=HOURS))
-    assert (pod.phase, pod.may_wait) == (PodPhase.WAITING, timedelta(hours=4))
+    assert (pod.phase, pod.wishes.may_wait) == (PodPhase.WAITING, timedelta(hours=4))
 
 
 def test_a_pod_behind_our_scheduling_gate_is_deferred(httpserver: HTTPServer) -> None:
@@ -51,13 +51,13 @@ def test_the_annotation_of_a_job_counts_for_its_waiting_pods(httpserver: HTTPSer
     pods = [a_pod(name, ownerReferences=owned_by("Job", name)) for name in ("says", "silent")]
     jobs = [a_job("says", "uid-of-Job-says", HOURS), a_job("silent", "uid-of-Job-silent", {})]
     found = seen(httpserver, *pods, served={JOBS: jobs})
-    assert [pod.may_wait for pod in found] == [timedelta(hours=4), None]
+    assert [pod.wishes.may_wait for pod in found] == [timedelta(hours=4), None]
 
 
 def test_a_pods_own_annotation_outranks_that_of_its_job(httpserver: HTTPServer) -> None:
     pod = a_pod(annotations={MAY_WAIT: "1h"}, ownerReferences=owned_by("Job", "j"))
     (found,) = seen(httpserver, pod, served={JOBS: [a_job("j", "uid-of-Job-j", HOURS)]})
-    assert found.may_wait == timedelta(hours=1)
+    assert found.wishes.may_wait == timedelta(hours=1)
 
 
 def test_jobs_are_not_read_while_no_pod_of_a_job_waits(httpserver: HTTPServer) -> None:
@@ -73,21 +73,21 @@ def test_jobs_are_not_read_while_no_pod_of_a_job_waits(httpserver: HTTPServer) -
 def test_without_the_right_to_read_jobs_their_pods_count_as_urgent(httpserver: HTTPServer) -> None:
     httpserver.expect_request(JOBS).respond_with_json({"kind": "Status", "message": "no"}, status=403)
     (pod,) = seen(httpserver, a_pod(ownerReferences=owned_by("Job")))
-    assert pod.may_wait is None
+    assert pod.wishes.may_wait is None
 
 
 def test_the_annotation_of_a_pod_group_counts_for_its_pods(httpserver: HTTPServer) -> None:
     group = a_group("big", 1)
     group["metadata"]["annotations"] = HOURS
     (pod,) = seen(httpserver, a_pod(**IN_COSCHEDULING_GROUP), served={COSCHEDULING_GROUPS: [group]})
-    assert pod.may_wait == timedelta(hours=4)
+    assert pod.wishes.may_wait == timedelta(hours=4)
 
 
 def test_the_annotation_of_a_queued_workload_counts_for_the_pods_it_announces(httpserver: HTTPServer) -> None:
     workload = a_workload()
     workload["metadata"]["annotations"] = HOURS
     found = seen(httpserver, served={KUEUE: [workload]}, kueue_queued=True)
-    assert {pod.may_wait for pod in found} == {timedelta(hours=4)}
+    assert {pod.wishes.may_wait for pod in found} == {timedelta(hours=4)}
 
 
 def test_a_queued_workload_whose_template_has_our_gate_is_demand_all_the_same(httpserver: HTTPServer) -> None:
@@ -106,7 +106,7 @@ def test_while_jobs_and_groups_cannot_be_read_what_they_said_last_counts(httpser
         for path, found in lists.items():
             httpserver.expect_oneshot_request(path).respond_with_json({"metadata": {}, "items": found})
             httpserver.expect_request(path).respond_with_json({"kind": "Status"}, status=500)
-        both = [[pod.may_wait for pod in cluster.look().pods] for _ in range(2)]
+        both = [[pod.wishes.may_wait for pod in cluster.look().pods] for _ in range(2)]
     assert both == [[timedelta(hours=4)] * 2] * 2
 
 

@@ -1,6 +1,5 @@
 """Gangs of kube-scheduler's groups, JobSets and LeaderWorkerSets, and pods of theirs that are yet to come."""
 
-from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +33,7 @@ from tests.adapters.kubernetes.group_objects import (
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS
 from tests.adapters.kubernetes.served_cluster import requested_paths, seen_pods, served_cluster
 from tests.clocks import FixedClock
-from tests.core.builders import NOW
+from tests.core.builders import NOW, with_fields
 
 V1BETA1 = POD_GROUPS.format("v1beta1")
 SILENT: dict[str, Any] = {"conditions": []}
@@ -187,11 +186,11 @@ def test_the_workers_of_a_leader_that_claims_its_devices_are_expected_with_their
     leader = in_worker_set(size=3, gpus=0, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
 
     def read(pod: SeenPod) -> Pod:
-        return replace(pod.without_gpus, claims=tuple(template for _, template in pod.resource_claims.values()))
+        return with_fields(pod.without_gpus, claims=tuple(template for _, template in pod.resource_claims.values()))
 
     declared = Gangs(lists, read).declared([SeenPod(leader)], FixedClock(NOW).at)
     assert declared.sizes == {"ml/llama-0": 3}
-    assert [(p.gang, p.claims) for p in declared.announced] == [("ml/llama-0", ("gpu",))] * 2
+    assert [(p.gang, p.claiming.words) for p in declared.announced] == [("ml/llama-0", ("gpu",))] * 2
 
 
 def test_each_group_of_a_worker_set_is_a_gang_of_its_own(httpserver: HTTPServer) -> None:

@@ -40,8 +40,8 @@ def test_the_pods_of_a_queued_workload_fit_where_their_template_says(httpserver:
         8, nodeSelector={"gpu": "on-demand"}, tolerations=[{"key": "gpu", "operator": "Exists"}], priority=7
     )
     (pod,) = queued(httpserver, a_workload("w", a_pod_set(1, template=template), priority=1000))
-    assert (pod.requests, pod.node_selector, pod.priority) == ({GPU: 8}, {"gpu": "on-demand"}, 1000)
-    assert pod.tolerations == (Toleration(key="gpu", operator="Exists"),)
+    assert (pod.requests, pod.scheduling.node_selector, pod.priority) == ({GPU: 8}, {"gpu": "on-demand"}, 1000)
+    assert pod.scheduling.tolerations == (Toleration(key="gpu", operator="Exists"),)
 
 
 def test_a_condition_of_no_known_kind_says_nothing(httpserver: HTTPServer) -> None:

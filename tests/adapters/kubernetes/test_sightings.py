@@ -32,7 +32,7 @@ def test_the_moment_of_the_api_server_counts_where_the_clocks_agree() -> None:
     sightings = Sightings()
     noted(sightings, at=NOW - 10 * SECOND)
     [pod] = noted(sightings, ending(NOW + 25 * SECOND))
-    assert pod.leaves_at == NOW + 25 * SECOND
+    assert pod.times.leaves_at == NOW + 25 * SECOND
 
 
 @pytest.mark.parametrize("skew", [-HOUR, -10 * MINUTE, 10 * MINUTE, HOUR])
@@ -40,22 +40,22 @@ def test_a_clock_that_differs_moves_the_end_of_a_fresh_deletion_by_one_look_at_m
     sightings = Sightings()
     noted(sightings, at=NOW - 10 * SECOND)
     [pod] = noted(sightings, ending(NOW + 25 * SECOND + skew))
-    assert pod.leaves_at is not None
-    assert NOW + 19 * SECOND <= pod.leaves_at <= NOW + 30 * SECOND
+    assert pod.times.leaves_at is not None
+    assert NOW + 19 * SECOND <= pod.times.leaves_at <= NOW + 30 * SECOND
 
 
 def test_a_deletion_that_is_old_at_first_sight_ended_when_the_api_server_says() -> None:
     [pod] = noted(Sightings(), ending(NOW - HOUR))
-    assert pod.leaves_at == NOW - HOUR
+    assert pod.times.leaves_at == NOW - HOUR
 
 
 def test_no_deletion_lasts_longer_than_its_grace_from_its_first_sight_on() -> None:
     sightings = Sightings()
     seen = ending(NOW + HOUR)
     [pod] = noted(sightings, seen)
-    assert pod.leaves_at == NOW + 30 * SECOND
+    assert pod.times.leaves_at == NOW + 30 * SECOND
     [pod] = noted(sightings, seen, at=NOW + 10 * MINUTE)
-    assert pod.leaves_at == NOW + 30 * SECOND
+    assert pod.times.leaves_at == NOW + 30 * SECOND
 
 
 def test_a_grace_that_is_shortened_counts_from_then_on() -> None:
@@ -63,13 +63,13 @@ def test_a_grace_that_is_shortened_counts_from_then_on() -> None:
     noted(sightings, at=NOW - 20 * SECOND)
     noted(sightings, ending(NOW + HOUR, 3600), at=NOW - 10 * SECOND)
     [pod] = noted(sightings, ending(NOW + 5 * SECOND, 5))
-    assert pod.leaves_at == NOW + 5 * SECOND
+    assert pod.times.leaves_at == NOW + 5 * SECOND
 
 
 @pytest.mark.parametrize("grace", [None, -1, "30", 10**12])
 def test_a_grace_that_is_not_understood_bounds_nothing(grace: object) -> None:
     [pod] = noted(Sightings(), ending(NOW + HOUR, grace))
-    assert pod.leaves_at == NOW + HOUR
+    assert pod.times.leaves_at == NOW + HOUR
 
 
 def test_pods_that_are_gone_are_forgotten() -> None:
@@ -77,7 +77,7 @@ def test_pods_that_are_gone_are_forgotten() -> None:
     noted(sightings, ending(NOW + HOUR))
     noted(sightings, at=NOW + MINUTE)
     [pod] = noted(sightings, ending(NOW + HOUR), at=NOW + 30 * MINUTE)
-    assert pod.leaves_at == NOW + 30 * MINUTE + 30 * SECOND
+    assert pod.times.leaves_at == NOW + 30 * MINUTE + 30 * SECOND
 
 
 class Moved:

@@ -69,7 +69,10 @@ def test_the_job_behind_a_group_says_what_its_pods_are_and_where_they_fit(httpse
     )
     pods = found(httpserver, a_group("pg", 3, ownerReferences=owned_by_vcjob("train")), jobs=[job])
     assert [(p.name, p.gpus) for p in pods] == [("pg/1", 8), ("pg/2", 8)]
-    assert (pods[0].node_selector, pods[0].tolerations) == ({"a": "b"}, (Toleration(key="gpu", operator="Exists"),))
+    assert (pods[0].scheduling.node_selector, pods[0].scheduling.tolerations) == (
+        {"a": "b"},
+        (Toleration(key="gpu", operator="Exists"),),
+    )
 
 
 def test_each_task_brings_its_own_minimum_first(httpserver: HTTPServer) -> None:

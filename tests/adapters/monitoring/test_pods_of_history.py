@@ -131,7 +131,7 @@ def test_owner_team_and_pool_come_from_their_labels() -> None:
     )
     assert (pod.pod.owner, pod.above, pod.pod.daemon) == ("Job/train", "JobSet/big", False)
     assert pod.pod.labels == {"org/team": "vision"}
-    assert pod.pod.node_selector == {"kubernetes.civo.com/civo-node-pool": "p-1"}
+    assert pod.pod.scheduling.node_selector == {"kubernetes.civo.com/civo-node-pool": "p-1"}
 
 
 def test_a_daemonsets_pod_is_known_for_one() -> None:

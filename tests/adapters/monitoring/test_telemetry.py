@@ -259,9 +259,9 @@ def test_waiting_pods_are_read_with_age_size_and_pool(httpserver: HTTPServer, te
     waiting = vector(({**newer, "pool": "unassigned"}, "1"), ({**older, "pool": "pool-a"}, "4"))
     serve(httpserver, {WAITING: waiting, CREATED: vector((older, str(AT - 600)), (newer, str(AT - 60)))})
     old, new = telemetry.look().waiting
-    assert (old.key, old.gpus, old.pool_hint, old.phase) == ("ml/old", 4, "pool-a", PodPhase.WAITING)
+    assert (old.key, old.gpus, old.scheduling.pool_hint, old.phase) == ("ml/old", 4, "pool-a", PodPhase.WAITING)
     assert old.created_at == datetime.fromtimestamp(AT - 600, UTC)
-    assert (new.requests, new.pool_hint) == ({"nvidia.com/gpu": 1}, "unassigned")
+    assert (new.requests, new.scheduling.pool_hint) == ({"nvidia.com/gpu": 1}, "unassigned")
 
 
 def test_a_waiting_pod_that_asks_for_a_part_of_a_gpu_needs_a_whole_one(
@@ -280,7 +280,7 @@ def test_a_waiting_pod_of_unknown_age_counts_from_its_sample(
     serve(httpserver, {WAITING: vector(({"namespace": "ml", "pod": "a"}, "1"))})
     (pod,) = telemetry.look().waiting
     assert pod.created_at == datetime.fromtimestamp(AT, UTC)
-    assert pod.pool_hint is None
+    assert pod.scheduling.pool_hint is None
 
 
 @pytest.mark.parametrize("labels, value", [({"namespace": "ml"}, "1"), ({"pod": "a"}, "1"), ({}, "1")])

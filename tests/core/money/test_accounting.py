@@ -48,7 +48,7 @@ def standing(*pods: Pod, at: datetime = NOW - MINUTE) -> Accounted:
     held = tuple(GpuHolding(uid=p.uid, instance="i-n1", workload=f"ml/{p.owner}", gpus=p.gpus) for p in pods)
     lives = {
         f"ml/{p.owner}": WorkloadLife(
-            workload=f"ml/{p.owner}", namespace="ml", created_at=p.created_at, gpus=p.gpus, bound_at=p.bound_at
+            workload=f"ml/{p.owner}", namespace="ml", created_at=p.created_at, gpus=p.gpus, bound_at=p.times.bound_at
         )
         for p in pods
     }
@@ -365,7 +365,7 @@ def counted(pods: list[tuple[Pod, datetime]], moments: list[datetime]) -> dict[s
     before, total = Accounted(at=NOW), Counter[str]()
     running: dict[str, WorkloadLife] = {}
     for at in moments:
-        here = [p for p, until in pods if p.bound_at is not None and p.bound_at <= at < until]
+        here = [p for p, until in pods if p.times.bound_at is not None and p.times.bound_at <= at < until]
         told = tuple(EndedPod(uid=p.uid, workload=f"ml/{p.owner}", succeeded=True, at=u) for p, u in pods if u <= at)
         found = account(before, a_step_sight(*here, at=at, life=life, ended=told), EIGHT_GPU_POLICY)
         for row in found.usage:
@@ -387,12 +387,12 @@ def test_other_lengths_of_step_count_the_same_seconds(day: Any) -> None:
     while at < end:
         at += steps[len(moments) % len(steps)]
         moments.append(min(at, end))
-    lasting = [(p, u) for p, u in pods if any(p.bound_at <= m < u for m in moments)]
+    lasting = [(p, u) for p, u in pods if any(p.times.bound_at <= m < u for m in moments)]
     regular = [NOW + n * MINUTE / 2 for n in range(1, 241)]
     assert counted(lasting, moments) == {
-        f"ml/{p.owner}": (u - p.bound_at).total_seconds() for p, u in lasting if p.bound_at is not None
+        f"ml/{p.owner}": (u - p.times.bound_at).total_seconds() for p, u in lasting if p.times.bound_at is not None
     }
-    seen_by_both = [(p, u) for p, u in lasting if any(p.bound_at <= m < u for m in regular)]
+    seen_by_both = [(p, u) for p, u in lasting if any(p.times.bound_at <= m < u for m in regular)]
     assert counted(seen_by_both, regular) == counted(seen_by_both, moments)
 
 
@@ -405,7 +405,7 @@ def test_pods_together_never_hold_more_than_the_node_has(day: Any, told: bool) -
     running: dict[str, WorkloadLife] = {}
     while at < NOW + HOUR:
         since, at = at, at + steps[0]
-        here = [p for p, until in pods if p.bound_at <= at < until]
+        here = [p for p, until in pods if p.times.bound_at <= at < until]
         ends = tuple(EndedPod(uid=p.uid, workload=f"ml/{p.owner}", succeeded=True, at=u) for p, u in pods if u <= at)
         found = account(before, a_step_sight(*here, at=at, life=life, ended=ends if told else ()), EIGHT_GPU_POLICY)
         assert sum(row.held for row in found.usage) <= 8 * (at - since).total_seconds() + 1e-6

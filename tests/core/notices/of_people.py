@@ -16,7 +16,7 @@ from receiver.core.notices.workload_notices import idle_notice, ignored_wishes
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import case_of
-from tests.core.builders import MINUTE, NOW, a_busy_node, a_pod, an_override
+from tests.core.builders import MINUTE, NOW, a_busy_node, a_pod, an_override, with_fields
 from tests.core.notices.scene import H100, L40S, NUMBER, POLICY, idle, known, pool_of
 from tests.core.notices.scene import training as jobs
 
@@ -68,13 +68,13 @@ def _idle(mode: str = "act", **changes: Any) -> tuple[Consenting, IdleCase]:
         "labels": {"pod-template-hash": "5d9c", "team": "vision"},
         "idle_shutdown": timedelta(hours=2),
     }
-    (workload,) = consenting(replace(p, **{**given, **changes}) for p in jobs(0, 1))
+    (workload,) = consenting(with_fields(p, **{**given, **changes}) for p in jobs(0, 1))
     policy = replace(POLICY, keep_until=KeepUntil(namespaces=frozenset({"ml"})))
     return workload, IdleCase(policy=policy, mode=mode, now=NOW, pools={"l40s-1": L40S.id}, held=frozenset())
 
 
 def _wish() -> Notice:
-    pod = replace(jobs(0)[0], keep_until=NOW + timedelta(days=1), node="l40s-1", phase=PodPhase.RUNNING)
+    pod = with_fields(jobs(0)[0], keep_until=NOW + timedelta(days=1), node="l40s-1", phase=PodPhase.RUNNING)
     (notice,) = ignored_wishes([pool_of(a_busy_node("l40s-1", pods=(pod,)))], KeepUntil(), NOW)
     return notice
 

@@ -246,7 +246,9 @@ def test_the_nodes_asked_for_hold_the_pods_by_every_resource(world: tuple[Facts,
     named = {p.id: p.labels["pool"] for p in policy.pools}
     fitting = {
         pod.key: frozenset(
-            i for i, free in empty.items() if holds(free, pod) and pod.node_selector.get("pool", named[i]) == named[i]
+            i
+            for i, free in empty.items()
+            if holds(free, pod) and pod.scheduling.node_selector.get("pool", named[i]) == named[i]
         )
         for pod in found.waiting
     }

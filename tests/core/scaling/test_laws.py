@@ -74,8 +74,8 @@ def test_no_pod_is_moved_whose_owner_did_not_consent_but_by_a_window_that_evicts
         for node in state.nodes:
             if node.instance in decision.candidates and node.pods:
                 assert node.stage is Stage.USABLE
-                assert all(p.owner and not p.protected and p.gang is None for p in node.pods)
-                assert node.instance in decision.evicted or all(p.evictable for p in node.pods)
+                assert all(p.owner and not p.wishes.protected and p.gang is None for p in node.pods)
+                assert node.instance in decision.evicted or all(p.wishes.evictable for p in node.pods)
 
 
 @RARE
@@ -512,7 +512,7 @@ def emptying_worlds(draw: st.DrawFn) -> World:
     }
     node = a_node("n0", allocatable={GPU: 2}, **{**drawn, "created_at": draw(ENDS_SOON)})
     action = draw(open_removals(node))
-    room = a_node("n1", allocatable={GPU: 2}, pods=(replace(MOVING_POD, evictable=False),), idle_since=None)
+    room = a_node("n1", allocatable={GPU: 2}, pods=(with_fields(MOVING_POD, evictable=False),), idle_since=None)
     state = a_state(node, room, open_action=draw(st.sampled_from([None, action])))
     return facts(state), Policy(pools=(a_pool(resources={GPU: 2}),), billing=HOURLY)
 

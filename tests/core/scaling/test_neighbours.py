@@ -13,7 +13,7 @@ from receiver.core.model.pods import Buffer, HostRule, Pod, PodPhase, Requiremen
 from receiver.core.model.policy import Objective, Policy
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.wanted import Assignment, Wanted
-from tests.core.builders import GPU, HOUR, MINUTE, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts
+from tests.core.builders import GPU, HOUR, MINUTE, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, with_fields
 from tests.core.choices import Choices, built
 from tests.core.worlds import LAWS
 
@@ -106,13 +106,13 @@ def test_a_gang_that_keeps_apart_is_bought_whole_or_not_at_all() -> None:
             id="a rule about every namespace",
         ),
         pytest.param(
-            [replace(p, leaves_at=NOW) for p in replicas(1, apart())],
+            [with_fields(p, leaves_at=NOW) for p in replicas(1, apart())],
             [a_pod("w", labels={"app": "a"}, host_rules=(apart(),))],
             0,
             id="it is leaving",
         ),
         pytest.param(
-            [replace(p, leaves_at=NOW - HOUR) for p in replicas(1, apart())],
+            [with_fields(p, leaves_at=NOW - HOUR) for p in replicas(1, apart())],
             [a_pod("w", labels={"app": "a"}, host_rules=(apart(),))],
             1,
             id="it stays Terminating",
@@ -194,7 +194,7 @@ def test_work_is_not_moved_beside_a_pod_that_keeps_it_away() -> None:
     moving = a_pod("moving", labels={"app": "a"}, owner="ReplicaSet/a", evictable=True)
     n2 = running("n2", a_pod("r"))
     for rules, movable in (((), {"i-n1"}), ((apart(),), frozenset())):
-        pods = [replace(pod, host_rules=rules) for pod in n2.pods]
+        pods = [with_fields(pod, host_rules=rules) for pod in n2.pods]
         found = wanted([], running("n1", moving), replace(n2, pods=tuple(pods)))
         assert found.nodes.movable == movable
 
@@ -235,10 +235,10 @@ def about(rule: HostRule, pod: Pod) -> bool:
 def refuses(pod: Pod, host: object, hosts: dict[object, list[Pod]]) -> HostRule | None:
     """The rule by which the scheduler would keep *pod* from *host*."""
     for other in hosts[host]:
-        for rule in other.host_rules:
+        for rule in other.scheduling.host_rules:
             if rule.together is Together.NEVER and about(rule, pod):
                 return rule
-    for rule in pod.host_rules:
+    for rule in pod.scheduling.host_rules:
         counts = {name: sum(about(rule, other) for other in pods) for name, pods in hosts.items()}
         least = 0 if rule.elsewhere or len(counts) < rule.min_domains else min(counts.values())
         apart_ = rule.together is Together.NEVER and counts[host] > 0
@@ -262,7 +262,9 @@ def test_no_pod_is_put_where_the_scheduler_would_refuse_it(found: Facts) -> None
     assert all(sum(pod.gpus for pod in pods) <= 8 for pods in hosts.values())
     assert assignment.pools["l40s-id"].for_demand == len(hosts.keys() - there) <= len(found.waiting)
     left = [p for p in found.waiting if p.name not in {pod.name for pod, _ in placed}]
-    together = {pod.name for pod in found.waiting if any(r.together is Together.ALWAYS for r in pod.host_rules)}
+    together = {
+        pod.name for pod in found.waiting if any(r.together is Together.ALWAYS for r in pod.scheduling.host_rules)
+    }
     assert all(pod.name in together or pod.gang for pod in left), "the others get a node at the latest"
 
 
@@ -270,8 +272,10 @@ def test_no_pod_is_put_where_the_scheduler_would_refuse_it(found: Facts) -> None
 @LAWS
 def test_rules_about_pods_that_are_not_there_change_nothing(found: Facts) -> None:
     nowhere = (apart("nowhere"), evenly("nowhere"), beside("nowhere"))
-    plain = replace(found, waiting=tuple(replace(p, host_rules=()) for p in found.waiting), pools=_without(found, ()))
-    ruled = replace(found, waiting=tuple(replace(p, host_rules=nowhere) for p in found.waiting))
+    plain = replace(
+        found, waiting=tuple(with_fields(p, host_rules=()) for p in found.waiting), pools=_without(found, ())
+    )
+    ruled = replace(found, waiting=tuple(with_fields(p, host_rules=nowhere) for p in found.waiting))
     ruled = replace(ruled, pools=_without(found, nowhere))
     assert outcome(plain) == outcome(ruled)
 
@@ -292,5 +296,5 @@ def outcome(found: Facts) -> object:
 
 def _without(found: Facts, rules: tuple[HostRule, ...]) -> Any:
     [state] = found.pools
-    nodes = (replace(node, pods=tuple(replace(pod, host_rules=rules) for pod in node.pods)) for node in state.nodes)
+    nodes = (replace(node, pods=tuple(with_fields(pod, host_rules=rules) for pod in node.pods)) for node in state.nodes)
     return (replace(state, nodes=tuple(nodes)),)

@@ -38,6 +38,7 @@ from tests.core.builders import (
     a_state,
     facts,
     run,
+    with_fields,
 )
 from tests.core.worlds import LAWS, World, worlds
 
@@ -64,7 +65,7 @@ def wanted(
 def one_that_runs(name: str, hours: float, held: int = 1, **changes: object) -> Node:
     """A node of eight GPUs, *held* of which a pod holds that was bound *hours* ago."""
     node = a_big_node(name, held, **changes)
-    return replace(node, pods=tuple(replace(p, bound_at=NOW - timedelta(hours=hours)) for p in node.pods))
+    return replace(node, pods=tuple(with_fields(p, bound_at=NOW - timedelta(hours=hours)) for p in node.pods))
 
 
 def test_one_node_in_use_with_room_carries_none_others_in_use_one_and_idle_ones_two() -> None:

@@ -32,6 +32,7 @@ from tests.core.builders import (
     a_state,
     facts,
     run,
+    with_fields,
 )
 
 FOUR_HOURS = 4 * HOUR
@@ -161,7 +162,7 @@ def test_an_annotation_buys_no_node_below_the_lowest_priority() -> None:
 def test_the_slowest_pool_that_a_gang_needs_decides_when_nodes_are_bought() -> None:
     gang = [patient("g0", gang="ml/g", created_at=NOW), patient("g1", 8, gang="ml/g", created_at=NOW)]
     states = (a_state(ready_in=USUAL), a_state(pool="wide-id", ready_within=12 * MINUTE))
-    only_small = replace(gang[0], node_selector={"gpu": "small"})
+    only_small = with_fields(gang[0], node_selector={"gpu": "small"})
     policy = a_policy(a_pool(labels={"gpu": "small"}), WIDE)
     (work,) = assign(facts(*states, waiting=[only_small, gang[1]]), policy).patient
     assert work.buys_at == NOW + FOUR_HOURS - 12 * MINUTE - LEAD_MARGIN
@@ -368,7 +369,7 @@ def test_admitted_work_has_room_or_is_due(waits: Sequence[int], free: int, ages:
         for n, (wait, age) in enumerate(zip(waits, ages, strict=False))
     ]
     early = SLOWER * USUAL + LEAD_MARGIN
-    due = {p.name for p in pods if p.may_wait is not None and p.created_at + p.may_wait - early <= NOW}
+    due = {p.name for p in pods if p.wishes.may_wait is not None and p.created_at + p.wishes.may_wait - early <= NOW}
     found = set(admitted(*pods, nodes=nodes))
     assert due <= found
     assert len(found - due) <= free

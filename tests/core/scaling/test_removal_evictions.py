@@ -464,7 +464,8 @@ def test_exactly_as_many_are_evicted_as_are_too_many_and_may_be(there: list[Node
         and n.keep.until is None
         and n.times.unknown_since is None
         and all(
-            p.owner.startswith("ReplicaSet/") and not p.protected and not p.daemon and p.gang is None for p in n.pods
+            p.owner.startswith("ReplicaSet/") and not p.wishes.protected and not p.daemon and p.gang is None
+            for p in n.pods
         )
     }
     assert gone <= may

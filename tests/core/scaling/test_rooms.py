@@ -25,6 +25,7 @@ from tests.core.builders import (
     a_state,
     facts,
     run,
+    with_fields,
 )
 
 MAINTENANCE = Taint(key="maintenance", value="true")
@@ -60,8 +61,8 @@ def bought(found: Assignment) -> int:
 
 
 TOLERANT = a_pod(tolerations=(Toleration(key=GPU, operator="Exists"),))
-EXTRA = replace(TOLERANT, tolerations=(*TOLERANT.tolerations, TOLERATES))
-ALL = replace(TOLERANT, tolerations=(ANYTHING,))
+EXTRA = with_fields(TOLERANT, tolerations=(*TOLERANT.scheduling.tolerations, TOLERATES))
+ALL = with_fields(TOLERANT, tolerations=(ANYTHING,))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ ALL = replace(TOLERANT, tolerations=(ANYTHING,))
         pytest.param(MAINTENANCE, TOLERANT, 1, id="a person's taint"),
         pytest.param(EVICTING, TOLERANT, 1, id="one that evicts"),
         *(pytest.param(taint, TOLERANT, 1, id=taint.key) for taint in OF_OTHERS),
-        pytest.param(replace(POOLS_OWN, value="other"), replace(TOLERANT, tolerations=(
+        pytest.param(replace(POOLS_OWN, value="other"), with_fields(TOLERANT, tolerations=(
             Toleration(key=GPU, value="present"),)), 1, id="the pool's key with another value"),
         pytest.param(MAINTENANCE, EXTRA, 0, id="a taint that the pod tolerates"),
         pytest.param(EVICTING, ALL, 0, id="a pod that tolerates everything"),
@@ -105,7 +106,7 @@ def test_the_free_gpus_of_a_busy_tainted_node_are_no_room() -> None:
 
 def test_each_pod_takes_the_room_that_it_may_use_whatever_the_order() -> None:
     nodes = a_node("n1", taints=(MAINTENANCE,)), a_node("n2")
-    waiting = [replace(a_pod("a"), tolerations=(TOLERATES,)), a_pod("b")]
+    waiting = [with_fields(a_pod("a"), tolerations=(TOLERATES,)), a_pod("b")]
     for pods in (waiting, waiting[::-1]):
         pods = [replace(pod, created_at=NOW - age * MINUTE) for pod, age in zip(pods, (2, 1), strict=True)]
         found = assign(facts(a_state(*nodes), waiting=pods), a_policy())

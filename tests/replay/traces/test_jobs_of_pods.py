@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.pods import Pod, PodPhase, Toleration
+from receiver.core.model.pods import PodPhase, Toleration
 from receiver.ports import Past, PastPod, Trouble
 from receiver.replay.traces.pods import trace_of_pods
 from receiver.replay.traces.trace import BadTrace, Trace, TraceReading
-from receiver.replay.world.objects import GPU
+from tests.core.builders import a_pod
 
 T0 = datetime(2026, 3, 2, 9, tzinfo=UTC)
 UNTIL = T0 + timedelta(days=1)
@@ -25,17 +25,7 @@ def ran(
 ) -> PastPod:
     """A pod of ml; its times are minutes after T0."""
     told = {k: changes.pop(k) for k in ("gpu_util", "above") if k in changes}
-    pod = Pod(
-        **{
-            "namespace": "ml",
-            "name": name,
-            "uid": name,
-            "requests": {GPU: 1},
-            "phase": PodPhase.OTHER,
-            "created_at": after(created),
-            **changes,
-        }
-    )
+    pod = a_pod(name, **{"uid": name, "phase": PodPhase.OTHER, "created_at": after(created), **changes})
     return PastPod(
         pod=pod,
         held_from=None if begun is None else after(begun),

@@ -10,7 +10,7 @@ import pytest
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.notices.notice import Notice
 from receiver.ports import Did, Receipt, Store, TryLater
-from tests.core.builders import DAY, HOUR, MINUTE, a_pool
+from tests.core.builders import DAY, HOUR, MINUTE, a_pool, with_fields
 from tests.expect import bought, living, paid_hours, titles
 from tests.given import lives
 from tests.given.life import BIG_SIZE, GPU, SIZE, Life, Wrapped
@@ -78,7 +78,7 @@ class Pods:
         free = [n for n in self.life.steps[-1].facts.pools[0].nodes if n.allocatable and n.name not in busy]
         for node in free[:1]:
             now = self.life.now
-            bound = replace(self.all[name], phase=PodPhase.RUNNING, node=node.name, bound_at=now, running_since=now)
+            bound = with_fields(self.all[name], phase=PodPhase.RUNNING, node=node.name, bound_at=now, running_since=now)
             self.all[name] = bound
         return bool(free)
 

@@ -56,6 +56,7 @@ from tests.core.builders import (
     rules,
     run,
     shrinking,
+    with_fields,
 )
 from tests.core.scaling.approvals import APPROVED
 from tests.core.scaling.guardrails.cases import IDLE, cut, held
@@ -654,7 +655,7 @@ def test_unknown_spend_of_the_month_holds_growth_that_no_budget_refuses() -> Non
 
 def test_people_are_asked_to_empty_nodes_that_work_and_to_remove_others() -> None:
     moves = a_pod("moves", phase=PodPhase.RUNNING, evictable=True, owner="ReplicaSet/web")
-    stays = replace(moves, name="stays", evictable=False)
+    stays = with_fields(moves, name="stays", evictable=False)
     pair = {"allocatable": {GPU: 2}, "idle_since": None}
     nodes = a_due_node("n1", pods=(moves,), **pair), a_due_node("n2", pods=(stays,), **pair)
     policy = a_policy(a_pool(resources={GPU: 2}, approval=Approval(removals=True)))
