@@ -12,6 +12,7 @@ from receiver.core.model.actions import Change, Verdict
 from receiver.core.model.model import Source, Stage
 
 SOURCES = "sources_answer"  # the guardrail of every change that needs a silent source
+NOT_WHOLE = "gangs_whole"  # noted where a gang waits because too few nodes are left for all of it
 
 
 def unseen(evidence: Mapping[str, Any]) -> bool:
@@ -32,7 +33,7 @@ class StateWord(StrEnum):
 
     STEADY = "steady"  # no change is wanted
     SCALING = "scaling"  # a change is decided or under way
-    BLOCKED = "blocked"  # a change is wanted, or it is unknown whether one is, and a guardrail leaves none of it
+    BLOCKED = "blocked"  # a change is wanted, or it is unknown whether one is, and a rule leaves none of it
 
 
 class ScalingState(NamedTuple):
@@ -74,7 +75,8 @@ def scaling_state(
     """
     observing = mode == Mode.OBSERVE
     silent = SOURCES if unseen else ""
-    blocked_by = next((reason.rule for reason in reasons if reason.verdict == Verdict.HOLDS), silent)
+    noted = next((reason.rule for reason in reasons if reason.rule == NOT_WHOLE), silent)
+    blocked_by = next((reason.rule for reason in reasons if reason.verdict == Verdict.HOLDS), noted)
     if observing and (would := _would(change, reasons, present)):
         return ScalingState(StateWord.SCALING, would=would)
     if change == Change.HOLD and blocked_by:

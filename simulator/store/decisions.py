@@ -111,7 +111,8 @@ def _passes(stored: StoredDecision, only: DecisionFilter) -> bool:
 def _is_kind(decision: Decision, kind: DecisionKind) -> bool:
     if kind in (DecisionKind.GROW, DecisionKind.SHRINK):
         return decision.change.value == kind.value
-    holds = any(said[1] == Verdict.HOLDS for said in decision.verdicts) or unseen(decision.evidence)
+    held = any(said[1] == Verdict.HOLDS or said[0] == "gangs_whole" for said in decision.verdicts)
+    holds = held or unseen(decision.evidence)
     if kind is DecisionKind.NEWS:
         return decision.change is not Change.HOLD or holds
     return decision.change is Change.HOLD and holds is (kind is DecisionKind.BLOCKED)

@@ -21,6 +21,7 @@ WANTS, HELD, CUT, PASSED, NOTED = (
     ]
 )
 LATER = Reason(rule="approved", verdict=Verdict.HOLDS, target=1)
+NOT_WHOLE = Reason(rule="gangs_whole", verdict=Verdict.NOTES, target=1)
 SEEN: dict[str, Any] = {"mode": "act", "required": 1, "pending_gpus": 0}
 APPROVED = ReasonDocument(rule="approved", verdict="holds")
 TABLE = [
@@ -33,6 +34,8 @@ TABLE = [
     (Change.SHRINK, (WANTS, PASSED), "act", False, "scaling"),
     (Change.GROW, (WANTS, CUT), "act", False, "scaling"),
     (Change.HOLD, (WANTS, HELD), "act", False, "blocked: the budget does not cover it"),
+    (Change.HOLD, (WANTS, NOT_WHOLE), "act", False, "blocked: a gang does not fit as a whole"),
+    (Change.HOLD, (WANTS, NOT_WHOLE, HELD), "act", False, "blocked: the budget does not cover it"),
     (Change.HOLD, (WANTS, HELD), None, False, "blocked: the budget does not cover it"),
     (Change.HOLD, (WANTS, HELD), "act", True, "blocked: the budget does not cover it"),
     (Change.HOLD, (WANTS, CUT, HELD, LATER), "act", False, "blocked: the budget does not cover it"),

@@ -345,7 +345,18 @@ def test_a_concern_links_to_its_guide_here_or_where_the_documents_are() -> None:
 def test_what_is_being_done_says_what_it_waits_for() -> None:
     text = words(page(store=showing_pools(a_pool(waits=[]))))
     assert "In progress: l40s grows 3 → 4 nodes, waiting for usable GPUs (in about 3 min)." in text
-    assert "In progress: no pool is being changed." in words(page(store=showing_pools()))
+    calm = a_pool(open_action=None, building=0, awaited_since=None)
+    assert "In progress: no pool is being changed." in words(page(store=showing_pools(calm)))
+
+
+def test_a_node_on_its_way_that_no_open_change_asks_for_is_in_progress_too() -> None:
+    text = words(page(store=showing_pools(a_pool(open_action=None, building=1))))
+    assert "In progress: l40s waits for 1 node on the way" in text
+
+
+def test_a_pool_that_wants_more_than_it_may_have_says_both_numbers() -> None:
+    text = words(page(store=showing_pools(well(ready=1, required=1, wanted=9, max_nodes=3))))
+    assert "; wants 9, at most 3" in text
 
 
 def test_a_pool_has_one_of_three_states_and_a_blocked_one_says_what_blocks_it() -> None:
@@ -360,7 +371,7 @@ def test_a_pool_has_one_of_three_states_and_a_blocked_one_says_what_blocks_it() 
         ({"mode": "observe", "reasons": blocking}, "would be blocked the budget does not cover it"),
         ({"mode": "observe", "verdict": "grow", "required": 4, "reasons": wanting}, "would scale 4 → 5"),
     ):
-        assert f" {state} 3 of 4 ready " in words(page(store=showing_pools(well(**{**still, **changes}))))
+        assert f" {state} 3 ready " in words(page(store=showing_pools(well(**{**still, **changes}))))
 
 
 def test_a_decision_in_the_list_has_the_state_that_follows_from_it() -> None:

@@ -126,7 +126,8 @@ def _conditions(only: DecisionFilter) -> Iterator[ColumnElement[bool]]:
     """Yield the conditions of *only*. The verdicts are text, ``[["demand","wants"],...]``: it is searched, and
     no comment of a person can look like a part of it, as quotes within texts are escaped."""
     of, verdicts = decisions.c, cast(decisions.c.verdicts, Text)
-    holds = or_(verdicts.contains(f',"{Verdict.HOLDS}"', autoescape=True), _unseen())
+    held, not_whole = f',"{Verdict.HOLDS}"', '["gangs_whole",'
+    holds = or_(verdicts.contains(held, autoescape=True), verdicts.contains(not_whole, autoescape=True), _unseen())
     if only.pool is not None:
         yield of.pool == only.pool
     if only.rule is not None:

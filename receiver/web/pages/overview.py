@@ -218,7 +218,7 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
             concerns=shown_concerns[:first],
             more_concerns=shown_concerns[first:],
             unfolded=UNFOLDED,
-            doing=[(pool, _waits_for(pool, scene.now)) for pool in picture.pools if pool.open_action is not None],
+            doing=[(p, _waits_for(p, scene.now)) for p in picture.pools if p.open_action is not None or p.building],
             configured=parts.policy.pools,
             names={p.id: p.name for p in parts.policy.pools},
             sums=SummaryDocument.of_picture(picture, parts),
