@@ -19,10 +19,9 @@ Files = Mapping[Path, str | None]
 # In this order: some read what those before them write.
 GENERATORS = {
     "dashboards": "tools.dashboards.files:generated",
-    "metrics-page": "tools.metrics_page:generated",
+    "http-page": "tools.http_page:generated",
     "configuration-page": "tools.configuration_page:generated",
     "command-page": "tools.command_page:generated",
-    "doctor-page": "tools.doctor_page:generated",
     "guardrails-page": "tools.guardrails_page:generated",
     "worked-example": "tests.docs.worked:generated",
     "shipped-rules": "tools.shipped_rules:generated",

@@ -1,1 +1,1 @@
-"""Which fault raises which alert: the catalogue behind docs/alerts.md."""
+"""Which fault raises which alert: the catalogue of `make alerts`."""

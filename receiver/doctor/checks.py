@@ -29,7 +29,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check. *name* is ``area.words`` and stable: scripts read it. *looks* describes it in the documentation.
+    """A check. *name* is ``area.words`` and stable: scripts read it. *looks* is what `doctor --list` prints of it.
 
     *remedy* is that of warnings and failures without a more specific one.
     """

@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.rule_pages import COUNTERS, GPUS, GROWS, PENDING_PODS, POOLS, pages
 from benchmarks.rules import BOUND, Cost, told
-from tools.metrics_page import read
+from tools.metric_readers import read
 
 NODES = 20
 

@@ -20,6 +20,13 @@ def exporter_rows(title: str) -> Mapping[str, list[str]]:
     return {row[0].strip("`"): row for row in table(section(PAGE, title))}
 
 
+@cache
+def receivers_metrics() -> frozenset[str]:
+    """The names in the receiver's table; a row may have several, each with its labels."""
+    cells = [row[0] for row in table(section(PAGE, RECEIVER))]
+    return frozenset(name for cell in cells for name in re.findall(r"`(\w+)", cell))
+
+
 def metric_types(text: str) -> Mapping[str, str]:
     """What an exposition says of its metrics' types; names as they are in queries."""
     return dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE))

@@ -18,7 +18,7 @@ from tests.lint import none_of
 from tests.rules.files import ALERTS, HEARTBEAT, expected_alerts, run
 from tests.rules.servers import running
 from tools.metric_names import metrics_in
-from tools.metrics_page import recordings
+from tools.metric_readers import recordings
 
 FOLDER = ROOT / "docs" / "runbooks"
 SHAPE = ["Meaning", "Impact", "How to check", "How to fix", "How to silence", "False positives"]

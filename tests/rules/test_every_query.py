@@ -30,7 +30,7 @@ from tests.rules.versions import Chosen
 from tools.grafana.files import DASHBOARDS, filled, panels, queries
 from tools.grafana.scenario import IDLE_RULE, shortened
 from tools.metric_names import queries_of
-from tools.metrics_page import BUCKETS, read
+from tools.metric_readers import BUCKETS, read
 
 pytestmark = pytest.mark.usefixtures("each_prometheus")
 

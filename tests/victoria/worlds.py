@@ -17,7 +17,7 @@ from tests.rules.files import GROUPS, RULE_FILES, TEST_FILES, run
 from tests.rules.full_hour import MINUTES, START, course, policy_at
 from tests.rules.hours import EPOCH, EVERY, hours
 from tests.rules.scraped import LABEL
-from tools.metrics_page import BUCKETS, read
+from tools.metric_readers import BUCKETS, read
 
 JSON = Mapping[str, Any]
 Labels = tuple[tuple[str, str], ...]  # sorted, with __name__

@@ -24,11 +24,8 @@ from receiver.web.openapi import document
 from simulator.store import MemoryStore
 from tests.clocks import FixedClock
 from tests.core.builders import a_pool, a_question
-from tests.docs.pages import section, table
 from tests.given import lives
 from tests.given.life import a_job, a_policy
-from tests.metrics.counted import a_counted_store
-from tests.metrics.scrapes import scrape
 from tests.reports.full_month import full_document as everything_happened
 from tests.web.builders import L40S, NOW, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
 from tests.web.builders import a_policy as a_web_policy
@@ -345,30 +342,6 @@ def test_a_guesser_is_answered_as_the_document_says() -> None:
 
 
 DOCS = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text(encoding="utf-8")
-
-
-def test_every_metric_is_documented_and_no_other() -> None:
-    served = set(re.findall(r"^# TYPE (\w+)", scrape(a_counted_store()), flags=re.MULTILINE))
-    documented = set(re.findall(r"gpu_autoscaler_\w+", DOCS))
-    assert served == documented
-
-
-def test_the_table_of_requests_is_that_of_the_document() -> None:
-    """Method, path, query and token of each; a reader's request also takes the operator's token and a session."""
-
-    def token(schemes: list[dict[str, list[str]]]) -> str:
-        return next(iter(schemes[0]), "none") if schemes else "none"
-
-    told = [
-        [
-            f"`{method.upper()} {path}`",
-            ", ".join(f"`{part['name']}`" for part in operation.get("parameters", ()) if part["in"] == "query"),
-            token(operation["security"]),
-        ]
-        for path, requests in document("1", closed=True)["paths"].items()
-        for method, operation in requests.items()
-    ]
-    assert sorted(row[:3] for row in table(section(DOCS, "Endpoints"))) == sorted(told)
 
 
 def test_every_schema_of_the_document_says_what_it_is() -> None:

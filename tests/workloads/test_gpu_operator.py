@@ -14,7 +14,7 @@ from tests.docs.commands import commands
 from tests.docs.pages import text_of
 from tests.lint import load_yaml
 from tests.workloads.files import CONFIGURATION, WORKLOADS, of_kind
-from tools.metrics_page import read
+from tools.metric_readers import read
 
 JSON = dict[str, Any]
 FOLDER = WORKLOADS / "gpu-operator"

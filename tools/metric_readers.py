@@ -1,11 +1,8 @@
-"""Which of our files reads each metric, and the table of the recordings by file, in docs/metrics.md.
-
-The rest of the page is written by hand.
-"""
+"""Which of our files reads each metric, and which file has each recording."""
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,12 +12,9 @@ import yaml
 from tools.metric_names import metrics_in, queries_of
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "metrics.md"
 RULES = ROOT / "rules"
 DASHBOARDS = ROOT / "dashboards"
-READERS = "read by"
 BUCKETS = "_bucket"
-RECORDED = re.compile(r"(?<=<!-- recordings -->\n).*?(?=<!-- end of recordings -->)", re.DOTALL)
 
 
 @cache
@@ -72,41 +66,3 @@ def read() -> Mapping[str, list[str]]:
 def recordings() -> Mapping[str, str]:
     """Return the file of every recording."""
     return {rule["record"]: file for file, rule in rules() if "record" in rule}
-
-
-def filled(page: str) -> str:
-    """Return *page* with every reader, and the table of recordings, as they are now."""
-    readers = read()
-    lines, reading = [], False
-    for line in page.splitlines():
-        if line.startswith("|") and line.endswith(f"| {READERS} |"):
-            reading = True
-        elif not line.startswith("|"):
-            reading = False
-        elif reading and not line.startswith("|---"):
-            *cells, _ = line.strip("|").split("|")
-            name = cells[0].strip().strip("`")
-            line = f"|{'|'.join(cells)}| {', '.join(readers.get(name, ()))} |"
-        lines.append(line)
-    rows = [
-        f"| {file} | {', '.join(f'`{name}`' for name in names)} | {', '.join(_readers_of(names))} |"
-        for file, names in _by_file().items()
-    ]
-    table = "\n".join(["", f"| recorded in | recording rules | {READERS} |", "|---|---|---|", *rows, "", ""])
-    return RECORDED.sub(lambda _: table, "\n".join(lines) + "\n")
-
-
-def _by_file() -> Mapping[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name, file in sorted(recordings().items(), key=lambda item: (item[1], item[0])):
-        found.setdefault(file, []).append(name)
-    return found
-
-
-def _readers_of(names: Iterable[str]) -> list[str]:
-    return sorted({reader for name in names for reader in read().get(name, ())})
-
-
-def generated() -> dict[Path, str]:
-    """Return the page as it should be."""
-    return {PAGE: filled(PAGE.read_text(encoding="utf-8"))}
