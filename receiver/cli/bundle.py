@@ -69,8 +69,13 @@ def bundle(then: Said, grounds: Mapping[str, Any]) -> dict[str, Any]:
     before, after = said(made_again(made_from, str(then["pool"]))), said(made_again(read(inputs), pool))
     if redact(_figures(before)) != _figures(after):
         raise NotFaithfulError
-    sentences = {(r["rule"], r["target"]): r["detail"] for r in after["reasons"]}
-    reasons = [{**r, "detail": sentences.get((r["rule"], r["target"]), "")} for r in _figures(then)["reasons"]]
+    sentences: dict[tuple[str, int], list[str]] = {}  # of the reasons of one rule at one target, in their order
+    for r in after["reasons"]:
+        sentences.setdefault((r["rule"], r["target"]), []).append(r["detail"])
+    reasons = []
+    for r in _figures(then)["reasons"]:
+        details = sentences.get((r["rule"], r["target"]))
+        reasons.append({**r, "detail": details.pop(0) if details else ""})
     origin = {name: then.get(name) for name in ("id", "at", "mode", "version")}
     decision = {**origin, **redact(_figures(then)), "pool": pool, "pool_name": redact(str(then["pool_name"]))}
     return {"bundle": FORMAT, "version": installed_version(), "decision": {**decision, "reasons": reasons}, **inputs}

@@ -188,6 +188,17 @@ WORLDS: dict[str, tuple[Facts, Policy]] = {
         ),
         a_policy(*POOLS),
     ),
+    "two reasons of one rule": (
+        facts(
+            a_state(a_due_node("hippo-1"), pool="zebra-id"),
+            a_state(pool="apple-id"),
+            overrides=(
+                an_override("ceiling", 1, pool="zebra-id", who="zoë"),
+                an_override("snooze", pool="zebra-id", who="zoë"),
+            ),
+        ),
+        a_policy(*POOLS),
+    ),
     "an eviction that was announced": (
         facts(
             a_state(a_busy_node("hippo-1"), a_busy_node("hippo-0"), pool="zebra-id"),
