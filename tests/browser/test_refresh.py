@@ -39,8 +39,8 @@ class Shown:
         self.page.clock.run_for(16_000)
 
     @property
-    def desired(self) -> Any:
-        """Where the page says how many nodes are ready of those desired."""
+    def ready(self) -> Any:
+        """Where the page says how many nodes are ready."""
         return self.page.locator("#now-region .figures dd").first
 
     @property
@@ -51,7 +51,7 @@ class Shown:
 
 @pytest.fixture
 def shown(browser: Browser) -> Iterator[Shown]:
-    """A pool's page that has just been opened, with four nodes desired."""
+    """A pool's page that has just been opened, with three nodes ready."""
     given = Shown()
     app = create_app(given.bench.parts())
     app.jinja_env.bytecode_cache = COMPILED
@@ -71,7 +71,7 @@ def shown(browser: Browser) -> Iterator[Shown]:
             given.page = tab.page
             given.page.clock.install()
             given.page.goto(PATH)
-            expect(given.desired).to_have_text("3 of 4")
+            expect(given.ready).to_have_text("3")
             yield given
     finally:
         server.shutdown()
@@ -84,26 +84,26 @@ def test_a_region_in_which_somebody_wrote_waits_and_the_others_go_on(shown: Show
     shown.page.locator("#now-region").evaluate("(region, form) => region.insertAdjacentHTML('beforeend', form)", form)
     shown.page.fill("#mine", "half a sentence")
     shown.page.evaluate("document.activeElement.blur()")
-    shown.now(wanted=7, because="moved on")
+    shown.now(ready=5, because="moved on")
     shown.page.evaluate("document.querySelector('#why-region').append('stale')")
     shown.later()
 
     expect(shown.updates).to_contain_text("What you write in or select waits for you")
     expect(shown.page.locator("#why-region")).not_to_contain_text("stale")
     expect(shown.page.locator("#mine")).to_have_value("half a sentence")
-    expect(shown.desired).to_have_text("3 of 4")
+    expect(shown.ready).to_have_text("3")
 
 
 def test_selected_text_stays_selected_until_the_reader_lets_go(shown: Shown) -> None:
     shown.page.evaluate("getSelection().selectAllChildren(document.querySelector('#now-region'))")
-    shown.now(wanted=7)
+    shown.now(ready=5)
     shown.later()
     expect(shown.updates).to_contain_text("waits for you")
     assert "Nodes ready" in shown.page.evaluate("getSelection().toString()")
 
     shown.page.evaluate("getSelection().removeAllRanges()")
     shown.later()
-    expect(shown.desired).to_have_text("3 of 7")
+    expect(shown.ready).to_have_text("5")
 
 
 def test_a_server_that_fails_is_told_and_updates_go_on_when_it_is_back(shown: Shown) -> None:
@@ -111,12 +111,12 @@ def test_a_server_that_fails_is_told_and_updates_go_on_when_it_is_back(shown: Sh
     shown.later()
     expect(shown.updates).to_contain_text("Updates stopped: the server answers 503.")
     expect(shown.page.get_by_role("link", name="Reload")).to_be_visible()
-    expect(shown.desired).to_have_text("3 of 4")
+    expect(shown.ready).to_have_text("3")
 
     shown.answers = None
-    shown.now(wanted=7)
+    shown.now(ready=5)
     shown.later()
-    expect(shown.desired).to_have_text("3 of 7")
+    expect(shown.ready).to_have_text("5")
     expect(shown.updates).to_contain_text("Updates every 15 s.")
     expect(shown.page.get_by_role("link", name="Reload")).to_have_count(0)
 
@@ -137,17 +137,17 @@ def test_who_is_sent_to_the_log_in_is_told_and_asked_no_more(shown: Shown) -> No
 
 def test_updates_can_be_paused_and_go_on_at_once(shown: Shown) -> None:
     shown.page.get_by_role("button", name="Pause updates").click()
-    shown.now(wanted=7)
+    shown.now(ready=5)
     shown.later()
-    expect(shown.desired).to_have_text("3 of 4")
+    expect(shown.ready).to_have_text("3")
 
     shown.page.get_by_role("button", name="Go on updating").click()
-    expect(shown.desired).to_have_text("3 of 7")
+    expect(shown.ready).to_have_text("5")
 
 
 def test_an_element_that_says_the_same_is_the_same_element_after_an_update(shown: Shown) -> None:
     kept = shown.page.evaluate_handle("document.querySelector('#nodes-region tbody tr:nth-child(2)')")
-    shown.now(wanted=7)
+    shown.now(ready=5)
     shown.later()
-    expect(shown.desired).to_have_text("3 of 7")
+    expect(shown.ready).to_have_text("5")
     assert kept.evaluate("row => row.isConnected")
