@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from itertools import product
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 
 from receiver.core.model.model import Node, Stage
@@ -35,7 +33,6 @@ from tests.core.builders import (
     facts,
     run,
 )
-from tests.core.scaling.tables import HOURLY_CELLS, LEVELS, SECOND_CELLS, Cell
 from tests.core.scaling.tables import SILENT_SOURCES as SOURCES
 from tests.core.worlds import NIGHT, World, decided, worlds
 from tests.docs.pages import headings, section, table, text_of
@@ -44,7 +41,6 @@ from tests.lint import none_of
 PAGE = text_of("docs/guardrails.md")
 NAMES = [guardrail.name for guardrail in GUARDRAILS]
 OTHERS = headings(section(PAGE, "Other rules"), 3)
-UTILIZATION = "Utilization, idleness, demand and the paid hour"
 
 
 def test_every_guardrail_has_its_heading_in_the_order_in_which_they_run() -> None:
@@ -142,15 +138,3 @@ def test_the_table_of_sources_is_the_one_that_is_tested() -> None:
     answers = {"yes": True, "no": False}
     told = [(s, answers[grow.split(",")[0]], answers[shrink.split(",")[0]]) for s, _, grow, shrink in rows]
     assert told == [(source.value, grows, shrinks) for source, grows, shrinks in SOURCES]
-
-
-@pytest.mark.parametrize(("billing", "cells"), [("hours", HOURLY_CELLS), ("seconds", SECOND_CELLS)])
-def test_the_table_of_utilization_is_the_one_that_is_tested(billing: str, cells: list[Cell]) -> None:
-    flags = {"any": (False, True), "yes": (True,), "no": (False,)}
-    told = []
-    for billed, level, second, waiting, time, nodes, rule in table(section(PAGE, UTILIZATION)):
-        if billed in ("any", billing):
-            levels = LEVELS if level == "any" else tuple(level.split(", "))
-            then = (int(nodes), rule.strip("`"))
-            told += [(*c, *then) for c in product(levels, second.split(", "), flags[waiting], flags[time])]
-    assert sorted(told) == sorted(cells)
