@@ -65,7 +65,7 @@ ABOUT: Mapping[str, str] = {
     "pages.decisions": "guardrails.md",
     "pages.what_if": "command-line.md#what-if",
     "pages.answer": "command-line.md#what-if",
-    "acting.budgets": "operations.md#override-policy-for-a-while",
+    "acting.budgets": "operations.md#raise-this-months-budget",
     "acting.overrides": "operations.md#override-policy-for-a-while",
     "answers.ask": "operations.md#when-you-are-asked",
     "login.log_in": "operations.md#who-may-read-who-may-act",
