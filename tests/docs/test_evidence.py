@@ -66,6 +66,14 @@ def test_cost_and_wait_are_those_of_the_replayed_traces() -> None:
         assert (ours["kills"], ours["jobs_lost"]) == (0, 0)
 
 
+def test_the_longest_wait_beside_the_peer_is_that_of_one_trace() -> None:
+    waits: dict[str, dict[str, float]] = {}
+    for run in figures("policy")["hour, nodes of 1, 2, 4 and 8 GPUs"]["traces"]:
+        waits.setdefault(run["trace"], {})[run["name"]] = run["wait_mean_s"] + 1
+    most = max(trace["gpu-autoscaler"] / trace["cluster-autoscaler"] for trace in waits.values())
+    assert not missing("Cost and wait", f"waits up to {most:.1f} times as long")
+
+
 def test_the_peers_have_the_figures_of_the_first_case() -> None:
     part = section(PAGE, "Cost and wait")
     rows = table(part[part.index("Others on the nodes") :])
