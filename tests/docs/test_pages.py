@@ -23,7 +23,7 @@ from tests.metrics.counted import a_counted_store
 from tests.metrics.scrapes import scrape
 from tools.install_manifests import helm
 
-ADRS = [name for name in every_page() if name.startswith("docs/decisions/")]
+ADRS = [name for name in every_page() if re.match(r"docs/decisions/\d", name)]
 OF_OURS = r"`((?:receiver|simulator|campaigns|rules|tests|tools|demo|docs|k8s|requirements)/[\w./*-]*\w)`"
 
 
@@ -136,8 +136,19 @@ def test_a_decision_page_has_its_number_and_four_parts() -> None:
     none_of(name for name in ADRS if not is_whole(name, text_of(name)))
 
 
-def test_decision_pages_are_numbered_without_a_gap() -> None:
-    assert [int(Path(name).name[:4]) for name in ADRS] == list(range(1, len(ADRS) + 1))
+def test_decisions_are_numbered_without_a_gap_and_each_page_has_its_line() -> None:
+    rows = table(text_of("docs/decisions/README.md"))
+    assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
+    linked = {f"docs/decisions/{link}" for _, line in rows for link in re.findall(r"\]\(([^)]+)\)", line)}
+    assert linked == set(ADRS)
+
+
+def test_a_decision_that_code_or_pages_lean_on_has_its_page() -> None:
+    code = [path.read_text(encoding="utf-8") for path in (ROOT / "receiver").rglob("*.py")]
+    texts = [*code, text_of("pyproject.toml"), *every_page().values()]
+    numbers = {number for text in texts for number in re.findall(r"docs/decisions/(\d{4})", text)}
+    assert numbers
+    none_of(sorted(numbers - {Path(name).name[:4] for name in ADRS}))
 
 
 def test_ten_invariants_are_told_each_with_tests() -> None:
