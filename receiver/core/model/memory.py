@@ -59,7 +59,7 @@ class EndedLives(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolMemory:
-    """What a pool did last, with fields as in `PoolState`; *required* is Civo's own number.
+    """What a pool did last, with the fields of `PoolState` and its parts; *required* is Civo's own number.
 
     Growth and removal back off separately: a node that cannot be drained must not keep work waiting.
     """
@@ -156,7 +156,7 @@ class SourceTurn:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
     """The control state that the step at *at* leaves to the next one; *kept_out*, *rights* and *refusals* are as in
-    `Facts`, *decisions* are the numbers of the stored decisions by pool."""
+    `Facts` and its parts, *decisions* are the numbers of the stored decisions by pool."""
 
     at: datetime
     sources: Mapping[Source, SourceTurn] = field(default_factory=dict)
