@@ -10,7 +10,7 @@ from receiver.cli.main import main as program
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "command-line.md"
 WRITTEN = re.compile(r"(?<=<!-- commands -->\n).*?(?=<!-- end of commands -->)", re.DOTALL)
-EVERYWHERE = frozenset({"as_json", "who"})  # options that the text above the table explains
+EVERYWHERE = frozenset({"as_json", "who", "all"})  # options that the text above the table explains
 ELSEWHERE = {"replay": ("replay", "replay-traces")}  # commands whose options are on other pages of docs/, by name
 
 

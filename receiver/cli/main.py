@@ -9,9 +9,8 @@ import click
 from receiver import installed_version
 from receiver.adapters.clock import SystemClock
 
-# By name: where the command is in `receiver.cli`, and the first sentence of its help. The help lists these;
-# `--help --all` lists the others too.
-DAILY = {
+# By name: where the command is in `receiver.cli`, and the first sentence of its help.
+DAILY = {  # what --help lists
     "status": ("status:status", "Show pools, budgets, waiting pods and the latest decisions."),
     "explain": ("explain:explain", "Explain a pool's size, a waiting pod, a node or a decision."),
     "pause": ("operate:pause", "Change nothing in POOL, or in any pool."),
@@ -20,7 +19,7 @@ DAILY = {
     "doctor": ("doctor:doctor", "Check a live installation and show how to fix what is wrong."),
     "replay": ("replay:replay", "Compare the cost and waits of policies on recorded work."),
 }
-OTHERS = {
+OTHERS = {  # with --all
     "approvals": ("operate:approvals", "List, approve or reject approval requests."),
     "check-config": ("serve:check_config", "Check FILE and show its settings, or the mistakes in it."),
     "completion": ("client:completion", "Print the completion script of a shell."),

@@ -12,7 +12,15 @@ import click
 from click.core import ParameterSource
 
 from receiver.adapters.clock import SystemClock
-from receiver.cli.client import UNUSABLE, DurationType, decision_numbers, options, print_lines
+from receiver.cli.client import (
+    UNUSABLE,
+    DurationType,
+    ShortHelp,
+    decision_numbers,
+    every_option,
+    options,
+    print_lines,
+)
 
 A_FILE = click.Path(path_type=Path, dir_okay=False)
 # The names of PEERS and BOUNDS, which are loaded on demand; a test compares them.
@@ -95,7 +103,15 @@ IMPORTS = (
 )  # fmt: skip
 
 
-@click.command(epilog="\b\n" + fill(f"Names for --compare: {', '.join(NAMES)}.", 76, break_on_hyphens=False))
+class Replay(ShortHelp):
+    """`replay`, whose first help has what most comparisons need."""
+
+    first = frozenset({"traces", "prometheus", "since", "config", "compare", "billing", "decision", "as_json", "html"})
+
+
+@click.command(
+    cls=Replay, epilog="\b\n" + fill(f"Names for --compare: {', '.join(NAMES)}.", 76, break_on_hyphens=False)
+)
 @click.option("--trace", "traces", type=A_FILE, multiple=True, metavar="FILE",
               help="CSV or kubectl -o json; may be repeated.")  # fmt: skip
 @click.option("--decision", metavar="ID", shell_complete=decision_numbers,
@@ -118,6 +134,7 @@ IMPORTS = (
 @click.option("--skip-misfits", is_flag=True, help="Leave out and report jobs that fit no pool.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 @click.option("--html", type=A_FILE, metavar="FILE", help="Also write an HTML page.")
+@every_option
 def replay(
     traces: tuple[Path, ...],
     decision: str | None,

@@ -95,6 +95,7 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
 
 
 MANY = 12  # names; of more a message names the nearest only
+CUTOFF = 0.4  # similarity from which a name is worth reading
 
 
 def _right_key(word: str, keys: Iterable[str]) -> str:
@@ -102,8 +103,9 @@ def _right_key(word: str, keys: Iterable[str]) -> str:
     names = list(keys)
     if nearest(word, names) or len(names) <= MANY:
         return did_you_mean(word, names)
-    first, second, third = get_close_matches(word.lower(), names, n=3, cutoff=0.0)
-    return f"the nearest are {first}, {second} and {third}; docs/configuration.md has every key"
+    close = get_close_matches(word.lower(), names, n=3, cutoff=CUTOFF)
+    near = f"similar: {', '.join(close)}; " if close else ""
+    return f"{near}docs/configuration.md has every key"
 
 
 @dataclass(frozen=True, slots=True)

@@ -434,6 +434,28 @@ def test_the_options_have_the_defaults_of_a_setting() -> None:
             assert default == getattr(Setting(), field.name), field.name
 
 
+def test_the_help_lists_nine_options_and_with_all_every_one() -> None:
+    def listed(*words: str) -> list[str]:
+        said = run_replay(*words).stdout.partition("\nOptions:\n")[2].partition("\n\n")[0]
+        return [line.split()[0] for line in said.splitlines() if line.startswith("  -")]
+
+    first = [
+        "--trace",
+        "--decision",
+        "--config",
+        "--compare",
+        "--billing",
+        "--prometheus",
+        "--since",
+        "--json",
+        "--html",
+    ]
+    assert listed("--help") == [*first, "--all", "-h,"]
+    every = listed("--help", "--all")
+    assert len(every) == len(replay.params) + 1
+    assert "--query-timeout" in every
+
+
 def test_the_help_names_every_peer_and_bound() -> None:
     assert [*PEERS, *BOUNDS] == list(NAMES)
     said = " ".join(run_replay("--help").stdout.split())
