@@ -130,7 +130,8 @@ class Run:
             again = self._step()
             left = unsettled(self)
             self._judge()
-            if not left or self.world.now > end:
+            settled = not left and (self.last is None or self.last.trusted)  # after the other one, the next follows
+            if settled or self.world.now > end:
                 break
             moments = [m for m in (again, self.world.next_event_at()) if m is not None]
             self._pass_time(max(self.world.now + self._rest(), min([*moments, self.world.now + CALM_TICK])))

@@ -157,6 +157,12 @@ def evicting(state: PoolState) -> frozenset[str]:
     return frozenset(v.instance for v in victims if v.because is Because.EVICTED and v.stage is VictimStage.CORDONED)
 
 
+def is_emptied(node: Node, state: PoolState) -> bool:
+    """True for a node that a window has begun to empty and that carries a startup taint again: with work it counts as
+    usable, and without it is no node on its way. Given back, it would start what was evicted."""
+    return bool(node.startup_taint) and not node.busy and node.instance in evicting(state)
+
+
 def window_may_evict(pod: Pod) -> bool:
     """True when a window may evict *pod*: it is certain to start again, or its owner consented, and it is not
     protected.

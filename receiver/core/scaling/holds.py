@@ -13,7 +13,7 @@ from receiver.core.model.actions import Because
 from receiver.core.model.model import Node, Stage
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import clock, listed
-from receiver.core.scaling.bounds import evicting, window_may_evict
+from receiver.core.scaling.bounds import evicting, is_emptied, window_may_evict
 from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.node_holds import GOING, Blocks, Hold, node_holds
 from receiver.core.scaling.packing import consents
@@ -31,10 +31,12 @@ def _being_deleted(node: Node, _case: Case) -> Hold | None:
     return Hold("being_deleted", GOING, "it is being deleted already") if node.stage is Stage.DELETING else None
 
 
-def _not_usable(node: Node, _case: Case) -> Hold | None:
+def _not_usable(node: Node, case: Case) -> Hold | None:
     """It is on its way, or broken for now. Once it is dead, it is replaced."""
-    comes_back = node.stage not in (Stage.USABLE, Stage.DELETING)
-    return Hold("not_usable", ALIVE, f"it is {node.stage}, and not overdue") if comes_back else None
+    if node.stage in (Stage.USABLE, Stage.DELETING):
+        return None
+    blocks = ALIVE - EVICTION if is_emptied(node, case.state) else ALIVE
+    return Hold("not_usable", blocks, f"it is {node.stage}, and not overdue")
 
 
 def kept_by_a_workload(node: Node, case: Case) -> Hold | None:

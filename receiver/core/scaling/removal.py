@@ -11,7 +11,7 @@ from receiver.core.model.overrides import approved_instances
 from receiver.core.model.windows import next_change
 from receiver.core.money.cost import HOUR, next_unit_at
 from receiver.core.scaling import witness
-from receiver.core.scaling.bounds import Grace, evicting
+from receiver.core.scaling.bounds import Grace, evicting, is_emptied
 from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.holds import holds_on, may_go, removal_backs_off
 from receiver.core.scaling.market import goes_early
@@ -87,7 +87,7 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
 def is_dead(node: Node, case: Case) -> bool:
     """True for a node that is removed because it never came up, broke, or is under repair and runs nothing."""
     repaired = node.instance in case.wanted.nodes.repairs and not node.busy and not _growth_goes_first(case)
-    return repaired or node.stage is not Stage.USABLE
+    return repaired or not (node.stage is Stage.USABLE or is_emptied(node, case.state))
 
 
 def way_of(node: Node, case: Case) -> Blocks:
@@ -212,7 +212,7 @@ def evicted(case: Case, dead: Collection[str], leaving: Collection[str]) -> tupl
     over = [g.max_nodes for g in graces if g.ends_at is not None and g.ends_at <= case.now]
     going = {v.instance for v in _victims(case) if v.stage in ON_THE_WAY}
     alive = (n for n in case.state.nodes if n.instance not in dead)
-    able = [n for n in alive if (n.busy or n.idle) and may_go(n, case, Blocks.EVICTION)]
+    able = [n for n in alive if (n.busy or n.idle or is_emptied(n, case.state)) and may_go(n, case, Blocks.EVICTION)]
 
     def loss(node: Node) -> tuple[bool, bool, bool, int, timedelta, datetime, str]:
         gpus, lost = sum(pod.gpus for pod in node.pods), timedelta(0)
@@ -235,7 +235,8 @@ def evicted(case: Case, dead: Collection[str], leaving: Collection[str]) -> tupl
 
 def surplus_over(most: int, case: Case, removed: Collection[str] = ()) -> int:
     """How many usable nodes are beyond *most* once the instances *removed* are gone."""
-    usable = sum(n.instance not in removed for n in case.state.of(Stage.USABLE))
+    nodes = (n for n in case.state.nodes if n.stage is Stage.USABLE or is_emptied(n, case.state))
+    usable = sum(n.instance not in removed for n in nodes)
     return max(0, min(case.present - len(removed), usable) - most)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from receiver.core.model.actions import Action, Because, Decision, VictimStage
+from receiver.core.model.actions import Action, Because, Decision, Verdict, VictimStage
 from receiver.core.model.model import Backoff, CordonedBy, Node, Source, Spend, Stage
 from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.pods import Pod, PodPhase, Toleration
@@ -214,6 +214,16 @@ def test_what_was_begun_goes_on_when_the_word_is_gone_and_what_was_evicted_waits
     decision = answer(node, pool=none, told=None, waiting=[a_pod(gpus=1)], state=begun("b"))
     assert (decision.target, decision.candidates) == (0, ("i-b",))
     assert decision.deciding.detail == "b: window night allows 0 nodes, and its grace is over"
+
+
+def test_an_emptied_node_goes_whose_startup_taint_came_back_for_its_work_was_evicted_for_that() -> None:
+    tainted = emptied("b", stage=Stage.INSTALLING, idle_since=None, startup_taint="node.cilium.io/agent-not-ready")
+    decision = answer(busy("a"), tainted, state=begun("b"))
+    assert (decision.candidates, [r.rule for r in decision.reasons if r.verdict is Verdict.WANTS]) == (
+        ("i-b",),
+        ["evict_after"],
+    )
+    assert answer(busy("a"), tainted).candidates == ()  # one that nobody began to empty is on its way
 
 
 def test_without_the_word_only_what_was_begun_goes() -> None:
