@@ -16,8 +16,8 @@ SIMULATED = ("dcgm-exporter", "kube-state-metrics", "Kueue", "Volcano")
 
 @cache
 def exporter_rows(title: str) -> Mapping[str, list[str]]:
-    """The rows of one exporter's table by the metric's name."""
-    return {row[0].strip("`"): row for row in table(section(PAGE, title))}
+    """The rows of one exporter's table by the metric's name, which the labels that are used may follow in braces."""
+    return {row[0].strip("`").partition("{")[0]: row for row in table(section(PAGE, title))}
 
 
 @cache

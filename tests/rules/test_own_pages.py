@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("each_pair")
 
 
 def told(title: str) -> dict[str, str]:
-    return {row[0].strip("`"): row[1] for row in table(section(PAGE, title))}
+    return {row[0].strip("`").partition("{")[0]: row[1] for row in table(section(PAGE, title))}
 
 
 def types(page: str) -> dict[str, str]:

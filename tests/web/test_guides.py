@@ -66,6 +66,11 @@ def test_the_address_of_a_former_page_leads_to_where_its_text_is_now(suffix: str
     none_of(name for name in MOVED if shipped().find(name))
 
 
+def test_the_address_of_a_decision_without_a_page_leads_to_the_list() -> None:
+    answer = CLIENT.get("/docs/decisions/0010-the-budget")
+    assert (answer.status_code, answer.headers["Location"]) == (301, "/docs/decisions")
+
+
 def test_the_first_page_says_where_to_find_what() -> None:
     assert "<h1" in got("/docs")
     assert words(got("/docs")).count(shipped().title(HOME)) >= 2  # as heading, and in the list of pages

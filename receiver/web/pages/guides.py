@@ -176,6 +176,8 @@ def blueprint(parts: WebParts) -> Blueprint:
         if moved := MOVED.get(name.rstrip("/").removesuffix(".md")):
             target, _, anchor = moved.partition("#")
             return redirect(url_for("guides.page", name=address(target), _anchor=anchor or None), 301)
+        if page_name is None and name.startswith("decisions/0"):  # one whose page is gone has a line in the list
+            return redirect(url_for("guides.page", name="decisions"), 301)
         if page_name is None:
             raise Problem(404, "no such page in the documentation", "see /docs for all pages")
         if name.endswith("/"):
