@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import islice
 
 from receiver.core.model.pods import COMPUTE, Pod, Workload
 from receiver.core.scaling.capacity import RULES, Allowance, Tally
@@ -24,6 +25,7 @@ MOST_MOVED = 20_000  # workloads seated again in one step where amounts differ
 FEW = 12  # up to so many workloads every seating is tried, up to MOST_TRIES
 MOST_TRIES = 5_000  # in one step
 MOST_TRADED = 3  # nodes of one pool that are opened instead of others
+MOST_LEFT_OUT = 5_000  # tries to leave out a new node in one step, about a quarter of a second
 
 
 @dataclass(slots=True, eq=False)
@@ -139,6 +141,7 @@ class _Filling:
         self._trail: list[tuple[Guest, tuple[Room, ...]]] = []
         self._left = MOST_MOVED
         self._tries = MOST_TRIES
+        self._leaving = MOST_LEFT_OUT
         self._refused = [guest for guest in map(self._guest, unserved) if not guest.shares]
         self._seated: list[Guest] = []
         by_bin = {id(room.bin): room for rooms in self._rooms for room in rooms}
@@ -181,7 +184,7 @@ class _Filling:
         """Want other new nodes where that leaves out more; None if it does nowhere."""
         changed = False
         for number in range(len(self._tallies)):
-            if self._trade(number):
+            if self._leaving > 0 and self._trade(number):
                 self._save()
                 changed = True
         return [(guest.workload, guest.rooms) for guest in self._seated] if changed else None
@@ -199,6 +202,9 @@ class _Filling:
             alike = room.pool, tuple(sorted((g.kinds, g.pools) for g in room.guests))
             if not room.guests or alike in failed or any(guest.fixed for guest in room.guests):
                 continue
+            if self._leaving <= 0:
+                break
+            self._leaving -= 1
             free = self._leave_out(room)
             if free is None:
                 failed.add(alike)
@@ -320,6 +326,8 @@ class _Filling:
 
     def _anew(self, guest: Guest, pools: tuple[int, ...], order: Order) -> bool:
         """Empty *pools* and fill them again, with *guest* first (or in its turn where all pools are emptied)."""
+        if self._left < 0:
+            return False
         others = {g: None for pool in pools for room in self._rooms[pool] for g in room.guests if not g.fixed}
         self._left -= len(others)
         if self._left < 0:
@@ -337,7 +345,7 @@ class _Filling:
 
     def _search(self, guest: Guest) -> bool:
         """Try every way to seat *guest* and all others, where they are few."""
-        others = [g for g in self._seated if g.rooms and not g.fixed]
+        others = list(islice((g for g in self._seated if g.rooms and not g.fixed), FEW))
         if len(others) >= FEW:
             return False
         before = len(self._trail)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from receiver.core.model.model import Backoff, Facts, PoolState
 from receiver.core.model.pods import Requirement
 from receiver.core.model.policy import Budget, Policy
+from receiver.core.scaling import filling
 from receiver.core.scaling.assign import assign
 from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.choices import Choices, built
@@ -156,6 +157,19 @@ def test_where_room_is_short_the_higher_priority_gets_it_and_then_the_older() ->
     pods.append(a_pod("urgent", priority=9))
     assignment, _ = run(facts(a_state(pool="one-id", required=2), waiting=pods), a_policy(pool))
     assert set(assignment.pools["one-id"].work.settled) == {"ml/urgent", "ml/older"}
+
+
+@pytest.mark.parametrize(("most", "nodes"), [(filling.MOST_LEFT_OUT, 1), (0, 2)], ids=["usual", "none"])
+def test_after_so_many_tries_to_save_a_node_a_step_goes_on_with_those_it_has(
+    most: int, nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod for either pool takes the only node of the first. The one that the second wants has room for it, too."""
+    one = a_pool("one", labels={"gpu": "one"})
+    two = a_pool("two", labels={"gpu": "two"}, resources={GPU: 2})
+    selecting = [a_pod(name, node_selector={"gpu": name}) for name in ("one", "two")]
+    known = facts(a_state(a_node(), pool="one-id"), a_state(pool="two-id"), waiting=[a_pod(priority=9), *selecting])
+    monkeypatch.setattr(filling, "MOST_LEFT_OUT", most)
+    assert sum(wanted(known, a_policy(one, two)).values()) == nodes
 
 
 def test_what_a_saved_node_would_have_cost_is_there_for_work_that_the_budget_refused() -> None:
