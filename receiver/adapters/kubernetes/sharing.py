@@ -1,16 +1,26 @@
 """GPUs that pods share by KAI Scheduler or HAMi, as both write it into pods and nodes.
 
-KAI (pkg/common/constants of github.com/NVIDIA/KAI-Scheduler): annotations of the pod, no resource in its spec. A
-reservation pod holds the whole GPU, and a label of both names the group of pods on it. HAMi (pkg/device/nvidia of
+KAI (pkg/common/constants of github.com/NVIDIA/KAI-Scheduler): annotations of the pod, no resource in its spec. Since
+0.18 each container may ask for memory (``nvidia.com/container.NAME.gpu-memory.request``), which goes before the older
+annotations of the pod. A limit without a request is the request, as everywhere in Kubernetes. A reservation pod holds
+the whole GPU, and a label of both names the group of pods on it. HAMi (pkg/device/nvidia of
 github.com/Project-HAMi/HAMi): resources of the container; a node offers each GPU several times over.
 """
 
+import re
 from collections.abc import Mapping
+from math import ceil
+
+from kubernetes.utils.quantity import parse_quantity
 
 from receiver.core.model.shares import GPU, GPU_MEMORY, HAMI, KAI, SPLIT, gpu_memory, share_of
 from receiver.core.model.text import cut, harmless
 
 FRACTION, MEMORY, DEVICES = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"  # annotations
+LIMIT = ".limit"  # behind the name of what it limits
+OF_CONTAINER = re.compile(r"nvidia\.com/container\.(?P<name>.+)\.gpu-memory\.(?P<kind>request|limit)")
+MODE, TIME_SLICING, SM_SHARING = "kai.scheduler/gpu-compute-sharing-mode", "time-slicing", "sm-sharing"
+MIB = 1024 * 1024
 GROUP = "runai-gpu-group"  # a label; with several devices there is one for each, ``runai-gpu-group/NAME``
 RESERVATIONS = "kai-resource-reservation"  # a namespace
 GPUMEM, PERCENTAGE, CORES = "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
@@ -33,15 +43,51 @@ def of_container(counts: Mapping[str, int]) -> dict[str, int]:
 def of_annotations(annotations: Mapping[str, str]) -> dict[str, int]:
     """Return the shares that *annotations* ask of KAI. One that is not understood is named as written, and no node
     holds it."""
-    name = FRACTION if FRACTION in annotations else MEMORY
-    amount = annotations.get(name)
-    if amount is None:
+    share = _of_containers(annotations) or _of_the_pod(annotations)
+    if not share:
         return {}
-    count = annotations.get(DEVICES, "1").strip()
+    count, mode = annotations.get(DEVICES, "1").strip(), annotations.get(MODE, TIME_SLICING).strip()
     if not _is_count(count):
         return {f"{KAI}{DEVICES}={_quoted(count)}": 1}
-    share = f"{KAI}{name}={_plain(amount.strip()) if name == FRACTION else amount.strip()}"
-    return {share if share_of(share) else f"{KAI}{name}={_quoted(amount)}": int(count)}
+    if mode not in (TIME_SLICING, SM_SHARING):
+        return {f"{MODE}={_quoted(mode)}": 1}
+    return {share + (f",mode={mode}" if mode == SM_SHARING else ""): int(count)}
+
+
+def _of_containers(annotations: Mapping[str, str]) -> str:
+    """The share of a pod whose containers ask for memory each: they use the same devices, so it is their sum."""
+    amounts: dict[str, str] = {}
+    for key, text in annotations.items():
+        match = OF_CONTAINER.fullmatch(key)
+        if match is not None and (match["kind"] == "request" or match["name"] not in amounts):
+            amounts[match["name"]] = text
+    total = 0
+    for text in amounts.values():
+        mib = _mib(text.strip())
+        if not mib:
+            return f"{KAI}{MEMORY}={_quoted(text)}"
+        total += mib
+    return f"{KAI}{MEMORY}={total}" if total else ""
+
+
+def _of_the_pod(annotations: Mapping[str, str]) -> str:
+    """The share that the annotations of the pod as a whole ask for."""
+    names = (FRACTION, FRACTION + LIMIT, MEMORY, MEMORY + LIMIT)
+    name = next((name for name in names if name in annotations), None)
+    if name is None:
+        return ""
+    kind, amount = name.removesuffix(LIMIT), annotations[name]
+    share = f"{KAI}{kind}={_plain(amount.strip()) if kind == FRACTION else amount.strip()}"
+    return share if share_of(share) else f"{KAI}{kind}={_quoted(amount)}"
+
+
+def _mib(text: str) -> int:
+    """Return the full MiB of a quantity of Kubernetes, rounded up; 0 for none."""
+    try:
+        amount = parse_quantity(text) / MIB
+    except (ValueError, ArithmeticError):
+        return 0
+    return ceil(amount) if 0 < amount < 10**FEW_DIGITS else 0
 
 
 def devices_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 A share is named as its owner wrote it, ``kai.scheduler/gpu-fraction=0.5``. Its count is the number of devices of which
 the pod wants so much. Among free resources a shared device is one too, named by what is left of it. So a share fits
-only where one device has enough left, and whole GPUs come only from devices that nothing shares.
+only where one device has enough left, and whole GPUs come only from devices that nothing shares. Pods of KAI use a
+device by time slices unless they ask for another mode, and no device is shared in two modes.
 """
 
 import re
@@ -22,34 +23,39 @@ KAI, HAMI, OPEN = "kai.scheduler/", "hami.io/", "open-gpu/"
 SHARES = (KAI, HAMI)
 PARTIAL = (*SHARES, OPEN)  # what counts no whole GPUs
 _SHARE = re.compile(
-    r"kai\.scheduler/gpu-(?:fraction=(?P<fraction>0\.\d{1,9})|memory=(?P<memory>\d{1,9}))"
+    r"kai\.scheduler/gpu-(?:fraction=(?P<fraction>0\.\d{1,9})|memory=(?P<memory>\d{1,9}))(?P<mode>,mode=sm-sharing)?"
     r"|hami\.io/gpumem(?:=(?P<mib>\d{1,9})|-percentage=(?P<percent>\d{1,3})),gpucores=(?P<cores>\d{1,3})",
     re.ASCII,
 )
 
 
 class GpuShare(NamedTuple):
-    """What a pod wants of one device: *mib* of its memory or a *part* (ratio 0-1) of it, and *cores* in per cent."""
+    """What a pod wants of one device: *mib* of its memory or a *part* (ratio 0-1) of it, and *cores* in per cent. Those
+    of one *mode* (a number) share it."""
 
     mib: int
     part: Fraction
     cores: int
     kai: bool
+    mode: int = 0
 
 
 class _Rest(NamedTuple):
-    """What is left of a device, or wanted of it: units of memory (MiB where that is known), cores, pods."""
+    """What is left of a device, or wanted of it: units of memory (MiB where that is known), cores, pods; and the mode
+    in which it is shared."""
 
     memory: int
     cores: int
     pods: int
+    mode: int = 0
 
     def less(self, wanted: "_Rest") -> "_Rest":
-        return _Rest(self.memory - wanted.memory, self.cores - wanted.cores, self.pods - wanted.pods)
+        return _Rest(self.memory - wanted.memory, self.cores - wanted.cores, self.pods - wanted.pods, self.mode)
 
     def holds(self, wanted: "_Rest") -> bool:
         """True where a device that others use has room: for all cores HAMi wants an unused one."""
-        return wanted.memory <= self.memory and wanted.cores <= self.cores and wanted.cores < ALL_CORES
+        fits = wanted.memory <= self.memory and wanted.cores <= self.cores and wanted.cores < ALL_CORES
+        return fits and wanted.mode == self.mode
 
 
 FULL = _Rest(0, 0, 0)
@@ -68,7 +74,8 @@ def share_of(resource: str) -> GpuShare | None:
     mib, cores = int(match["memory"] or match["mib"] or 0), int(match["cores"] or 0)
     part = Fraction(match["fraction"] or 0) + Fraction(int(match["percent"] or 0), 100)
     valid = (mib > 0 or 0 < part <= 1) and cores <= ALL_CORES
-    return GpuShare(mib, part, cores, kai=resource.startswith(KAI)) if valid else None
+    mode = int(match["mode"] is not None)
+    return GpuShare(mib, part, cores, kai=resource.startswith(KAI), mode=mode) if valid else None
 
 
 def part_of_gpu(share: GpuShare, labels: Mapping[str, str]) -> float:
@@ -155,16 +162,16 @@ def _measured(node: Mapping[str, int], share: GpuShare) -> tuple[_Rest, _Rest | 
     it: None for an amount of memory where the GPU's is not known."""
     memory = node.get(GPU_MEMORY, 0) or UNMEASURED
     if share.kai:
-        new = _Rest(memory - memory % 100, ALL_CORES, UNLIMITED)
+        new = _Rest(memory - memory % 100, ALL_CORES, UNLIMITED, share.mode)
     else:
         new = _Rest(memory, ALL_CORES, node.get(SPLIT, USUAL_SPLIT))
     if share.mib and GPU_MEMORY not in node:
         return new, None
-    return new, _Rest(share.mib or int(share.part * new.memory), share.cores, 1)
+    return new, _Rest(share.mib or int(share.part * new.memory), share.cores, 1, share.mode)
 
 
 def _open(free: dict[str, int], rest: _Rest, devices: int) -> None:
-    if min(rest) > 0:  # where no memory, no cores or no pods are left, nothing more goes
+    if min(rest.memory, rest.cores, rest.pods) > 0:  # where no memory, no cores or no pods are left, nothing more goes
         name = OPEN + "/".join(map(str, rest))
         free[name] = free.get(name, 0) + devices
 

@@ -16,6 +16,14 @@ GROUP = "runai-gpu-group"
 HALF = {"gpu-fraction": "0.5"}
 
 
+MODE = "kai.scheduler/gpu-compute-sharing-mode"
+
+
+def of(container: str, kind: str = "request") -> str:
+    """The annotation for the memory that a *container* asks of a GPU, since KAI 0.18."""
+    return f"nvidia.com/container.{container}.gpu-memory.{kind}"
+
+
 def kai(name: str = "notebook", annotations: dict[str, str] | None = None, **changes: Any) -> dict[str, Any]:
     """A pod of KAI, which has no GPU in its spec."""
     return a_pod(name, gpus=0, annotations=annotations or HALF, **{"schedulerName": "kai-scheduler", **changes})
@@ -71,6 +79,18 @@ def test_a_pod_on_a_device_of_kai_holds_it_whatever_its_scheduler_is_called() ->
         ({"gpu-fraction": "5e-1"}, {"kai.scheduler/gpu-fraction=0.5": 1}),
         ({**HALF, "gpu-fraction-num-devices": "2"}, {"kai.scheduler/gpu-fraction=0.5": 2}),
         ({"gpu-memory": "8000"}, {"kai.scheduler/gpu-memory=8000": 1}),
+        ({"gpu-fraction.limit": "0.5"}, {"kai.scheduler/gpu-fraction=0.5": 1}),
+        ({**HALF, "gpu-fraction.limit": "0.9"}, {"kai.scheduler/gpu-fraction=0.5": 1}),
+        ({"gpu-memory.limit": "8000"}, {"kai.scheduler/gpu-memory=8000": 1}),
+        ({of("main"): "8Gi"}, {"kai.scheduler/gpu-memory=8192": 1}),
+        ({of("main"): "8Gi", "gpu-fraction": "0.1", "gpu-memory": "1"}, {"kai.scheduler/gpu-memory=8192": 1}),
+        ({of("main", "limit"): "1G"}, {"kai.scheduler/gpu-memory=954": 1}),
+        ({of("main", "limit"): "16Gi", of("main"): "8Gi"}, {"kai.scheduler/gpu-memory=8192": 1}),
+        ({of("main"): "8Gi", of("side.car", "limit"): "1Gi"}, {"kai.scheduler/gpu-memory=9216": 1}),
+        ({of("main"): "8Gi", "gpu-fraction-num-devices": "2"}, {"kai.scheduler/gpu-memory=8192": 2}),
+        ({of("main"): "8Gi", MODE: "time-slicing"}, {"kai.scheduler/gpu-memory=8192": 1}),
+        ({of("main"): "8Gi", MODE: "sm-sharing"}, {"kai.scheduler/gpu-memory=8192,mode=sm-sharing": 1}),
+        ({**HALF, MODE: "sm-sharing"}, {"kai.scheduler/gpu-fraction=0.5,mode=sm-sharing": 1}),
     ],
 )
 def test_the_annotations_of_kai_are_shares(annotations: dict[str, str], requests: dict[str, int]) -> None:
@@ -86,6 +106,8 @@ def test_the_annotations_of_kai_are_shares(annotations: dict[str, str], requests
         {"gpu-fraction": "half\n" * 100}, {"gpu-memory": "0"},
         {"gpu-memory": "16Gi"}, {"gpu-memory": "٣"},
         {**HALF, "gpu-fraction-num-devices": "0"}, {**HALF, "gpu-fraction-num-devices": "²"},
+        {of("main"): "much"}, {of("main"): "0"}, {of("main"): "-1Gi"}, {of("main"): "9e99"}, {of("main"): "nan"},
+        {of("main"): "8Gi", of("other"): ""}, {**HALF, MODE: "both"},
     ],
 )  # fmt: skip
 def test_what_kai_would_not_understand_is_asked_for_as_written_and_fits_nowhere(annotations: dict[str, str]) -> None:

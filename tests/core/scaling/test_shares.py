@@ -70,6 +70,23 @@ def test_fractions_share_a_gpu_while_one_device_has_room(parts: list[str], nodes
     assert bought(*map(fraction, parts)) == nodes
 
 
+def in_mode(mode: str, part: str = "0.5") -> dict[str, int]:
+    return {f"kai.scheduler/gpu-fraction={part},mode={mode}": 1}
+
+
+def test_no_device_is_shared_in_two_modes() -> None:
+    sm = in_mode("sm-sharing")
+    assert bought(sm, sm) == 1
+    assert bought(sm, fraction("0.5")) == 2
+    assert bought(sm, fraction("0.5"), sm, fraction("0.5"), pool=PAIRS) == 1
+
+
+def test_a_share_of_another_mode_finds_no_room_beside_those_that_run() -> None:
+    node = a_node(allocatable={GPU: 1}, pods=(running("a", in_mode("sm-sharing"), "group-a"),), idle_since=None)
+    assert bought(in_mode("sm-sharing"), state=a_state(node)) == 0
+    assert bought(fraction("0.5"), state=a_state(node)) == 1
+
+
 def test_what_is_left_of_two_gpus_is_no_room_for_one_fraction() -> None:
     assert bought(fraction("0.6"), fraction("0.6"), fraction("0.5"), pool=PAIRS) == 2
 
