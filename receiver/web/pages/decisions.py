@@ -17,7 +17,7 @@ from receiver.web.pages.show import node_name, with_names
 from receiver.web.parts import WebParts
 
 QUIET = "allows"
-ROWS = 20  # of the list
+ROWS = 15  # of the list
 FILTERS = ("pool", "kind", "rule", "last", "from", "until")
 
 
