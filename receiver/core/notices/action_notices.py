@@ -52,7 +52,10 @@ def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
     subject = ",".join(v.instance for v in action.victims) or ",".join(evidence.get("asking", ()))
     spared_parts = [f"{listed(nodes)} kept: {because}" for because, nodes in spared(action.victims).items()]
     summary = "; ".join([f"{listed(_gone(action))} removed", *spared_parts]) if confirmed and spared_parts else ""
-    if not confirmed and outcome.kind is not OutcomeKind.OBSERVED:
+    error = ""
+    if grows and outcome.kind is OutcomeKind.FAILED:  # the title says what that means
+        error = f"Error: {wording.named(without_repeated_code(outcome.detail), around.policy)}"
+    elif not confirmed and outcome.kind is not OutcomeKind.OBSERVED:
         summary = wording.named(without_repeated_code(outcome.detail), around.policy)
     return Notice(
         cause=cause,
@@ -66,6 +69,7 @@ def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
             whose=wording.whose(asking) if grows else "",
             cost=_cost(action, outcome, pool, around, wording.teams_asking(asking)),
             after=after if pool else "nothing: the pool is no longer in the configuration",
+            do=wording.sentence(error) if error else "",
         ),
         severity=severity,
         pool=action.pool,
