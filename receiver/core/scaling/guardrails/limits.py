@@ -192,7 +192,7 @@ def _say_not_covered(refusals: Sequence[Refusal], case: Case) -> Said:
             changes.append((f"{title}: set a price for size {', '.join(view.unpriced)}", None))
         elif view.unknown:
             changes.append((_known_again(view), None))
-        elif case.pool.price_usd_per_hour is not None:
+        else:
             lacks = lacking(refusal, case)
             to, command = dollars(view.monthly + lacks), view.setting(f"{view.monthly + lacks:f}")
             changes.append((f"raise the {title} by at least {dollars(lacks)} to {to} ({command})", None))
@@ -213,7 +213,7 @@ def lacking(refusal: Refusal, case: Case) -> Decimal:
     missing = case.wanted.new_nodes - case.wanted.allowed.budget
     cost = unit_price(price, case.policy.billing) * missing + refusal.bought
     needed = [((view.spent + view.reserved + cost) / view.stop_at).quantize(CENT, ROUND_CEILING)]
-    if view.stage in (BudgetStage.HOLD, BudgetStage.STOP) and not refusal.passing:  # less must be spent than the line
+    if not refusal.passing:  # less must be spent than the line; below it, that asks for no higher allowance
         needed.append((view.spent / view.hold_at).quantize(CENT, ROUND_FLOOR) + CENT)
     return max(max(needed) - view.monthly, Decimal(0))
 
@@ -263,7 +263,7 @@ def _in_brackets(text: str) -> str:
 
 def window_change(case: Case) -> tuple[str, datetime | None]:
     """Which windows are open, and when that changes next."""
-    at = next_change(case.pool.windows, case.now) if case.pool.windows else None
+    at = next_change(case.pool.windows, case.now)
     changes = moment(at) if at else "an unknown time"
     names = ", ".join(case.wanted.bounds.names)
     return f"window {names} is open; the next window change is at {changes}", at

@@ -468,6 +468,26 @@ def test_the_reason_names_the_source_and_what_it_answered() -> None:
     assert held(shrinking(sources=without(Source.HEARTBEAT)), "sources_answer").detail == unasked
 
 
+def test_a_source_that_answers_nothing_is_named_without_an_answer() -> None:
+    speechless = SourceState(source=Source.KUBERNETES, up=False)
+    decision = shrinking(sources={**all_up(), Source.KUBERNETES: speechless})
+    assert held(decision, "sources_answer").detail == "no removal while kubernetes: no answer"
+    assert remedies(decision, "sources_answer") == {"wait until it answers again: kubernetes (no answer)": None}
+
+
+def test_a_source_that_was_never_asked_is_named_by_the_reason_alone() -> None:
+    decision = shrinking(sources=without(Source.HEARTBEAT))
+    assert remedies(decision, "sources_answer") == {
+        "wait until it answers again: no removal while heartbeat: never asked": None
+    }
+
+
+def test_no_change_waits_for_dcgm_or_for_a_source_that_is_not_configured() -> None:
+    absent = SourceState(source=Source.ALERTMANAGER, up=False, configured=False)
+    decision = shrinking(sources={**all_up(Source.KUBERNETES, Source.DCGM), Source.ALERTMANAGER: absent})
+    assert remedies(decision, "sources_answer") == {"wait until it answers again: kubernetes (down)": None}
+
+
 def test_growth_goes_on_when_the_source_answers_or_with_the_fallback() -> None:
     decision = growing(sources=all_up(Source.PROMETHEUS))
     assert (

@@ -132,6 +132,9 @@ def test_a_pool_without_a_price_shrinks_all_the_same() -> None:
 
 UNKNOWN_SPEND = Spend(month="2026-11", usd=Decimal(0), unknown="Civo's charges cannot be read")
 BUDGET = a_policy(budget=Budget(monthly_usd=Decimal(1000)))
+DECEMBER = datetime(2026, 12, 1, tzinfo=UTC)
+NEXT_MONTH = "wait for the next month (2026-12-01 00:00:00 UTC)"
+KNOWN_AGAIN = "wait until the spend of the budget of team research is known again: what teams use is not attributed yet"
 
 
 def test_nothing_is_bought_while_the_months_spend_is_unknown_and_the_reason_says_why() -> None:
@@ -174,15 +177,20 @@ def test_other_work_is_bought_for_while_the_spend_of_a_team_is_unknown() -> None
     decision = decision_on(a_state(), policy, waiting=waiting)
     assert decision.target == 1
     assert "budget of team research: the spend is not known" in cut(decision, "within_budget").detail
+    assert remedies(decision, "within_budget") == {KNOWN_AGAIN: None, NEXT_MONTH: DECEMBER}
+
+
+def test_of_a_budget_whose_spend_is_unknown_at_its_hold_neither_more_money_nor_a_priority_helps() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100), teams={"research": Decimal(10)}))
+    waiting = [a_pod("a", labels={"team": "research"}), a_pod("b")]
+    seeded = Spend(month="2026-11", usd=Decimal(9), seeded=Decimal(9))
+    decision = decision_on(a_state(), policy, waiting=waiting, spend=seeded)
+    assert remedies(decision, "within_budget") == {KNOWN_AGAIN: None, NEXT_MONTH: DECEMBER}
 
 
 def test_a_known_spend_lets_the_pool_grow_and_an_unknown_one_lets_it_shrink() -> None:
     assert growing(BUDGET).target == 1
     assert shrinking(BUDGET, spend=UNKNOWN_SPEND).target == 0
-
-
-DECEMBER = datetime(2026, 12, 1, tzinfo=UTC)
-NEXT_MONTH = "wait for the next month (2026-12-01 00:00:00 UTC)"
 
 
 def budget(usd: str) -> Policy:
@@ -258,6 +266,8 @@ def test_a_size_without_a_price_makes_the_spend_unknown_and_stops_growth() -> No
     )
     priced = "cluster budget: set a price for size an.g1.b200.kube.x8"
     assert remedies(decision, "within_budget") == {priced: None, NEXT_MONTH: DECEMBER}
+    at_the_hold = growing(budget("100"), spend=replace(spent("80"), unpriced=("an.g1.b200.kube.x8",)))
+    assert remedies(at_the_hold, "within_budget") == {priced: None, NEXT_MONTH: DECEMBER}
 
 
 def test_without_a_budget_within_budget_holds_nothing() -> None:
@@ -328,6 +338,12 @@ def test_growth_ends_at_a_maximum_and_the_reason_says_whose_and_until_when(
     for decision, said in ((part, cut(part, "within_maximum")), (whole, held(whole, "within_maximum"))):
         assert (said.detail, said.until) == (detail, until)
         assert remedies(decision, "within_maximum") == told
+
+
+def test_a_ceiling_as_high_as_max_nodes_ends_and_max_nodes_is_raised_too() -> None:
+    policy, ceiling = a_policy(a_pool(max_nodes=1)), an_override("ceiling", 1)
+    told = {ENDS.format("ceiling", "ceiling"): NOW + HOUR, HIGHER.format(1): None, FREE: None}
+    assert remedies(growing(policy, pods=2, overrides=(ceiling,)), "within_maximum") == told
 
 
 def test_up_to_its_maximum_a_pool_grows() -> None:
