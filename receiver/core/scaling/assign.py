@@ -6,7 +6,7 @@ is checked against budget, maximum and limits in that order, so the guardrails o
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from datetime import datetime
 
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy, Scope
@@ -54,18 +54,16 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     _serve(spare, draft)
     served, budgets = draft.served, draft.allowance.budgets
     empties = movable(served.values(), facts.at, left_out.pairs)
+    buys_at = next_purchase(draft.patient)
     wanted: dict[str, Wanted] = {}
     for pool, tally in served.items():
         with blame(pool=pool):
-            wanted[pool] = _wanted(tally, draft, empties)
+            wanted[pool] = _wanted(tally, draft, empties, buys_at)
     for p in policy.pools:
         if p.id in aside:
             bounds = BoundsInForce(min_nodes=p.min_nodes, max_nodes=p.max_nodes, standby_nodes=p.standby_nodes)
-            wanted[p.id] = Wanted(pool=p.id, bounds=bounds, failed=str(aside[p.id]))
-    buys_at = next_purchase(draft.patient) if draft.patient else None
-    if buys_at is not None:
-        wanted = {pool: replace(each, buys_at=buys_at) for pool, each in wanted.items()}
-    gated = tuple(deadlines.patient(deferred(facts), gated=True)) if facts.other_work.deferred else ()
+            wanted[p.id] = Wanted(pool=p.id, bounds=bounds, buys_at=buys_at, failed=str(aside[p.id]))
+    gated = deadlines.patient(deferred(facts), gated=True)
     return Assignment(
         pools=wanted,
         misfits=draft.misfits,
@@ -79,7 +77,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
 def _serve(sources: Sequence[tuple[Callable[[Draft], None], Extra | None]], draft: Draft) -> None:
     """Serve each of *sources*. An exception in one costs the part that it names, where that can be left out."""
     for serve, part in sources:
-        if part is None or part not in draft.left_out.parts:
+        if part not in draft.left_out.parts:
             with blame(part=part):
                 serve(draft)
 
@@ -113,7 +111,7 @@ def _unreturning(tally: Tally, facts: Facts, policy: Policy, budgets: Budgets) -
     return frozenset(n.instance for n in nodes if any(may_not_return(pod, policy) for pod in n.pods))
 
 
-def _wanted(tally: Tally, draft: Draft, empties: frozenset[str]) -> Wanted:
+def _wanted(tally: Tally, draft: Draft, empties: frozenset[str], buys_at: datetime | None) -> Wanted:
     budgets = draft.allowance.budgets
     existing = {n.instance for n in tally.state.nodes}
     staying = _unreturning(tally, draft.facts, draft.policy, budgets)
@@ -141,6 +139,7 @@ def _wanted(tally: Tally, draft: Draft, empties: frozenset[str]) -> Wanted:
         ),
         graces=tally.graces,
         headroom=draft.headroom.get(tally.pool.id),
+        buys_at=buys_at,
     )
 
 

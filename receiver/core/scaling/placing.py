@@ -200,7 +200,7 @@ def _place_pod(
             blamed.pool = tally.pool.id
             if (reason := tally.shelves.why_spoilt([pod])) is not None:
                 useless[tally.pool.name] = reason
-    ordered = [tally for tally in ordered if tally.pool.name not in useless] if useless else ordered
+    ordered = [tally for tally in ordered if tally.pool.name not in useless]
     if not ordered:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in useless.items())
         return Misfit(workload=workload, detail=f"no node is bought for pod {pod.key} ({reasons})", why=reasons)

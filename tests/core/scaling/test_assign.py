@@ -75,6 +75,13 @@ def test_free_gpus_of_a_usable_node_are_filled_before_a_node_is_bought() -> None
     assert (wanted.new_nodes, wanted.nodes.needed) == (0, frozenset({"i-n1"}))
 
 
+def test_a_node_in_part_use_is_filled_before_an_empty_one() -> None:
+    running = a_pod("runs", phase=PodPhase.RUNNING, node="n2")
+    nodes = a_node("n1", allocatable={GPU: 2}), a_node("n2", allocatable={GPU: 2}, pods=(running,))
+    found = assign(facts(a_state(*nodes), waiting=[a_pod()]), a_policy(a_pool(resources={GPU: 2})))
+    assert found.pools["l40s-id"].work.placed == (("ml/train", "i-n2"),)
+
+
 def test_a_usable_node_that_the_scheduler_ignores_stops_the_buying_and_says_so() -> None:
     _, decisions = run(facts(a_state(a_node()), waiting=[a_pod()]), a_policy())
     decision = decisions["l40s"]

@@ -10,14 +10,29 @@ import pytest
 from receiver.core.model.model import Backoff, PoolState, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase, Requirement
 from receiver.core.model.policy import Budget, KeepOut, Limits, Policy, Pool
+from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling import packing
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import BoundsInForce
-from receiver.core.scaling.demand import refusal
+from receiver.core.scaling.demand import refusal, workloads
 from receiver.core.scaling.failures import Failure, Failures
-from receiver.core.scaling.wanted import Wanted
-from tests.core.builders import GPU, HOUR_ENDS_SOON, NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
+from receiver.core.scaling.wanted import Assignment, Wanted
+from receiver.core.scaling.witness import request_of
+from tests.core.builders import (
+    GPU,
+    HOUR,
+    HOUR_ENDS_SOON,
+    NOW,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_signal,
+    a_state,
+    facts,
+    run,
+)
 
 ONE, TWO = a_pool("one", labels={"pool": "one"}), a_pool("two", labels={"pool": "two"})
 POLICY = a_policy(ONE, TWO)
@@ -26,8 +41,8 @@ POLICY = a_policy(ONE, TWO)
 UNREADABLE: Any = object()
 
 
-def bound_for(pool: str, name: str) -> Any:
-    return a_pod(name, node_selector={"pool": pool})
+def bound_for(pool: str, name: str, **changes: Any) -> Pod:
+    return a_pod(name, node_selector={"pool": pool}, **changes)
 
 
 def test_what_a_pool_wants_is_the_sum_of_what_is_asked_for() -> None:
@@ -48,6 +63,14 @@ def test_a_pool_that_cannot_be_read_is_set_aside_and_the_others_are_served() -> 
     assert (served.new_nodes, served.failed) == (2, "")
     with pytest.raises(AttributeError):
         assign(found, POLICY)
+
+
+@pytest.mark.parametrize("waiting", [[], [bound_for("two", "p")]], ids=["no work waits", "work waits"])
+def test_a_pool_whose_labels_cannot_be_read_is_set_aside_and_the_others_are_served(waiting: list[Pod]) -> None:
+    found, failures = facts(a_state(pool=ONE.id), a_state(pool=TWO.id), waiting=waiting), Failures()
+    pools = assign(found, a_policy(replace(ONE, labels=UNREADABLE), TWO), failures).pools
+    assert list(failures.set_aside) == [ONE.id]
+    assert (pools[ONE.id].new_nodes, pools[TWO.id].new_nodes) == (0, len(waiting))
 
 
 def test_work_that_cannot_be_read_is_left_out_and_the_rest_is_served() -> None:
@@ -94,6 +117,20 @@ def test_a_bug_in_what_the_scheduler_refuses_holds_up_no_waiting_work(monkeypatc
         raise RuntimeError("a bug")
 
     monkeypatch.setattr("receiver.core.scaling.assign.barred", fails)
+    failures = Failures()
+    found = facts(a_state(pool=ONE.id), a_state(pool=TWO.id), waiting=[bound_for("one", "p")])
+    pools = assign(found, POLICY, failures).pools
+    assert (pools[ONE.id].new_nodes, len(failures.all), failures.set_aside) == (1, 1, {})
+
+
+@pytest.mark.parametrize("extra", ["keep_buffers", "answer_checks"])
+def test_an_extra_that_fails_even_without_work_of_its_own_is_left_out(
+    extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(f"receiver.core.scaling.assign.{extra}", fails)
     failures = Failures()
     found = facts(a_state(pool=ONE.id), a_state(pool=TWO.id), waiting=[bound_for("one", "p")])
     pools = assign(found, POLICY, failures).pools
@@ -198,6 +235,40 @@ def test_pods_beyond_the_minimum_of_a_gang_wait_where_its_parts_have_no_room() -
         0,
     )
     assert bought(part("a", "one", least=2), part("b", "two", least=2), part("c", "one", least=2)) == (2, 1)
+
+
+def refused(waiting: list[Pod]) -> Assignment:
+    """The assignment of *waiting*, whose first workload the scheduler refuses."""
+    request = request_of(workloads(waiting)[0])
+    refusal = SchedulerRefusal(request=request, configured="", seen_at=NOW, refused_at=NOW, until=NOW + HOUR)
+    return assign(facts(a_state(pool=ONE.id), a_state(pool=TWO.id), waiting=waiting, refusals=(refusal,)), POLICY)
+
+
+@pytest.mark.parametrize(
+    ("fits_first", "fits_second", "pool"),
+    [
+        pytest.param(["one", "two"], ["two"], TWO, id="the one pool that fits all of it"),
+        pytest.param(["one"], ["two"], ONE, id="the first of several"),
+    ],
+)
+def test_a_refused_gang_is_named_in_a_pool_that_it_fits(
+    fits_first: list[str], fits_second: list[str], pool: Pool
+) -> None:
+    pools = refused([part("a", *fits_first), part("b", *fits_second)]).pools
+    held = {name: [each.rule for each in wanted.work.held] for name, wanted in pools.items() if wanted.work.held}
+    assert held == {pool.id: ["scheduler_refuses"]}
+
+
+def test_pods_beyond_the_minimum_of_a_refused_gang_wait() -> None:
+    pools = refused([part(name, "one", least=2) for name in ("a", "b", "c")]).pools
+    assert pools[ONE.id].new_nodes == 0
+    assert [each.rule for each in pools[ONE.id].work.held] == ["scheduler_refuses", "gangs_whole"]
+
+
+def test_refused_work_that_may_wait_is_refused_and_does_not_wait_for_a_later_purchase() -> None:
+    found = refused([bound_for("one", "p", may_wait=12 * HOUR)])
+    assert (found.patient, found.pools[ONE.id].buys_at) == ((), None)
+    assert [each.rule for each in found.pools[ONE.id].work.held] == ["scheduler_refuses"]
 
 
 @pytest.mark.parametrize("name", ["a", "z"])

@@ -18,10 +18,12 @@ from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import Node, PoolState, Source, Spend
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement
 from receiver.core.model.policy import Approval, Budget, Limits, Objective, Policy, Pool, Taint
+from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.windows import Window
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.demand import workloads
 from receiver.core.scaling.wanted import ASKED_WITHIN, USED_WITHIN, Assignment
+from receiver.core.scaling.witness import request_of
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,
@@ -57,10 +59,11 @@ def a_kind(name: str, price: str | None, gpus: int = 1, **changes: Any) -> Pool:
     return a_pool(name, **{**given, **changes})
 
 
-def bought(pools: Sequence[Pool], *waiting: Pod) -> dict[str, int]:
-    """New nodes by pool, where there is none yet and nothing is kept warm."""
+def bought(pools: Sequence[Pool], *waiting: Pod, **known: Any) -> dict[str, int]:
+    """New nodes by pool, where there is none yet and nothing is kept warm, with what else is *known*."""
     decisions: dict[str, Decision] = run(
-        facts(*(a_state(pool=p.id) for p in pools), waiting=waiting), a_policy(*pools, objective=Objective.COST)
+        facts(*(a_state(pool=p.id) for p in pools), waiting=waiting, **known),
+        a_policy(*pools, objective=Objective.COST),
     )[1]
     return {name: d.target for name, d in decisions.items() if d.target}
 
@@ -78,6 +81,15 @@ def test_pods_of_other_pools_do_not_make_a_node_cheap() -> None:
     pools = [a_kind("small", "2"), a_kind("large", "8", gpus=8)]
     others = (a_pod(f"p{n}", node_selector={"kind": "small"}) for n in range(5))
     assert bought(pools, a_pod("any"), *others) == {"small": 6}
+
+
+def test_pods_that_the_scheduler_refuses_do_not_change_which_node_is_cheap() -> None:
+    pools = [a_kind("small", "2"), a_kind("large", "8", gpus=8)]
+    refused = [a_pod(f"r{n}", owner="Job/refused", created_at=NOW - HOUR) for n in range(5)]
+    request = request_of(workloads(refused)[0])
+    refusal = SchedulerRefusal(request=request, configured="", seen_at=NOW, refused_at=NOW, until=NOW + HOUR)
+    assert bought(pools, *refused, a_pod(), refusals=(refusal,)) == {"small": 1}
+    assert bought(pools, *refused, *(a_pod(f"p{n}") for n in range(5)), refusals=(refusal,)) == {"large": 1}
 
 
 def test_the_larger_of_those_that_wait_are_counted_first() -> None:

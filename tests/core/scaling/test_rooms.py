@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -138,6 +139,14 @@ def test_no_third_node_is_bought_where_two_were_tainted_before_any_pod_ran() -> 
         "no node is bought for pod ml/train (l40s: its newest nodes (n1, n2) got the taint maintenance=true:NoSchedule"
         " before a pod ran there, and the next one probably would, too)"
     )
+
+
+def test_another_pool_is_bought_where_two_nodes_of_the_cheapest_were_tainted_before_any_pod_ran() -> None:
+    born: dict[str, Any] = {"usable_since": NOW - 15 * MINUTE, "taints": (MAINTENANCE,)}
+    states = a_state(a_node("n1", **born), a_node("n2", **born)), a_state(pool="dear-id")
+    dear = a_pool("dear", price_usd_per_hour=Decimal(9))
+    found = assign(facts(*states, waiting=[a_pod()]), a_policy(a_pool(), dear))
+    assert (bought(found), found.pools["dear-id"].for_demand, found.misfits) == (0, 1, ())
 
 
 @pytest.mark.parametrize(
