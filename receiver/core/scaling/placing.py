@@ -71,7 +71,7 @@ def _open_tallies(draft: Draft) -> dict[str, Tally]:
     tallies: dict[str, Tally] = {}
     labels: dict[str, Mapping[str, str]] = {}
     for pool in draft.policy.pools:
-        with suppress(Exception) if pool.id in aside else blame(pool=pool.id):
+        with suppress(Exception):  # `open_tally` reads them too, and blames the pool
             labels[pool.id] = pool.offered_labels
     neighbours = Neighbours.of(facts, labels, aside)
     for pool in draft.policy.pools:
