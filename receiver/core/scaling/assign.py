@@ -54,7 +54,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     _serve(spare, draft)
     served, budgets = draft.served, draft.allowance.budgets
     empties = movable(served.values(), facts.at, left_out.pairs)
-    buys_at = next_purchase(draft.patient)
+    buys_at = next_purchase(draft.patient) if draft.patient else None
     wanted: dict[str, Wanted] = {}
     for pool, tally in served.items():
         with blame(pool=pool):
@@ -63,7 +63,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
         if p.id in aside:
             bounds = BoundsInForce(min_nodes=p.min_nodes, max_nodes=p.max_nodes, standby_nodes=p.standby_nodes)
             wanted[p.id] = Wanted(pool=p.id, bounds=bounds, buys_at=buys_at, failed=str(aside[p.id]))
-    gated = deadlines.patient(deferred(facts), gated=True)
+    gated = deadlines.patient(deferred(facts), gated=True) if facts.other_work.deferred else ()
     return Assignment(
         pools=wanted,
         misfits=draft.misfits,
