@@ -357,6 +357,8 @@ def test_a_node_on_its_way_that_no_open_change_asks_for_is_in_progress_too() -> 
 def test_a_pool_that_wants_more_than_it_may_have_says_both_numbers() -> None:
     text = words(page(store=showing_pools(well(ready=1, required=1, wanted=9, max_nodes=3))))
     assert "; wants 9, at most 3" in text
+    empty = words(page(store=showing_pools(well(ready=0, busy=0, idle=0, building=0, required=0, wanted=1))))
+    assert " 0 ready wants 1 " in empty
 
 
 def test_a_pool_has_one_of_three_states_and_a_blocked_one_says_what_blocks_it() -> None:

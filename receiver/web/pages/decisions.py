@@ -44,7 +44,7 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
             if len(stored_decisions) > ROWS
             else None,
             pools=[(pool.name, pool.name) for pool in parts.policy.pools],
-            kinds=[(kind, "changes and blocks" if kind is DecisionKind.NEWS else kind) for kind in DecisionKind],
+            kinds=[(kind, "changes, blocks" if kind is DecisionKind.NEWS else kind) for kind in DecisionKind],
             is_first_view=filters == {"kind": DecisionKind.NEWS},
             rules=[(rule, rule) for rule in RULES],
             spans=[(last, f"the last {last[:-1]} {last[-1]}") for last in Last],
