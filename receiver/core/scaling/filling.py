@@ -25,7 +25,7 @@ MOST_MOVED = 20_000  # workloads seated again in one step where amounts differ
 FEW = 12  # up to so many workloads every seating is tried, up to MOST_TRIES
 MOST_TRIES = 5_000  # in one step
 MOST_TRADED = 3  # nodes of one pool that are opened instead of others
-MOST_LEFT_OUT = 5_000  # tries to leave out a new node in one step, about a quarter of a second
+MOST_LEFT_OUT = 1_000  # tries to leave out a new node in one step: each is more work the more pods wait
 
 
 @dataclass(slots=True, eq=False)
