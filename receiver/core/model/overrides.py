@@ -137,6 +137,9 @@ class Answer(StrEnum):
     REJECT = "reject"
 
 
+A_MOMENT = timedelta(minutes=1)  # longer than a step
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """A request of *asked_at* to approve that *pool* (an id) goes from *from_count* to *to_count* nodes.
@@ -188,8 +191,12 @@ class Question:
         return self.stands(now) and self.answer is Answer.REJECT
 
     def covers(self, now: datetime) -> bool:
-        """True when what it asks is not requested again: it is open, approved or rejected."""
-        return self.is_open(now) or (self.is_approved(now) and self.done_at is None) or self.is_rejected(now)
+        """True when what it asks is not requested again: it is open, approved or rejected, or was answered a moment ago
+        by an override, which may be missing among facts that were read before."""
+        approved = self.is_approved(now) and self.done_at is None
+        sets_override = self.answered_at is not None and self.answer not in (Answer.APPROVE, Answer.REJECT)
+        lately = sets_override and now - (self.answered_at or now) < A_MOMENT
+        return self.is_open(now) or approved or self.is_rejected(now) or lately
 
     @property
     def proceeds_at(self) -> datetime | None:

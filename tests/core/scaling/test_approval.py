@@ -289,6 +289,15 @@ def test_what_was_refused_is_asked_about_anew_once_nothing_else_holds_it() -> No
     assert len(due_questions(found, an_asking_policy(GROWTH))) == 1
 
 
+@pytest.mark.parametrize(("seconds", "times"), [(-1, 0), (59, 0), (61, 1)])
+def test_a_question_that_was_snoozed_during_a_step_is_not_asked_again_by_it(seconds: int, times: int) -> None:
+    """What people answer while a step reads is there before the override that it sets is seen."""
+    answered_at = NOW - timedelta(seconds=seconds)
+    snoozed = a_question(to_count=6, answer=Answer.SNOOZE_1H, who="alice", answered_at=answered_at)
+    found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(6)], questions=(snoozed,))
+    assert len(due_questions(found, an_asking_policy(GROWTH))) == times
+
+
 def test_rejected_growth_does_not_happen_and_none_is_requested_before_the_request_expires() -> None:
     rejected = a_question(to_count=6, answer=Answer.REJECT, who="alice", expires_at=NOW + HOUR)
     found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(8)], questions=(rejected,))
