@@ -90,6 +90,9 @@ def test_a_mistake_is_told_and_changes_nothing(wrong: dict[str, str], problem: s
     bench = a_bench()
     response = an_operator(bench).fill_in(PATH, {**RAISE, **wrong})
     assert (response.status_code, problem in words(response.text), changes(bench)) == (400, True, [])
+    elements = Page(response.text).elements
+    [field] = [a["href"] for tag, a in elements if tag == "a" and (a.get("href") or "").startswith("#cluster--")]
+    assert field in [f"#{a['id']}" for _, a in elements if a.get("id")]  # the summary leads to the field
 
 
 def test_an_amount_below_the_spend_is_kept_once_it_is_confirmed() -> None:

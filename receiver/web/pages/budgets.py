@@ -93,7 +93,10 @@ def _page(
         offers=offers,
         reasons=REASONS,
         form={"who": g.visitor.remembered, "reason": REASONS[0], **sent},
-        mistakes={problem.field or "monthly_usd": problem} if problem is not None else {},
+        # By the id of its field: there is a form for each budget.
+        mistakes={f"{sent.get('scope')}-{sent.get('name')}-{problem.field or 'monthly_usd'}": problem}
+        if problem
+        else {},
         refused=refused,
         done=done,
     )
