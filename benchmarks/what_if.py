@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from benchmarks import core
+from receiver.capabilities.what_if.evaluation import compare, without_node
 from receiver.config.settings import load_text
-from receiver.web.api.what_if import compare, without_node
 from receiver.web.parts import LastStep
 
 POOLS, NODES, PENDING, ROUNDS = 10, 1_000, (300, 1_000), 5

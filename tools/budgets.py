@@ -7,7 +7,7 @@ figures:
 * fields: of each dataclass with more than `MANY_FIELDS`
 * lines and public functions: of each package of receiver/
 * step: files and named functions that a growing step enters, and how often it changes file (`tools.trace_step`)
-* capabilities: modules in which an identifier holds one of the words of `CAPABILITIES`
+* capabilities: modules outside receiver/capabilities in which an identifier holds one of the words of `CAPABILITIES`
 """
 
 import argparse
@@ -47,7 +47,8 @@ def measured(step: Trace) -> Figures:
     """Return every figure by kind and name; *step* is a growing one."""
     sources = {f.relative_to(HOME).as_posix(): f.read_text("utf-8") for f in sorted(HOME.rglob("*.py"))}
     trees = {path: ast.parse(source) for path, source in sources.items()}
-    names = ["\n".join(sorted(identifiers(tree))) for tree in trees.values()]
+    outside = [tree for path, tree in trees.items() if _package(path) != "capabilities"]
+    names = ["\n".join(sorted(identifiers(tree))) for tree in outside]
     return {
         "fields": dict(sorted((name, n) for tree in trees.values() for name, n in fields(tree) if n > MANY_FIELDS)),
         "lines": lines(sources),

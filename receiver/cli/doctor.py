@@ -14,12 +14,12 @@ import click
 from click.core import ParameterSource
 
 from receiver import installed_version
-from receiver.cli.client import UNUSABLE, DurationType, print_json, tell_renamed
 from receiver.config import ConfigError, Configuration, load
 from receiver.core.model.text import dollars, some
 from receiver.doctor.checks import PROBLEMS, VERDICTS, Finding, Installation
 from receiver.ports import Clock, TryLater, WontWork
 from receiver.reports.screen import aligned, printable
+from receiver.terminal.client import UNUSABLE, DurationType, print_json, tell_renamed
 
 FAILED = 1
 OF_A_ROUND = frozenset({"only", "list_only", "problems", "verbose", "send_test_alert", "send_test_message"})

@@ -1,36 +1,30 @@
 """`gpu-autoscaler explain`: why a pool has its size, why a pod waits, and what one decision rested on."""
 
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from receiver.cli.client import (
-    UNUSABLE,
-    as_json,
-    decision_numbers,
-    pool_names,
-    print_lines,
-    server,
-    show,
-    waiting_pods,
-)
-from receiver.cli.what_if import about_node
 from receiver.core.explain.explain import STAGES, State
 from receiver.core.model.actions import Change, Verdict
 from receiver.core.model.model import ON_ITS_WAY
 from receiver.core.model.overrides import Standing
 from receiver.core.model.text import dollars, some, span
-from receiver.ports import Clock, WontWork
+from receiver.ports import Clock
 from receiver.reports.picture import NodeDocument, OverrideInForce, PoolDocument, ReasonDocument, WaitingPod
 from receiver.reports.screen import aligned, as_of, clock_time, known, listed, moment, since, until
+from receiver.terminal.client import (
+    as_json,
+    decision_numbers,
+    pool_names,
+    server,
+    show,
+    waiting_pods,
+)
 from receiver.web.api.documents import DecisionDocument, ExplainedDecision, OverrideDocument
-from receiver.web.api.what_if import NodeWhatIfDocument
 
 POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]*)/(?P<name>[a-z0-9][a-z0-9.-]*)")
 NODES_SHOWN = 20
@@ -42,6 +36,16 @@ COUNTED = ("required", "ready", "building", "busy", "idle", "unknown")
 
 class PoolUnlessNamed(click.Group):
     """What is no subcommand is the name of a pool: ``explain l40s``."""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Name the argument of each subcommand."""
+        arguments = {
+            name: next(p.make_metavar(ctx) for p in command.params if isinstance(p, click.Argument))
+            for name, command in self.commands.items()
+            if name != "pool"
+        }
+        self.subcommand_metavar = " | ".join(["POOL", *(" ".join(words) for words in arguments.items())])
+        return super().collect_usage_pieces(ctx)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -56,7 +60,7 @@ class PoolUnlessNamed(click.Group):
         return [*super().shell_complete(ctx, incomplete), *map(CompletionItem, pool_names(None, None, incomplete))]
 
 
-@click.group(cls=PoolUnlessNamed, subcommand_metavar="POOL | pod NAMESPACE/NAME | node NAME | decision ID")
+@click.group(cls=PoolUnlessNamed)
 def explain() -> None:
     """Explain a pool's size, a waiting pod, a node or a decision.
 
@@ -97,50 +101,16 @@ def explain_pool(clock: Clock, name: str, as_json: bool) -> None:
     show(as_json, {"pool": answer.document, "decision": decision}, lines)
 
 
-@explain.command("node")
-@click.argument("name")
-@as_json
-@click.pass_obj
-def explain_node(clock: Clock, name: str, as_json: bool) -> None:
-    """Show the effects of removing a node, and what blocks it."""
-    with server(as_json=as_json) as api:
-        answer = api.get("nodes", name, "what-if")
-    show(as_json, answer.document, about_node(NodeWhatIfDocument.model_validate(answer.document), clock.now()))
-
-
 @explain.command("decision")
 @click.argument("number", metavar="ID", shell_complete=decision_numbers)
-@click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Write it and its inputs, without names.")  # fmt: skip
 @as_json
 @click.pass_obj
-def explain_decision(clock: Clock, number: str, bundle: Path | None, as_json: bool) -> None:
-    """Show why a decision was made and what would change it.
-
-    --bundle writes a file from which `replay --bundle` repeats the decision on any machine. Names in the file are
-    replaced.
-    """
+def explain_decision(clock: Clock, number: str, as_json: bool) -> None:
+    """Show why a decision was made and what would change it."""
     with server(as_json=as_json) as api:
         answer = api.get("decisions", number)
-        grounds = None if bundle is None else api.get("decisions", number, "grounds")
-    if bundle is not None and grounds is not None:
-        _write_bundle(bundle, answer.document, grounds.document)
     decision = ExplainedDecision.model_validate(answer.document)
     show(as_json, answer.document, about_decision(decision, clock.now()))
-
-
-def _write_bundle(path: Path, then: Mapping[str, Any], grounds: Mapping[str, Any]) -> None:
-    from receiver.cli.bundle import NotFaithfulError, write  # loads the store: slow
-
-    try:
-        write(path, then, grounds)
-        return
-    except NotFaithfulError:
-        problem = f"not written: with names replaced, decision {then['id']} would have a different result"
-    except (OSError, WontWork) as error:
-        problem = f"cannot write {path}: {error}"
-    print_lines([problem, f"what to do: gpu-autoscaler replay --decision {then['id']}"], err=True)
-    sys.exit(UNUSABLE)
 
 
 def about_pod(pod: WaitingPod, at: datetime | None, now: datetime) -> Iterator[str]:

@@ -10,11 +10,11 @@ from typing import NoReturn
 import click
 
 from receiver.adapters.survey import CivoSurvey, survey_of
-from receiver.cli.client import NOT_FOUND, UNREACHABLE, UNUSABLE, refuse
 from receiver.config import ConfigError, civo_access
 from receiver.config.prices import shipped
 from receiver.config.starter import ClusterAtCivo, NoGpuPoolError, chart_values
 from receiver.ports import Clock, TryLater, WontWork
+from receiver.terminal.client import NOT_FOUND, UNREACHABLE, UNUSABLE, refuse
 
 CALL_TIMEOUTS = (5, 15)  # seconds to connect and to read; short, because a person waits
 KEY_REFUSED = ("authentication_", "http_401", "http_403")

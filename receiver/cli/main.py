@@ -1,35 +1,46 @@
 """The command line: `gpu-autoscaler COMMAND`. A command's module is imported when it runs, so that help, version and
 completion are quick."""
 
-from importlib import import_module
 from typing import Any
 
 import click
 
 from receiver import installed_version
 from receiver.adapters.clock import SystemClock
+from receiver.capabilities import registry
+from receiver.cli.added import value_at, with_additions
 
-# By name: where the command is in `receiver.cli`, and the first sentence of its help.
-DAILY = {  # what --help lists
-    "status": ("status:status", "Show pools, budgets, waiting pods and the latest decisions."),
-    "explain": ("explain:explain", "Explain a pool's size, a waiting pod, a node or a decision."),
-    "pause": ("operate:pause", "Change nothing in POOL, or in any pool."),
-    "budget": ("operate:budget", "Show this month's budgets, or set one until the month ends."),
-    "report": ("report:report", "Show what a month cost, by owner, and what was idle."),
-    "doctor": ("doctor:doctor", "Check a live installation and show how to fix what is wrong."),
-    "replay": ("replay:replay", "Compare the cost and waits of policies on recorded work."),
+# By name: where the command is, and the first sentence of its help.
+OWN_DAILY = {
+    "status": ("receiver.cli.status:status", "Show pools, budgets, waiting pods and the latest decisions."),
+    "explain": ("receiver.cli.explain:explain", "Explain a pool's size, a waiting pod, a node or a decision."),
+    "pause": ("receiver.cli.operate:pause", "Change nothing in POOL, or in any pool."),
+    "budget": ("receiver.cli.operate:budget", "Show this month's budgets, or set one until the month ends."),
+    "report": ("receiver.cli.report:report", "Show what a month cost, by owner, and what was idle."),
+    "doctor": ("receiver.cli.doctor:doctor", "Check a live installation and show how to fix what is wrong."),
+    "replay": ("receiver.cli.replay:replay", "Compare the cost and waits of policies on recorded work."),
 }
-OTHERS = {  # with --all
-    "approvals": ("operate:approvals", "List, approve or reject approval requests."),
-    "check-config": ("serve:check_config", "Check FILE and show its settings, or the mistakes in it."),
-    "completion": ("client:completion", "Print the completion script of a shell."),
-    "init": ("init:init", "Write the chart's values for the GPU pools of your cluster."),
-    "override": ("renamed:override", "Override the policy of a pool for a while."),
-    "serve": ("serve:serve", "Run the server in the foreground."),
-    "what-if": ("what_if:what_if", "Show what another configuration would decide now."),
+OWN_OTHERS = {
+    "approvals": ("receiver.cli.operate:approvals", "List, approve or reject approval requests."),
+    "check-config": ("receiver.cli.serve:check_config", "Check FILE and show its settings, or the mistakes in it."),
+    "completion": ("receiver.cli.completion:completion", "Print the completion script of a shell."),
+    "init": ("receiver.cli.init:init", "Write the chart's values for the GPU pools of your cluster."),
+    "override": ("receiver.cli.renamed:override", "Override the policy of a pool for a while."),
+    "serve": ("receiver.cli.serve:serve", "Run the server in the foreground."),
 }
+
+
+def _added(*, daily: bool) -> dict[str, tuple[str, str]]:
+    """The commands of capabilities that are below no other command."""
+    commands = {words: command for words, command in registry.commands().items() if " " not in words}
+    return {words: (command.place, command.says) for words, command in commands.items() if command.daily is daily}
+
+
+DAILY = {**OWN_DAILY, **_added(daily=True)}  # what --help lists
+OTHERS = dict(sorted({**OWN_OTHERS, **_added(daily=False)}.items()))  # with --all
 COMMANDS = {**DAILY, **OTHERS}
-FORMER = {"answer": "renamed:answer", "questions": "renamed:questions"}  # work until the next release, in no list
+# They work until the next release, in no list.
+FORMER = {"answer": "receiver.cli.renamed:answer", "questions": "receiver.cli.renamed:questions"}
 EVERYTHING = "receiver.cli.main.everything"  # in the context's meta: whether the help lists every command
 
 
@@ -45,11 +56,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 (click passes it)
         place = COMMANDS[cmd_name][0] if cmd_name in COMMANDS else FORMER.get(cmd_name)
-        if place is None:
-            return None
-        module, _, attribute = place.partition(":")
-        command: click.Command = getattr(import_module(f"receiver.cli.{module}"), attribute)
-        return command
+        return None if place is None else with_additions(value_at(place), cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -8,7 +8,13 @@ from typing import Any
 import click
 
 from receiver.adapters.http.own_api import RefusedError, ServerAnswer, ServerApi
-from receiver.cli.client import (
+from receiver.cli.explain import override_line
+from receiver.core.model.overrides import EVERY_POOL, Answer
+from receiver.core.model.text import dollars, span
+from receiver.ports import Clock
+from receiver.reports.formats import assumed
+from receiver.reports.screen import OLD, aligned, clock_time, printable, since
+from receiver.terminal.client import (
     UNUSABLE,
     acting_token,
     as_json,
@@ -20,12 +26,6 @@ from receiver.cli.client import (
     server,
     show,
 )
-from receiver.cli.explain import override_line
-from receiver.core.model.overrides import EVERY_POOL, Answer
-from receiver.core.model.text import dollars, span
-from receiver.ports import Clock
-from receiver.reports.formats import assumed
-from receiver.reports.screen import OLD, aligned, clock_time, printable, since
 from receiver.web.api.documents import BudgetChangeDocument, BudgetDocument, OverrideDocument, QuestionDocument
 
 WHY = click.option("--why", required=True, help="The reason, shown to everyone.")

@@ -4,7 +4,6 @@ from typing import Any
 
 import click
 
-from receiver.cli.client import as_json, option_who, pool_names, tell_renamed
 from receiver.cli.operate import (
     SNOOZES,
     common,
@@ -16,6 +15,7 @@ from receiver.cli.operate import (
     why_answered,
 )
 from receiver.core.model.overrides import EVERY_POOL, Answer
+from receiver.terminal.client import as_json, option_who, pool_names, tell_renamed
 
 SIZED = {"pin": "--exactly", "floor": "--min", "ceiling": "--max"}
 

@@ -1,7 +1,6 @@
 """`gpu-autoscaler replay`: the cost and waits of policies on a recorded trace."""
 
 import sys
-from collections.abc import Set
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,15 +11,8 @@ import click
 from click.core import ParameterSource
 
 from receiver.adapters.clock import SystemClock
-from receiver.cli.client import (
-    UNUSABLE,
-    DurationType,
-    ShortHelp,
-    decision_numbers,
-    every_option,
-    options,
-    print_lines,
-)
+from receiver.terminal.client import UNUSABLE, DurationType, options, print_lines
+from receiver.terminal.short_help import ShortHelp, every_option
 
 A_FILE = click.Path(path_type=Path, dir_okay=False)
 # The names of PEERS and BOUNDS, which are loaded on demand; a test compares them.
@@ -106,7 +98,7 @@ IMPORTS = (
 class Replay(ShortHelp):
     """`replay`, whose first help has what most comparisons need."""
 
-    first = frozenset({"traces", "prometheus", "since", "config", "compare", "billing", "decision", "as_json", "html"})
+    first = frozenset({"traces", "prometheus", "since", "config", "compare", "billing", "as_json", "html"})
 
 
 @click.command(
@@ -114,10 +106,6 @@ class Replay(ShortHelp):
 )
 @click.option("--trace", "traces", type=A_FILE, multiple=True, metavar="FILE",
               help="CSV or kubectl -o json; may be repeated.")  # fmt: skip
-@click.option("--decision", metavar="ID", shell_complete=decision_numbers,
-              help="Repeat a stored decision instead of a trace.")  # fmt: skip
-@click.option("--bundle", type=A_FILE, metavar="FILE",
-              help="Repeat the decision in a bundle.")  # fmt: skip
 @click.option("--config", type=A_FILE, metavar="FILE", help="The configuration.  [default: one pool]")
 @click.option("--compare", multiple=True, metavar="FILE|NAME",
               help="Another policy, by file or name; repeatable.")  # fmt: skip
@@ -137,8 +125,6 @@ class Replay(ShortHelp):
 @every_option
 def replay(
     traces: tuple[Path, ...],
-    decision: str | None,
-    bundle: Path | None,
     as_json: bool,
     html: Path | None,
     **arguments: Any,
@@ -149,22 +135,7 @@ def replay(
     only a Prometheus that you name. The exit status is 0 on success, 1 if the figures of a policy do not add up, or if
     the autoscaler removed a node under a running pod or left a job unfinished that its budget paid for, and 2 for
     invalid input, such as a provision_timeout shorter than a new node needs.
-
-    --decision reads the decision from the server at GPU_AUTOSCALER_URL (default http://127.0.0.1:8080), as `explain`
-    does. The exit status is then 0 for the same decision, 1 for a different one, 2 if the decision or its facts are not
-    stored, and 3 if the server cannot be reached. --bundle does the same without a server, from the file that
-    `explain decision --bundle` wrote.
     """
-    if bundle is not None:
-        _refuse_others({"bundle", "as_json"}, "--bundle can be combined with --json only.")
-        from receiver.cli.replay_decision import replay_bundle
-
-        sys.exit(replay_bundle(bundle, as_json=as_json))
-    if decision is not None:
-        _refuse_others({"decision", "config", "as_json"}, "--decision can be combined with --config and --json only.")
-        from receiver.cli.replay_decision import decide_again
-
-        sys.exit(decide_again(decision, arguments["config"], as_json=as_json))
     from receiver.cli.replay_run import BadInput, ReplayRequest, run
     from receiver.replay.play import Setting  # not needed by the other commands
 
@@ -181,16 +152,6 @@ def replay(
         print_lines([*error.lines, "what to do: see docs/replay.md, or gpu-autoscaler replay --help"], err=True)
         sys.exit(UNUSABLE)
     sys.exit(status)
-
-
-def _refuse_others(allowed: Set[str], sentence: str) -> None:
-    """Raise UsageError with *sentence* if an option is given that is not *allowed*: it would be ignored."""
-    context = click.get_current_context()
-    typed_options = {
-        name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
-    if typed_options - allowed:
-        raise click.UsageError(sentence)
 
 
 def _taken(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,6 @@ import click
 import structlog
 
 from receiver import installed_version
-from receiver.cli.client import print_json, print_lines
 from receiver.config import ConfigError, FileSettings, civo_access, load_file, load_text
 from receiver.config.values import did_you_mean, spell_duration
 from receiver.core.model.pods import Toleration
@@ -32,6 +31,7 @@ from receiver.replay.play import Setting
 from receiver.replay.traces import read_trace
 from receiver.replay.traces.pods import trace_of_pods
 from receiver.replay.traces.trace import BadTrace, Trace, TraceReading, error_lines, misfits
+from receiver.terminal.client import print_json, print_lines
 
 FINE = 0
 WRONG = 1  # something does not add up, or a policy of ours took the node from a pod

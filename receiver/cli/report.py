@@ -3,8 +3,8 @@
 import click
 
 from receiver import installed_version
-from receiver.cli.client import print_json, print_lines, server
 from receiver.reports.formats import as_csv, as_text
+from receiver.terminal.client import print_json, print_lines, server
 from receiver.web.api.reports import standalone
 
 FORMATS = ("text", "csv", "json", "html", "focus")

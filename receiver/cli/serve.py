@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import click
 
-from receiver.cli.client import refuse
 from receiver.config import ConfigError, FileSettings, civo_access, load, load_file
 from receiver.config.show import describe
+from receiver.terminal.client import refuse
 
 CHECK = "gpu-autoscaler check-config"
 CALL_TIMEOUTS = (5, 15)  # seconds to connect to Civo and to read; short, because a person waits

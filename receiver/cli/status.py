@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from receiver.adapters.http.own_api import ServerApi
-from receiver.cli.client import as_json, print_json, server
 from receiver.core.explain.rules import plainly
 from receiver.core.model.policy import Scope
 from receiver.core.model.text import dollars, percent, some, span
@@ -22,6 +21,7 @@ from receiver.ports import Clock, TryLater
 from receiver.reports.observed import ObservedDocument
 from receiver.reports.picture import PoolDocument
 from receiver.reports.screen import OLD, aligned, clock_time, known, printable
+from receiver.terminal.client import as_json, print_json, server
 from receiver.web.api.documents import BudgetDocument, DecisionLine, StatusDocument
 
 COLUMNS = (("WANT", "wanted"), ("HAVE", "required"), ("READY", "ready"), ("BUILD", "building"), ("BUSY", "busy"),

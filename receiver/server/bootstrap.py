@@ -32,6 +32,7 @@ from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import SqlStore, store_at
 from receiver.adapters.store.database import is_sqlite, parse
 from receiver.adapters.store.lease_table import LeaseTable
+from receiver.capabilities import registry as capabilities
 from receiver.config import ConfigError, FileSettings, Settings, load
 from receiver.config.environment import Environment
 from receiver.config.live import LiveConfiguration
@@ -334,6 +335,7 @@ def web_of(
             attempts=connections.attempts,
             last_step=lambda: connections.last_step if loop.leads() else None,
             other_settings=lambda text, changes: connections.live.other(text, changes=changes),
+            added=[capability.web for capability in capabilities.installed()],
         )
     )
 

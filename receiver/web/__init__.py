@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from flask import Blueprint, Flask, Response, g, request
 from flask.json.provider import DefaultJSONProvider
-from jinja2 import ChainableUndefined
+from jinja2 import BaseLoader, ChainableUndefined, ChoiceLoader, FileSystemLoader
 from werkzeug.exceptions import BadHost
 from werkzeug.routing import RequestRedirect
 
@@ -20,10 +20,9 @@ from receiver.web.pages.decisions import add_decisions
 from receiver.web.pages.overview import add_overview
 from receiver.web.pages.pool_page import add_pool_page
 from receiver.web.pages.show import FILTERS
-from receiver.web.pages.what_if import add_what_if_page
-from receiver.web.parts import HEADERS, NO_STORE, LastStep, WebInstruments, WebParts
+from receiver.web.parts import HEADERS, NO_STORE, LastStep, PageLink, WebAdditions, WebInstruments, WebParts
 
-__all__ = ["LastStep", "WebInstruments", "WebParts", "create_app"]
+__all__ = ["LastStep", "PageLink", "WebAdditions", "WebInstruments", "WebParts", "create_app"]
 
 
 class DocumentProvider(DefaultJSONProvider):
@@ -42,11 +41,13 @@ def create_app(parts: WebParts) -> Flask:
     app = Flask("receiver.web")
     # A picture kept by an older version lacks keys: they show as unknown, the page does not fail.
     app.jinja_options = {**app.jinja_options, "undefined": ChainableUndefined}
+    app.jinja_loader = _templates(app.jinja_loader, parts)
     app.json = DocumentProvider(app)
     app.jinja_env.filters.update(FILTERS)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals["version"] = parts.version
     app.jinja_env.globals["cluster_name"] = parts.configuration.cluster_name
+    app.jinja_env.globals["added_links"] = [link for addition in parts.added for link in addition.links]
     errors.install(app)
     doors = access.Access(parts)
     acting = forms.overrides(doors, parts)
@@ -80,6 +81,13 @@ def create_app(parts: WebParts) -> Flask:
 
 def _pages(parts: WebParts) -> Blueprint:
     pages = Blueprint("pages", __name__)
-    for add in (add_overview, add_pool_page, add_decisions, reports.add_costs, add_what_if_page):
+    for add in (add_overview, add_pool_page, add_decisions, reports.add_costs):
         add(pages, parts)
+    for addition in parts.added:
+        addition.add_pages(pages, parts)
     return pages
+
+
+def _templates(own: BaseLoader | None, parts: WebParts) -> BaseLoader:
+    folders = [addition.templates for addition in parts.added if addition.templates is not None]
+    return ChoiceLoader([*([own] if own is not None else []), FileSystemLoader(folders)])

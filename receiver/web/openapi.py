@@ -1,8 +1,7 @@
 """GET /api/v1/openapi.json: every route that programs use, as an OpenAPI 3.1 document (https://spec.openapis.org/oas/v3.1.1)."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Sequence, Set
 from functools import cache
 from typing import Any
 
@@ -17,22 +16,12 @@ from receiver.reports.document import SUFFIX, ReportDocument
 from receiver.reports.picture import ChargesDocument, PoolDocument, WaitingPod
 from receiver.web.api import alert_documents as alerts
 from receiver.web.api import documents as api
-from receiver.web.api import what_if
 from receiver.web.api.request_parts import DEFAULT_LIMIT, LONGEST_TEXT, MAX_LIMIT, Last
 from receiver.web.api.summary import SummaryDocument
+from receiver.web.operation import COUNT, MOMENT, OF_A_STEP, OPERATOR, READERS, TEXT, WEBHOOK, Request, Schema, one_of
 
-Schema = dict[str, Any]
-MOMENT: Schema = {"type": "string", "format": "date-time"}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-TEXT: Schema = {"type": "string"}
 WORDS: Schema = {**TEXT, "minLength": 1, "maxLength": LONGEST_TEXT, "pattern": r"\S"}
 
-_STEP = {
-    "Gpu-Autoscaler-Snapshot-At": {
-        "description": "the step that the answer stems from",
-        "schema": {"anyOf": [MOMENT, {"const": "none"}]},
-    }
-}
 _TOTAL = {"Gpu-Autoscaler-Waiting-Total": {"description": "how many pods wait", "schema": COUNT}}
 _RETRY = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 1}}}
 _CHALLENGE = {"WWW-Authenticate": {"description": "Bearer", "schema": TEXT}}
@@ -51,65 +40,31 @@ _LIMIT = ("limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "defa
 _MONTH = ("month", {**TEXT, "pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$", "description": "the current one by default"})
 _NTH = {"number": {**COUNT, "description": "its id"}}
 _BEARER = {"type": "http", "scheme": "bearer"}
-READERS, OPERATOR, WEBHOOK = ("reader", "operator", "session"), ("operator",), ("webhook",)
 
 
-def _words(kinds: Sequence[str], says: str = "") -> Schema:
-    schema: Schema = {**TEXT, "enum": [str(kind) for kind in kinds]}
-    return {**schema, "description": says} if says else schema
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request: its *name* and *summary*, the model of its *answer* (*many*: a list of them) and *body*.
-
-    *path* without a slash lies below /api/v1. *refusals* are the statuses that it is refused with beside those that all
-    of its kind share. *query* are the parts that may be in the query, of which those in *needs* must be. *token* says
-    whose token it takes; readers' only where reading is closed.
-    """
-
-    path: str
-    name: str
-    summary: str
-    answer: type[BaseModel] | Schema
-    refusals: Sequence[int] = ()
-    _: KW_ONLY
-    method: str = "get"
-    many: bool = False
-    body: type[BaseModel] | Schema | None = None
-    status: int = 200
-    query: Sequence[tuple[str, Schema]] = ()
-    needs: Sequence[str] = ()
-    headers: Mapping[str, Any] = field(default_factory=dict)
-    token: Sequence[str] = READERS
-
-
-_STEPS: dict[str, Any] = {"headers": _STEP}
+_STEPS: dict[str, Any] = {"headers": OF_A_STEP}
 _LISTS: dict[str, Any] = {"many": True, "query": (_POOL, _LIMIT)}
 _POST: dict[str, Any] = {"method": "post", "token": OPERATOR}
 _DELETE: dict[str, Any] = {"method": "delete", "token": OPERATOR}
-_ENDED = ("ended", _words(("true", "false"), "with those that are over"))
+_ENDED = ("ended", one_of(("true", "false"), "with those that are over"))
 _WHO = ("who", {**TEXT, "description": "who ends it"})
 _RESET = (
-    ("scope", _words(list(Scope))),
+    ("scope", one_of(list(Scope))),
     ("name", {**TEXT, "description": "of the pool or team"}),
     ("who", {**WORDS, "description": "the person"}),
     ("why", {**WORDS, "description": "the reason"}),
-    ("confirm", _words(("true", "false"), "take an amount that stops growth or cordons nodes")),
+    ("confirm", one_of(("true", "false"), "take an amount that stops growth or cordons nodes")),
 )
-_BY = ("by", _words(list(By), "team by default"))
+_BY = ("by", one_of(list(By), "team by default"))
 _TEAM = ("team", {**TEXT, "description": "all teams by default"})
-_FORMAT = ("format", _words(("json", "focus"), "json by default; focus is CSV of FOCUS 1.2"))
+_FORMAT = ("format", one_of(("json", "focus"), "json by default; focus is CSV of FOCUS 1.2"))
 _ALERTNAME = ("alertname", {**TEXT, "description": "those of this name"})
-_EXCLUDE = ("exclude", _words(("steps",), "leave out whether steps succeed"))
-
-_CONFIGURATION: Schema = {**TEXT, "description": "a configuration file"}
-_AS = ("as", _words(("file", "changes"), "file by default; changes: only keys that differ, like pools.l40s.max_nodes"))
+_EXCLUDE = ("exclude", one_of(("steps",), "leave out whether steps succeed"))
 
 _WHICH_DECISIONS = (
-    ("rule", _words(tuple(RULES), "those in which it did not just allow the change")),
-    ("kind", _words(list(DecisionKind))),
-    ("last", _words(list(Last), "made within this time")),
+    ("rule", one_of(tuple(RULES), "those in which it did not just allow the change")),
+    ("kind", one_of(list(DecisionKind))),
+    ("last", one_of(list(Last), "made within this time")),
     ("from", {**MOMENT, "description": "made then or later"}),
     ("until", {**MOMENT, "description": "made before"}),
     ("before", {**COUNT, "description": "with a lower number"}),
@@ -127,17 +82,13 @@ REQUESTS = (
     Request("pools", "pools", "Every pool as the last step found it", PoolDocument, many=True, **_STEPS),
     Request("pools/{pool}", "pool", "One of them", PoolDocument, (404,), **_STEPS),
     Request("waiting", "waiting", "Pods that wait for GPUs, in the order of service", WaitingPod, (400, 404),
-            headers={**_STEP, **_TOTAL}, **_LISTS),
+            headers={**OF_A_STEP, **_TOTAL}, **_LISTS),
     Request("waiting/{namespace}/{name}", "waitingPod", "One of them", WaitingPod, (404,), **_STEPS),
     Request("decisions", "decisions", "The newest decisions", api.DecisionDocument, (400, 404), many=True,
             query=(_POOL, _LIMIT, *_WHICH_DECISIONS), **_STEPS),
     Request("decisions/{number}", "decision", "One of them, explained", api.ExplainedDecision, (400, 404)),
     Request("decisions/{number}/grounds", "grounds", "What it was made from, to make it again", api.GroundsDocument,
             (400, 404)),
-    Request("what-if", "whatIf", "What another configuration would decide now", what_if.WhatIfDocument, (400, 403, 413),
-            method="post", body=_CONFIGURATION, query=(_AS,), **_STEPS),
-    Request("nodes/{name}/what-if", "nodeWhatIf", "What would happen if a node went", what_if.NodeWhatIfDocument,
-            (404,), **_STEPS),
     Request("actions", "actions", "The newest actions", api.ActionDocument, (400, 404), **_LISTS, **_STEPS),
     Request("alerts", "alerts", "Alerts that were delivered within the last hour, the newest first",
             alerts.ReceivedAlert, many=True, query=(_ALERTNAME,)),
@@ -161,17 +112,20 @@ REQUESTS = (
             body=api.BudgetAsked, **_POST),
     Request("budget", "resetBudget", "Go back to the configured allowance", api.BudgetChangeDocument, (400, 409),
             query=_RESET, needs=("scope", "who", "why"), **_DELETE),
-    Request("/api/v1/openapi.json", "openapi", "This document", {"type": "object"}),
 )  # fmt: skip
+THIS_DOCUMENT = Request("/api/v1/openapi.json", "openapi", "This document", {"type": "object"})
 
 
 def _named(model: type[BaseModel]) -> str:
     return model.__name__.removesuffix(SUFFIX)
 
 
+def _models(requests: Sequence[Request]) -> frozenset[type[BaseModel]]:
+    return frozenset(m for r in requests for m in (r.answer, r.body) if isinstance(m, type)) | {api.ProblemDocument}
+
+
 @cache
-def schemas() -> dict[str, Schema]:
-    models = {m for r in REQUESTS for m in (r.answer, r.body) if isinstance(m, type)} | {api.ProblemDocument}
+def _schemas(models: Set[type[BaseModel]]) -> dict[str, Schema]:
     _, json_schema = models_json_schema(
         [(m, "serialization") for m in sorted(models, key=_named)], ref_template="#/components/schemas/{model}"
     )
@@ -226,10 +180,11 @@ def _operation(request: Request, path: str, *, closed: bool) -> Schema:
     return operation
 
 
-def document(version: str, *, closed: bool = False) -> Schema:
-    """Return the document of the server's *version*; *closed* when reading takes a token."""
-    paths: dict[str, Schema] = {}
-    for request in REQUESTS:
+def document(version: str, *, closed: bool = False, added: Sequence[Request] = ()) -> Schema:
+    """Return the document of the server's *version*; *closed* when reading takes a token. *added* are the requests of
+    capabilities."""
+    requests, paths = (*REQUESTS, *added, THIS_DOCUMENT), dict[str, Schema]()
+    for request in requests:
         path = request.path if request.path.startswith("/") else f"/api/v1/{request.path}"
         paths.setdefault(path, {})[request.method] = _operation(request, path, closed=closed)
     reader = "GPU_AUTOSCALER_READER_TOKEN, where web.reading is token"
@@ -247,7 +202,7 @@ def document(version: str, *, closed: bool = False) -> Schema:
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
-            "schemas": schemas(),
+            "schemas": _schemas(_models(requests)),
             "securitySchemes": {
                 "webhook": {**_BEARER, "description": "GPU_AUTOSCALER_WEBHOOK_TOKEN"},
                 "operator": {**_BEARER, "description": "GPU_AUTOSCALER_OPERATOR_TOKEN"},

@@ -1,10 +1,11 @@
 """What the web side is made of: values and Protocols that bootstrap hands to `create_app`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
-from flask import url_for
+from flask import Blueprint, url_for
 from prometheus_client import CollectorRegistry
 
 from receiver.config.model import Configuration
@@ -14,6 +15,7 @@ from receiver.core.model.policy import Policy
 from receiver.core.notices.grouping import Seal
 from receiver.ports import Clock, LoopHealth, WebStore
 from receiver.web.auth.tokens import Attempts
+from receiver.web.operation import Request
 
 
 class WebInstruments(Protocol):
@@ -32,6 +34,38 @@ class LastStep:
     mode: str
 
 
+def _nothing(_routes: Blueprint, _parts: "WebParts") -> None:
+    """Add no route."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageLink:
+    """A link with *words* to the page *endpoint*, on the page *on*; both are endpoints of Flask."""
+
+    on: str
+    endpoint: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebAdditions:
+    """What one capability adds to the web side.
+
+    *add_routes* adds to the blueprint ``api``, below /api/v1, and *requests* describe these routes in the OpenAPI
+    document. *add_pages* adds to the blueprint ``pages``, with templates in the folder *templates*; *links* lead to
+    these pages, and *guides* names the documentation of each by its endpoint. *slow* are the endpoints whose POST takes
+    the processor for about a second: browsers may send it from our own pages only.
+    """
+
+    add_routes: Callable[[Blueprint, "WebParts"], None] = _nothing
+    requests: Sequence[Request] = ()
+    add_pages: Callable[[Blueprint, "WebParts"], None] = _nothing
+    templates: Path | None = None
+    links: Sequence[PageLink] = ()
+    guides: Mapping[str, str] = field(default_factory=dict)
+    slow: Set[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebParts:
     """Everything `create_app` needs.
@@ -42,6 +76,7 @@ class WebParts:
     `receiver.metrics.collector.WatchState`. *pools_pending* says why Civo has not completed the pools yet, and is empty
     once it has. *last_step* is None before the first one and where another replica steps. *other_settings* reads a
     configuration that is not in force; with True its text holds only changes of the one that is. It raises ConfigError.
+    *added* is what capabilities add.
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)
@@ -61,6 +96,7 @@ class WebParts:
     pools_pending: Callable[[], str] = lambda: ""
     attempts: Attempts = field(default_factory=Attempts)
     last_step: Callable[[], LastStep | None] = field(default=lambda: None, repr=False)
+    added: Sequence[WebAdditions] = ()
 
     def __post_init__(self) -> None:
         self.tokens()

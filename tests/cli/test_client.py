@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from receiver.cli.client import VARIABLE
+from receiver.cli.completion import VARIABLE
 from receiver.cli.main import main
 from receiver.ports import TryLater
 from simulator.store import MemoryStore

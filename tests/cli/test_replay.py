@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from receiver.cli import replay_run
+from receiver.cli.added import with_additions
 from receiver.cli.main import main
 from receiver.cli.replay import NAMES, replay
 from receiver.cli.replay_run import ReplayRequest
@@ -452,7 +453,7 @@ def test_the_help_lists_nine_options_and_with_all_every_one() -> None:
     ]
     assert listed("--help") == [*first, "--all", "-h,"]
     every = listed("--help", "--all")
-    assert len(every) == len(replay.params) + 1
+    assert len(every) == len(with_additions(replay, "replay").params) + 1
     assert "--query-timeout" in every
 
 

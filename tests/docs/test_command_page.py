@@ -5,8 +5,8 @@ import re
 import click
 import pytest
 
-from receiver.cli import client
 from receiver.cli.status import COLUMNS
+from receiver.terminal import client
 from tests.docs.pages import section, table, text_of
 from tests.lint import none_of
 from tools.command_page import ELSEWHERE, EVERYWHERE, commands

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.adapters.kubernetes.cel import Selectors
-from receiver.core.model.actions import Change
+from receiver.core.model.actions import ActionKind, Change, Outcome
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.memory import IN_A_ROW
 from receiver.core.model.overrides import Override
@@ -267,6 +267,17 @@ def until_cordoned(life: Life) -> str:
             return str(life.writes("cordon")[0][1][0])
         life.world.advance(wake)
     raise AssertionError("never cordoned")
+
+
+def removal_ended(life: Life, within: timedelta = 10 * MINUTE) -> Outcome:
+    """Run until the removal that was opened last ends; return how."""
+    until = life.now + within
+    while life.now < until:
+        last = next(s for s in life.store.actions() if s.action.kind is ActionKind.RETIRE)
+        if last.outcome is not None:
+            return last.outcome
+        life.world.advance(life.wake_after_step(timedelta(seconds=5)))
+    raise AssertionError("it never ended")
 
 
 class Wrapped:

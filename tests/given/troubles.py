@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 
 from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.ports import Delivery, TryLater
+from receiver.replay.world.objects import PodSpec
+from simulator.world import Pdb
 from tests.core.builders import DAY, MINUTE
 from tests.given.life import POOL, START, Life
 
@@ -66,3 +68,12 @@ def dcgm_gone(life: Life) -> None:
 def rules_dead(life: Life) -> None:
     """Prometheus answers, and evaluates no rules."""
     life.world.faults.rules_dead = True
+
+
+def kept_by_a_disruption_budget(life: Life, node: str) -> None:
+    """A pod on *node*, ml/web-0, may not be evicted."""
+    pod = PodSpec(
+        namespace="ml", name="web-0", node=node, owner_kind="ReplicaSet", owner_name="web", labels={"app": "web"}
+    )
+    life.world.add_pod(pod)
+    life.world.pdbs.append(Pdb(namespace="ml", selector={"app": "web"}, min_available=1, name="keep-web"))

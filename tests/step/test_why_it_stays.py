@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,38 +9,17 @@ from sqlalchemy.dialects import sqlite
 
 from receiver.adapters.store.columns import Json, to_json
 from receiver.adapters.store.schema import actions
-from receiver.core.explain.departure import Departure, departure
-from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind, Victim, VictimStage
+from receiver.core.model.actions import Action, ActionKind, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import PoolState
 from receiver.ports import PROTECT_ANNOTATION, Store
 from receiver.replay.world.objects import PodSpec
 from receiver.step.carry_out import settled
-from simulator.world import Pdb
-from tests.core.builders import HOUR, MINUTE, SECOND
+from tests.core.builders import HOUR, SECOND
 from tests.given import lives, troubles
-from tests.given.life import FAST, GPU, START, Life, a_job, until_cordoned
+from tests.given.life import FAST, GPU, START, Life, a_job, removal_ended, until_cordoned
 
 VICTIMS: Any = actions.c.victims.type
 HELD = "ml/web-0 may not be evicted: The disruption budget keep-web needs 1 healthy pods"
-
-
-def ended(life: Life, within: timedelta = 10 * MINUTE) -> Outcome:
-    """How the removal ended."""
-    until = life.now + within
-    while life.now < until:
-        last = next(s for s in life.store.actions() if s.action.kind is ActionKind.RETIRE)
-        if last.outcome is not None:
-            return last.outcome
-        life.world.advance(life.wake_after_step(5 * SECOND))
-    raise AssertionError("it never ended")
-
-
-def held_by_a_budget(life: Life, node: str) -> None:
-    pod = PodSpec(
-        namespace="ml", name="web-0", node=node, owner_kind="ReplicaSet", owner_name="web", labels={"app": "web"}
-    )
-    life.world.add_pod(pod)
-    life.world.pdbs.append(Pdb(namespace="ml", selector={"app": "web"}, min_available=1, name="keep-web"))
 
 
 def taken_by_a_pod(life: Life, node: str) -> None:
@@ -73,7 +51,7 @@ def deleted_by_somebody(life: Life, node: str) -> None:
     ("happens", "kind", "detail"),
     [
         (
-            held_by_a_budget,
+            troubles.kept_by_a_disruption_budget,
             OutcomeKind.WITHDRAWN,
             f"NODE: {HELD}; then its next paid hour began; it can be removed at 13:55:01 UTC",
         ),
@@ -95,29 +73,8 @@ def test_the_one_reason_is_told(
     life = lives.at_zero(store)
     node = until_cordoned(life)
     happens(life, node)
-    outcome = ended(life)
+    outcome = removal_ended(life)
     assert (outcome.kind, outcome.detail.replace(node, "NODE")) == (kind, detail)
-
-
-def explained(life: Life, name: str) -> Departure:
-    """What `explain node` says, as the API asks for it."""
-    found = life.step().facts
-    [state], [node] = found.pools, [n for n in found.pools[0].nodes if n.name == name]
-    return departure(state, node, found, life.policy, actions=[stored.action for stored in life.store.actions()])
-
-
-def test_a_node_names_the_disruption_budget_that_keeps_it_while_it_is_tried_and_afterwards(store: Store) -> None:
-    life = lives.at_zero(store)
-    node = until_cordoned(life)
-    held_by_a_budget(life, node)
-    while not any(v.why for v in life.store.actions()[0].action.victims):
-        life.world.advance(life.wake_after_step(5 * SECOND))
-    meanwhile = explained(life, node)
-    assert meanwhile.blocks[0] == f"its removal has begun and waits: {HELD}"
-    ended(life)
-    left = explained(life, node)
-    assert left.blocks[0].endswith(f" UTC: {HELD}")
-    assert left.blocks[1:] == ("it is tried again at 13:55:01 UTC, shortly before its next paid hour",)
 
 
 def test_a_node_that_is_wanted_after_pods_were_evicted_from_it_backs_off(store: Store) -> None:
@@ -130,7 +87,7 @@ def test_a_node_that_is_wanted_after_pods_were_evicted_from_it_backs_off(store: 
         if any(v.emptied for s in life.store.actions() for v in s.action.victims):
             break
     wanted_by_a_pod(life, node)
-    outcome = ended(life)
+    outcome = removal_ended(life)
     assert outcome.kind is OutcomeKind.FAILED
     assert "waiting work fits on it: ml/next-0" in outcome.detail
     backoff = life.step().facts.pools[0].backoffs.removal
@@ -152,7 +109,7 @@ def test_of_several_nodes_each_has_its_own_reason(store: Store) -> None:
     first, second, third = (str(args[0]) for _, args in life.writes("cordon"))
     taken_by_a_pod(life, first)
     protected(life, second)
-    outcome = ended(life)
+    outcome = removal_ended(life)
     assert outcome.kind is OutcomeKind.CONFIRMED
     said = set(outcome.detail.split("; ")[1:])
     assert said == {f"{first}: ml/bold started there", f"{second}: it is protected"}
@@ -163,7 +120,7 @@ def test_the_message_says_it_too(store: Store) -> None:
     life = lives.at_zero(store)
     node = until_cordoned(life)
     wanted_by_a_pod(life, node)
-    ended(life)
+    removal_ended(life)
     bodies = [n.notice.body for n in store.notices_due(life.now + HOUR, limit=100) if "called off" in n.notice.title]
     assert [body.splitlines()[0] for body in bodies] == [f"{node}: waiting work fits on it: ml/next-0."]
 

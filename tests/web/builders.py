@@ -12,6 +12,7 @@ from flask.testing import FlaskClient
 from jinja2.bccache import Bucket, BytecodeCache
 from prometheus_client import CollectorRegistry
 
+from receiver.capabilities import registry
 from receiver.config.live import LiveConfiguration
 from receiver.config.model import Webhook
 from receiver.config.settings import FileSettings, Tokens
@@ -510,6 +511,7 @@ class Bench:
             watch=lambda: self.watch,
             last_step=lambda: self.last_step,
             other_settings=self.other,
+            added=[capability.web for capability in registry.installed()],
         )
 
     def settings(self) -> FileSettings:

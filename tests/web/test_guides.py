@@ -7,6 +7,7 @@ from urllib.parse import urldefrag, urljoin
 
 import pytest
 
+from receiver.capabilities import registry
 from receiver.config.web import ReadAccess
 from receiver.core.explain.rules import RULES, guide
 from receiver.core.notices.notice import Cause
@@ -188,6 +189,7 @@ def test_the_runbook_of_every_shipped_alert_is_served() -> None:
 def test_what_pages_and_messages_link_to_is_served_with_its_section() -> None:
     guides = {f"guardrails.md#{guardrail.name}" for guardrail in GUARDRAILS}
     guides |= {guide(rule) for rule in RULES} | {cause.guide for cause in Cause} | set(ABOUT.values())
+    guides |= {guide for capability in registry.installed() for guide in capability.web.guides.values()}
     none_of(link for link in sorted(guides - {""}) if missing(f"/docs/{link}"))
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 from werkzeug.test import TestResponse
 
+from receiver.capabilities import registry
 from receiver.config.web import ReadAccess
 from receiver.core.model.policy import Approval, Budget
 from receiver.ports import TryLater
@@ -30,7 +32,7 @@ from tests.reports.full_month import full_document as everything_happened
 from tests.web.builders import L40S, NOW, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
 from tests.web.builders import a_policy as a_web_policy
 from tests.web.fakes import FakeHealth
-from tests.web.last_step import CONFIGURATION, a_last_step
+from tests.web.last_step import a_last_step
 from tests.web.override_form import a_stored_override
 from tests.web.stores import add_overrides, add_questions
 
@@ -39,7 +41,7 @@ PAUSE = {"kind": "pause", "for": "1h", "who": "ada", "why": "new driver"}
 BUDGET = {"scope": "cluster", "monthly_usd": "6000", "who": "ada", "why": "release"}
 QUESTION = "/api/v1/questions/open"
 APPROVE = {"answer": "approve", "who": "ada"}
-WITHOUT_STORE = ("/metrics", "/healthz", "/api/v1/what-if", "/api/v1/nodes/{name}/what-if")
+WITHOUT_STORE = {"/metrics", "/healthz"}
 RESET = "/api/v1/budget?scope=cluster&who=ada&why=over"
 RESET_BELOW = "/api/v1/budget?scope=team&name=research&who=ada&why=over"  # to less than the team has spent
 
@@ -56,8 +58,6 @@ WELL: dict[tuple[str, str], tuple[str, Any]] = {
     ("get", "/api/v1/questions/{question_id}"): (QUESTION, None),
     ("post", "/api/v1/questions/{question_id}"): (QUESTION, APPROVE),
     ("post", "/api/v1/budget"): ("/api/v1/budget", BUDGET),
-    ("post", "/api/v1/what-if"): ("/api/v1/what-if", CONFIGURATION.replace("max_nodes: 4", "max_nodes: 3")),
-    ("get", "/api/v1/nodes/{name}/what-if"): ("/api/v1/nodes/n1/what-if", None),
     ("delete", "/api/v1/budget"): (RESET, None),
 }
 # And so that it is refused, by the status that the document names.
@@ -97,16 +97,19 @@ BADLY: dict[tuple[str, str, int], tuple[str, Any]] = {
     ("post", "/api/v1/budget", 409): ("/api/v1/budget", {**BUDGET, "monthly_usd": "1"}),
     ("delete", "/api/v1/budget", 409): (RESET_BELOW, None),
     ("delete", "/api/v1/budget", 400): ("/api/v1/budget?scope=cluster", None),
-    ("post", "/api/v1/what-if", 400): ("/api/v1/what-if", "pools: []"),
-    ("post", "/api/v1/what-if", 413): ("/api/v1/what-if", "#" * 300_000),
-    ("get", "/api/v1/nodes/{name}/what-if", 404): ("/api/v1/nodes/n9/what-if", None),
 }
+ADDED = [request for capability in registry.installed() for request in capability.web.requests]
+for name in {capability.name for capability in registry.installed() if capability.web.requests}:
+    examples = import_module(f"tests.capabilities.{name}.examples")
+    WELL |= examples.WELL
+    BADLY |= examples.BADLY
+    WITHOUT_STORE |= examples.WITHOUT_STORE
 
 
 @cache
 def told() -> dict[str, Any]:
     """The document of a server that asks for a token from who reads: it has every refusal."""
-    return document("0.1.0", closed=True)
+    return document("0.1.0", closed=True, added=ADDED)
 
 
 @cache
@@ -202,7 +205,7 @@ def test_every_schema_is_used() -> None:
 
 def test_it_is_served_with_the_servers_version_and_who_may_read() -> None:
     opened = Bench().client().get("/api/v1/openapi.json").get_json()
-    assert opened == document("0.1.0")
+    assert opened == document("0.1.0", added=ADDED)
     assert opened["paths"]["/api/v1/pools"]["get"]["security"] == []
     closed = a_bench().client().get("/api/v1/openapi.json", headers={"Authorization": f"Bearer {READER}"}).get_json()
     assert closed["paths"]["/api/v1/pools"]["get"]["security"] == [{"reader": []}, {"operator": []}, {"session": []}]
@@ -310,10 +313,9 @@ def test_what_a_working_pool_leaves_is_as_told() -> None:
                 "/api/v1/waiting/{namespace}/{name}": "/api/v1/waiting/ml/misfit-0",
                 "/api/v1/decisions/{number}": f"/api/v1/decisions/{number}",
                 "/api/v1/decisions/{number}/grounds": f"/api/v1/decisions/{number}/grounds",
-                "/api/v1/nodes/{name}/what-if": "/api/v1/nodes/n1/what-if",
                 "/api/v1/questions/{question_id}": f"/api/v1/questions/{store.questions()[0].id}",
                 "/api/v1/overrides/{override_id}": f"/api/v1/overrides/{store.overrides()[0].override.id}",
-            }.get(path, path)
+            }.get(path, WELL.get(("get", path), (path, None))[0])
             response = ask(bench, "get", path, address, None)
             assert response.status_code == 200, response.text
             holds("get", path, response)

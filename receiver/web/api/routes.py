@@ -17,7 +17,6 @@ from receiver.web.api.changes import add_budget_changes, add_overrides, add_ques
 from receiver.web.api.reports import add_report
 from receiver.web.api.request_parts import MAX_ROW, decisions_asked, invalid, limit_asked, pool_asked, pool_called
 from receiver.web.api.summary import SummaryDocument
-from receiver.web.api.what_if import add_what_if
 from receiver.web.errors import Problem
 from receiver.web.openapi import document
 from receiver.web.parts import WebParts
@@ -74,11 +73,14 @@ def blueprint(parts: WebParts) -> Blueprint:
     add_questions(routes, parts)
     add_budget_changes(routes, parts)
     add_report(routes, parts)
-    add_what_if(routes, parts)
+    for addition in parts.added:
+        addition.add_routes(routes, parts)
+    added = [request for addition in parts.added for request in addition.requests]
 
     @routes.get("/openapi.json")
     def openapi() -> Response:
-        return jsonify(document(parts.version, closed=parts.configuration.web.reading is ReadAccess.TOKEN))
+        closed = parts.configuration.web.reading is ReadAccess.TOKEN
+        return jsonify(document(parts.version, closed=closed, added=added))
 
     return routes
 

@@ -38,7 +38,6 @@ COOKIE = "gpu_autoscaler_session"
 OPEN_BLUEPRINTS = frozenset({"webhook", "health", "login", "answers", "guides"})
 ASKED_BY_MACHINES = frozenset({"webhook", "health"})  # no browser: whatever name they have for us is fine
 OPEN_ENDPOINTS = frozenset({"static"})
-ASKING_ENDPOINTS = frozenset({"api.what_if", "pages.answer"})  # each POST takes the processor for a second
 
 log = structlog.get_logger(__name__)
 
@@ -127,6 +126,7 @@ class Access:
         self._parts = parts
         self.attempts = parts.attempts
         self._web, self._public_url = parts.configuration.web, parts.configuration.public_url
+        self.slow = frozenset(endpoint for addition in parts.added for endpoint in addition.slow)
         self._names = ProxyNames(self._web.user_header or "", self._web.trusted_proxies)
 
     @property
@@ -281,7 +281,7 @@ def install(app: Flask, access: Access) -> None:
     def look() -> Response | None:
         g.visitor = Visitor()
         access.require_our_host(request)
-        if request.endpoint in ASKING_ENDPOINTS:
+        if request.endpoint in access.slow:
             access.require_own_site(request)
         g.visitor = access.visitor(request)
         access.require_no_guesser(request)

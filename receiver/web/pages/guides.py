@@ -63,8 +63,6 @@ ABOUT: Mapping[str, str] = {
     "pages.costs": "costs.md#what-the-figures-mean",
     "pages.decision": "guardrails.md",
     "pages.decisions": "guardrails.md",
-    "pages.what_if": "command-line.md#what-if",
-    "pages.answer": "command-line.md#what-if",
     "acting.budgets": "operations.md#raise-this-months-budget",
     "acting.overrides": "operations.md#override-policy-for-a-while",
     "answers.ask": "operations.md#when-you-are-asked",
@@ -168,6 +166,9 @@ def blueprint(parts: WebParts) -> Blueprint:
     reading takes a token: nothing in them is secret, and a person with a pager opens a runbook before any log-in."""
     routes = Blueprint("guides", __name__)
     guides = shipped()
+    about = dict(ABOUT)
+    for addition in parts.added:
+        about |= addition.guides
 
     @routes.get("/docs", defaults={"name": ""})
     @routes.get("/docs/<path:name>")
@@ -190,7 +191,7 @@ def blueprint(parts: WebParts) -> Blueprint:
 
     @routes.app_context_processor
     def of_the_page() -> dict[str, object]:
-        return {"guide": parts.guide, "about": ABOUT.get(request.endpoint or "")}
+        return {"guide": parts.guide, "about": about.get(request.endpoint or "")}
 
     @routes.get("/docs/")
     def home() -> ResponseReturnValue:

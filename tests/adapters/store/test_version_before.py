@@ -13,7 +13,7 @@ import pytest
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.adapters.store.decisions import read_grounds
-from receiver.cli.replay_decision import made_again
+from receiver.capabilities.bundles.repetition import made_again
 from receiver.core.model.actions import Reason
 
 DUMP = Path(__file__).parent / "kept" / "store-of-0.1.sql.gz"

@@ -504,3 +504,9 @@ def test_a_what_if_question_writes_nothing(
     assert rows(store) == before
     assert life.writes() == done
     assert generate_latest(registry) == scraped
+
+
+@pytest.mark.parametrize("path", ["/what-if", "/api/v1/what-if"])
+def test_another_site_cannot_have_us_work_out_what_would_be(path: str) -> None:
+    headers = {"Sec-Fetch-Site": "cross-site"}
+    assert a_bench_after_a_step().client().post(path, headers=headers).status_code == 403

@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from receiver.cli.replay_decision import APPEARED, CHANGED, SAME, VANISHED, compared, made_again, ruled, said
+from receiver.capabilities.bundles.comparison import APPEARED, CHANGED, SAME, VANISHED, compared, ruled, said
+from receiver.capabilities.bundles.repetition import made_again
 from receiver.core.model.actions import Decision
 from receiver.ports import Grounds
 from tests.core.builders import a_pod, a_policy, a_pool, a_state, facts

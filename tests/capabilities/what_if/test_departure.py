@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.explain.departure import Departure, departure, find_node
+from receiver.capabilities.what_if.departure import Departure, departure, find_node
 from receiver.core.explain.explain import State
 from receiver.core.model.actions import Action, Because, Victim, VictimStage
 from receiver.core.model.model import Backoff, CordonedBy, Facts, Node, Stage

@@ -1,4 +1,4 @@
-"""`gpu-autoscaler what-if`: what another configuration would decide now; and the lines of `explain node`."""
+"""`gpu-autoscaler what-if` and `explain node`: what another configuration would decide now, and without one node."""
 
 import sys
 from collections.abc import Iterator
@@ -8,18 +8,18 @@ from pathlib import Path
 import click
 
 from receiver.adapters.http.own_api import RefusedError
-from receiver.cli.client import UNUSABLE, as_json, mistakes_of, server, show
-from receiver.core.explain.explain import State
-from receiver.core.model.text import dollars, some
-from receiver.ports import Clock
-from receiver.reports.screen import aligned, as_of, clock_time, listed
-from receiver.web.api.what_if import (
+from receiver.capabilities.what_if.documents import (
     FateDocument,
     NodeWhatIfDocument,
     PoolSide,
     TurnDocument,
     WhatIfDocument,
 )
+from receiver.core.explain.explain import State
+from receiver.core.model.text import dollars, some
+from receiver.ports import Clock
+from receiver.reports.screen import aligned, as_of, clock_time, listed
+from receiver.terminal.client import UNUSABLE, as_json, mistakes_of, server, show
 
 SHOWN = 20  # workloads; --json has up to 500
 STARTS = (State.FITS_FREE_NODE, State.ROOM_ENDS, State.ON_ITS_WAY)
@@ -55,6 +55,17 @@ def what_if(clock: Clock, config: Path | None, changes: tuple[str, ...], as_json
             click.echo(f"{error}\n" + "\n".join(f"  {mistake}" for mistake in mistakes), err=True)
             sys.exit(UNUSABLE)
     show(as_json, answer.document, about_what_if(WhatIfDocument.model_validate(answer.document), clock.now()))
+
+
+@click.command("node")
+@click.argument("name")
+@as_json
+@click.pass_obj
+def explain_node(clock: Clock, name: str, as_json: bool) -> None:
+    """Show the effects of removing a node, and what blocks it."""
+    with server(as_json=as_json) as api:
+        answer = api.get("nodes", name, "what-if")
+    show(as_json, answer.document, about_node(NodeWhatIfDocument.model_validate(answer.document), clock.now()))
 
 
 def _line(change: str) -> str:

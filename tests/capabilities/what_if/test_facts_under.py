@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from receiver.core.explain.what_if import at_the_end, facts_under, not_rederived, per_hour
+from receiver.capabilities.what_if.facts_under import at_the_end, facts_under, not_rederived, per_hour
 from receiver.core.model.devices import CLAIM, KIND
 from receiver.core.model.model import Spend
 from receiver.core.model.policy import POOL_LABEL, Pool

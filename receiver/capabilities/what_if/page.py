@@ -6,15 +6,15 @@ from typing import Any
 from flask import Blueprint, make_response, render_template, request
 from werkzeug.wrappers import Response
 
+from receiver.capabilities.what_if.api import LARGEST_CONFIGURATION, WhatIf
 from receiver.config.values import ConfigError
 from receiver.web.api.request_parts import read_form
-from receiver.web.api.what_if import LARGEST_CONFIGURATION, WhatIf
 from receiver.web.parts import WebParts
 
 EXAMPLE = "budget.monthly_usd: 6000\npools.{name}.max_nodes: {most}\n"
 
 
-def add_what_if_page(routes: Blueprint, parts: WebParts) -> None:
+def add_page(routes: Blueprint, parts: WebParts) -> None:
     """Add the page to *routes*."""
     evaluator = WhatIf(parts)
 

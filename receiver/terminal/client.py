@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Any, NoReturn
 
 import click
-from click.shell_completion import get_completion_class
 
 from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
 from receiver.adapters.http.sessions import quick_session
@@ -19,6 +18,7 @@ from receiver.config.values import Duration, Mistake, Wrong, parse
 from receiver.core.model.text import OBEYED
 from receiver.ports import TryLater
 from receiver.reports.screen import listed, printable
+from receiver.terminal.short_help import PROGRAM
 
 NOT_FOUND = 1
 UNUSABLE = 2  # the exit status for a configuration that cannot be used, as for a wrong command line
@@ -26,35 +26,9 @@ UNREACHABLE = 3
 LOG = "kubectl logs -n gpu-autoscaler deploy/gpu-autoscaler"
 PORT_FORWARD = "kubectl port-forward -n gpu-autoscaler svc/gpu-autoscaler 8080:8080"
 NEVER = "none"
-PROGRAM = "gpu-autoscaler"
-VARIABLE = "_GPU_AUTOSCALER_COMPLETE"  # as click derives it from the program's name
 COMPLETION_SECONDS = 1.0  # a person has pressed a key and waits
 
-EVERYTHING = "receiver.cli.everything"  # in a context's meta: whether a help with --all lists everything
-
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the server's answer as JSON.")
-
-
-every_option = click.option("--all", is_flag=True, expose_value=False, help="With --help: list every option.")
-
-
-class ShortHelp(click.Command):
-    """A command whose help lists the options *first* alone, unless --all is given."""
-
-    first: frozenset[str] = frozenset()
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[EVERYTHING] = "--all" in args  # --help is answered before the other options are read
-        return super().parse_args(ctx, args)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        everything, of_help = ctx.meta.get(EVERYTHING), self.get_help_option(ctx)
-        names = {*self.first, "all", of_help and of_help.name}
-        listed_options = [option for option in self.get_params(ctx) if everything or option.name in names]
-        with formatter.section("Options"):
-            formatter.write_dl([record for option in listed_options if (record := option.get_help_record(ctx))])
-        if not everything:
-            formatter.write(f"\n`{PROGRAM} {ctx.info_name} --help --all` lists the other options.\n")
 
 
 def refuse(error: ConfigError, again: str = "") -> NoReturn:
@@ -203,26 +177,6 @@ class DurationType(click.ParamType[timedelta | None]):
         except Wrong as error:
             self.fail(f"{error}; {error.remedy}" + (f", or {NEVER}" if self._never else ""), param, ctx)
         return length
-
-
-@click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell.
-
-    \b
-    bash: eval "$(gpu-autoscaler completion bash)"   in ~/.bashrc
-    zsh:  eval "$(gpu-autoscaler completion zsh)"    in ~/.zshrc
-    fish: gpu-autoscaler completion fish | source    in ~/.config/fish/config.fish
-
-    Names come from the server at GPU_AUTOSCALER_URL; none are offered if it does not answer within a second. bash must
-    be 4.4 or later.
-    """
-    kind = get_completion_class(shell)
-    if kind is None:  # click knows all three
-        raise click.UsageError(f"no completion for {shell}")
-    click.echo(kind(ctx.find_root().command, {}, PROGRAM, VARIABLE).source())
 
 
 def _completion(path: str, name: Callable[[Mapping[str, Any]], str]) -> Callable[..., list[str]]:

@@ -1,16 +1,25 @@
 """`gpu-autoscaler replay --decision ID`: repeats a stored decision with this version, or under another policy."""
 
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from receiver import installed_version
 from receiver.adapters.http.own_api import NotThereError
 from receiver.adapters.store.decisions import read_grounds
-from receiver.cli.client import UNUSABLE, present_command, print_lines, server, show, tell_problem
+from receiver.capabilities.bundles.comparison import (
+    APPEARED,
+    CHANGED,
+    FIELDS,
+    SAME,
+    VANISHED,
+    Said,
+    compared,
+    ruled,
+    said,
+)
 from receiver.config import ConfigError, load_file
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Decision
@@ -21,30 +30,10 @@ from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from receiver.ports import Grounds, GroundsKept, WontWork
 from receiver.reports.screen import aligned
+from receiver.terminal.client import UNUSABLE, present_command, print_lines, server, show, tell_problem
 
-Said = Mapping[str, Any]  # a decision, or one of its reasons, as in GET /api/v1/decisions/ID
-
-DIFFERS = 1
-SAME, CHANGED, APPEARED, VANISHED = "same", "changed", "appeared", "vanished"
+DIFFERS = 1  # exit status
 SIGNS = {SAME: " ", APPEARED: "+", VANISHED: "-"}
-# The compared fields, and their titles.
-FIELDS = {
-    "from": "nodes then",
-    "to": "nodes wanted",
-    "verdict": "verdict",
-    "candidates": "removable, soonest first",
-    "evicted": "pods evicted from",
-    "reconsider_at": "can change by itself at",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleChange:
-    """A rule's reasons *then* and *now*, None where it gave none; *what* is one of the four words above."""
-
-    what: str
-    then: Said | None
-    now: Said | None
 
 
 def made_again(made_from: Grounds, pool: str) -> Decision:
@@ -54,59 +43,9 @@ def made_again(made_from: Grounds, pool: str) -> Decision:
     return decide_all(facts, assign(facts, policy), policy, explained_by=with_grounds)[pool]
 
 
-def said(decision: Decision) -> dict[str, Any]:
-    """Return the compared parts of *decision* as JSON."""
-    again = decision.reconsider_at
-    return {
-        "from": decision.present,
-        "to": decision.target,
-        "verdict": decision.change.value,
-        "candidates": list(decision.candidates),
-        "evicted": list(decision.evicted),
-        "reconsider_at": again.isoformat().replace("+00:00", "Z") if again is not None else None,
-        "reasons": [
-            {"rule": r.rule, "verdict": r.verdict.value, "target": r.target, "detail": r.detail}
-            for r in decision.reasons
-        ],
-    }
-
-
-def compared(then: Said, now: Said) -> dict[str, Any]:
-    """Return the differences of two decisions: fields as ``[then, now]``, and rules with other reasons."""
-    differences: dict[str, Any] = {name: [then[name], now[name]] for name in FIELDS if then[name] != now[name]}
-    rules = list(ruled(then["reasons"], now["reasons"]))
-    for kind in (APPEARED, VANISHED, CHANGED):
-        if changes := [rule for rule in rules if rule.what == kind]:
-            differences[kind] = [
-                {"then": r.then, "now": r.now} if kind == CHANGED else r.now or r.then for r in changes
-            ]
-    order = [[str(reason["rule"]) for reason in decision["reasons"]] for decision in (then, now)]
-    if order[0] != order[1] and not {APPEARED, VANISHED} & differences.keys():
-        differences["order"] = order
-    return differences
-
-
-def ruled(then: Sequence[Said], now: Sequence[Said]) -> Iterator[RuleChange]:
-    """Pair the reasons of two decisions by rule, in the order of now, those that vanished last."""
-    before, after = _numbered(then), _numbered(now)
-    for key, reason in after.items():
-        was = before.get(key)
-        kind = APPEARED if was is None else SAME if dict(was) == dict(reason) else CHANGED
-        yield RuleChange(what=kind, then=was, now=reason)
-    for key, reason in before.items():
-        if key not in after:
-            yield RuleChange(what=VANISHED, then=reason, now=None)
-
-
-def _numbered(reasons: Iterable[Said]) -> dict[tuple[str, int], Said]:
-    """Return *reasons* by rule, and by their number among those of that rule."""
-    times: Counter[str] = Counter()
-    by_number = {}
-    for reason in reasons:
-        rule = str(reason["rule"])
-        times[rule] += 1
-        by_number[rule, times[rule]] = reason
-    return by_number
+def read(grounds: Said) -> Grounds:
+    """Return the inputs in *grounds*, as GET /api/v1/decisions/ID/grounds gives them. Raises WontWork."""
+    return read_grounds(GroundsKept(format=int(grounds["format"]), facts=grounds["facts"], policy=grounds["policy"]))
 
 
 def decide_again(number: str, config: Path | None, *, as_json: bool) -> int:
@@ -126,7 +65,7 @@ def decide_again(number: str, config: Path | None, *, as_json: bool) -> int:
 def replay_bundle(path: Path, *, as_json: bool) -> int:
     """Decide again what the bundle at *path* holds, and print both. Return 0 when they are the same and 1 when they
     differ. Exits with 2 for a file that cannot be used."""
-    from receiver.cli.bundle import read_bundle
+    from receiver.capabilities.bundles.bundle import read_bundle
 
     again = "what to do: write it with gpu-autoscaler explain decision ID --bundle FILE"
     try:
@@ -136,11 +75,6 @@ def replay_bundle(path: Path, *, as_json: bool) -> int:
         _refuse(str(error), again)
     except (KeyError, TypeError, ValueError) as error:  # without it, status 1 would say that the decisions differ
         _refuse(f"{path}: is a damaged bundle ({type(error).__name__}: {error})", again)
-
-
-def read(grounds: Said) -> Grounds:
-    """Return the inputs in *grounds*, as GET /api/v1/decisions/ID/grounds gives them. Raises WontWork."""
-    return read_grounds(GroundsKept(format=int(grounds["format"]), facts=grounds["facts"], policy=grounds["policy"]))
 
 
 def _compare(then: Said, grounds: Said, config: Path | None, *, as_json: bool) -> int:

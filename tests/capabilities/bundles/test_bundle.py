@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store.decisions import FORMAT, decompressed, grounds_values
-from receiver.cli.bundle import NotFaithfulError, bundle
-from receiver.cli.replay_decision import compared, made_again, read, said
+from receiver.capabilities.bundles.bundle import NotFaithfulError, bundle
+from receiver.capabilities.bundles.comparison import compared, said
+from receiver.capabilities.bundles.repetition import made_again, read
 from receiver.core.model.charges import Charged, Comparison
 from receiver.core.model.devices import (
     CLAIMS,
@@ -290,7 +291,9 @@ def test_one_of_inputs_that_an_earlier_version_stored_is_the_same(world: str) ->
 
 def test_one_that_names_decide_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = kept_of(*WORLDS["nodes that go by name"])
-    monkeypatch.setattr("receiver.cli.bundle.made_again", lambda grounds, pool: _by_name(made_again(grounds, pool)))
+    monkeypatch.setattr(
+        "receiver.capabilities.bundles.bundle.made_again", lambda grounds, pool: _by_name(made_again(grounds, pool))
+    )
     with pytest.raises(NotFaithfulError):
         bundle(decided(kept, "zebra-id"), kept)
 

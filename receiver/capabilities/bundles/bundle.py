@@ -18,7 +18,8 @@ from zoneinfo import available_timezones
 from receiver import installed_version
 from receiver.adapters.store.decisions import FORMAT as GROUNDS_FORMAT
 from receiver.adapters.store.decisions import decompressed, grounds_values
-from receiver.cli.replay_decision import FIELDS, Said, made_again, read, said
+from receiver.capabilities.bundles.comparison import FIELDS, Said, said
+from receiver.capabilities.bundles.repetition import made_again, read
 from receiver.core.explain.rules import RULES
 from receiver.core.model.civo_sizes import labels_of_size
 from receiver.core.model.devices import CLAIM, COUNTER, KIND

@@ -1,0 +1,48 @@
+"""The capabilities that are installed. Whatever composes the product hands each layer what it takes of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from receiver.terminal.additions import AddedCommand
+
+if TYPE_CHECKING:  # it imports the server's libraries, and the command line lists commands without them
+    from receiver.capabilities.capability import Capability
+
+NAMES = (
+    "bundles",
+    "what_if",
+)  # fmt: skip
+
+
+@cache
+def installed() -> tuple["Capability", ...]:
+    """Return what each folder adds, in the order of NAMES."""
+    return tuple(import_module(f"{__package__}.{name}.capability").CAPABILITY for name in NAMES)
+
+
+@cache
+def commands() -> Mapping[str, AddedCommand]:
+    """Return the commands that are added, by what is typed (``explain node``), with the whole place of each. It imports
+    nothing of a folder but its ``__init__.py``."""
+    return {
+        words: command._replace(place=f"{folder.__name__}.{command.place}")
+        for folder in _folders()
+        for words, command in getattr(folder, "COMMANDS", {}).items()
+    }
+
+
+@cache
+def options() -> Mapping[str, Sequence[str]]:
+    """Return where the `AddedOptions` of commands stand, by what is typed (``explain decision``)."""
+    places: dict[str, list[str]] = {}
+    for folder in _folders():
+        for words, place in getattr(folder, "OPTIONS", {}).items():
+            places.setdefault(words, []).append(f"{folder.__name__}.{place}")
+    return places
+
+
+def _folders() -> Iterator[ModuleType]:
+    return (import_module(f"{__package__}.{name}") for name in NAMES)

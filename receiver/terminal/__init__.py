@@ -1,0 +1,1 @@
+"""What the commands of `receiver.cli` and of capabilities share: calls of the server, printing, options."""

@@ -1,0 +1,32 @@
+"""What a capability adds to the command line: commands, and options of commands that others have."""
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import click
+
+
+class AddedCommand(NamedTuple):
+    """A command. *place* is its module and its name there (``command:what_if``), *says* the first sentence of its help.
+    *daily* ones are in the help without --all."""
+
+    place: str
+    says: str
+    daily: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedOptions:
+    """Options that a command takes beside its own.
+
+    They stand behind its parameter *after*; those in *first* are in its help without --all, and *says* is a paragraph
+    of that help. *run* is called before the command when one of them is given, with the values of all by name; the
+    context has the other parameters.
+    """
+
+    options: Sequence[click.Option]
+    after: str
+    says: str
+    run: Callable[..., None]
+    first: Set[str] = frozenset()
