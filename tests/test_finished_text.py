@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOMS = ("core", "step", "web", "reports")
+ROOMS = ("core", "step", "web", "reports", "capabilities")
 SENTENCES = {
     *("because", "body", "comment", "detail", "doing", "error", "explanation", "last_error", "message", "problem"),
     *("reason", "remedy", "sentence", "title", "what", "why"),

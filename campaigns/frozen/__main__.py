@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from flask.testing import FlaskClient
 
 from campaigns.frozen.worlds import worlds
+from receiver.capabilities.costs.command import FORMATS
 from receiver.cli.main import COMMANDS, main
-from receiver.cli.report import FORMATS
 from receiver.core.notices.grouping import Seal
 from tests.cli.asked import serving
 from tests.quiet import silence

@@ -24,6 +24,7 @@ from tests.clocks import FixedClock
 from tests.core.report.builders import AFTER
 from tests.core.report.simulated import a_month
 from tests.given.life import GPU, PRICE, START, Life, a_job, a_policy, a_world
+from tests.metrics.scrapes import ADDED_FAMILIES
 from tests.settings import settings_of
 from tests.stores import a_store
 from tests.web.builders import Bench, a_full_store
@@ -57,7 +58,9 @@ def bench(store: Any, policy: Any, clock: Any, mode: str = "act") -> Bench:
     registry, instruments = CollectorRegistry(), Instruments()
     registry.register(instruments)
     settings = settings_of(policy, mode)
-    registry.register(StoreCollector(store, settings, clock, version="0.1.0", destinations=("slack",)))
+    registry.register(
+        StoreCollector(store, settings, clock, version="0.1.0", destinations=("slack",), added=ADDED_FAMILIES)
+    )
     given: dict[str, Any] = {"store": store, "policy": policy, "clock": clock, "mode": mode, "registry": registry}
     given["instruments"] = instruments
     return Bench(

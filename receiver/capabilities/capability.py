@@ -1,8 +1,11 @@
 """What one capability adds, as a record. Each member has a type of the layer that takes it, and a default that adds
 nothing: what a layer is not handed, it does without."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from receiver.metrics.families import AddedFamilies
+from receiver.runtime.after_step import AfterStepOf
 from receiver.web import WebAdditions
 
 
@@ -15,3 +18,7 @@ class Capability:
     """The name of the folder."""
     web: WebAdditions = field(default_factory=WebAdditions)
     """Routes, pages and what the OpenAPI document says of them."""
+    metrics: Sequence[AddedFamilies] = ()
+    """Metrics that are read from the store."""
+    after_step: Sequence[AfterStepOf] = ()
+    """What is due at certain times."""

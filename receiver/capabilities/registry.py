@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # it imports the server's libraries, and the command line lis
 
 NAMES = (
     "bundles",
+    "costs",
     "what_if",
 )  # fmt: skip
 

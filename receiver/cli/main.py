@@ -16,7 +16,6 @@ OWN_DAILY = {
     "explain": ("receiver.cli.explain:explain", "Explain a pool's size, a waiting pod, a node or a decision."),
     "pause": ("receiver.cli.operate:pause", "Change nothing in POOL, or in any pool."),
     "budget": ("receiver.cli.operate:budget", "Show this month's budgets, or set one until the month ends."),
-    "report": ("receiver.cli.report:report", "Show what a month cost, by owner, and what was idle."),
     "doctor": ("receiver.cli.doctor:doctor", "Check a live installation and show how to fix what is wrong."),
     "replay": ("receiver.cli.replay:replay", "Compare the cost and waits of policies on recorded work."),
 }
@@ -30,14 +29,18 @@ OWN_OTHERS = {
 }
 
 
-def _added(*, daily: bool) -> dict[str, tuple[str, str]]:
-    """The commands of capabilities that are below no other command."""
-    commands = {words: command for words, command in registry.commands().items() if " " not in words}
-    return {words: (command.place, command.says) for words, command in commands.items() if command.daily is daily}
+def _with_added_ones() -> tuple[dict[str, tuple[str, str]], dict[str, tuple[str, str]]]:
+    """The commands that --help lists, and the others, with those of capabilities that are below no other command."""
+    daily, others = list(OWN_DAILY.items()), dict(OWN_OTHERS)
+    for name, (place, says, after) in registry.commands().items():
+        if after:
+            daily.insert(1 + [before for before, _ in daily].index(after), (name, (place, says)))
+        elif " " not in name:
+            others[name] = (place, says)
+    return dict(daily), dict(sorted(others.items()))
 
 
-DAILY = {**OWN_DAILY, **_added(daily=True)}  # what --help lists
-OTHERS = dict(sorted({**OWN_OTHERS, **_added(daily=False)}.items()))  # with --all
+DAILY, OTHERS = _with_added_ones()  # what --help lists, and what with --all
 COMMANDS = {**DAILY, **OTHERS}
 # They work until the next release, in no list.
 FORMER = {"answer": "receiver.cli.renamed:answer", "questions": "receiver.cli.renamed:questions"}

@@ -12,8 +12,7 @@ from receiver.cli.explain import override_line
 from receiver.core.model.overrides import EVERY_POOL, Answer
 from receiver.core.model.text import dollars, span
 from receiver.ports import Clock
-from receiver.reports.formats import assumed
-from receiver.reports.screen import OLD, aligned, clock_time, printable, since
+from receiver.reports.screen import OLD, aligned, assumed, clock_time, printable, since
 from receiver.terminal.client import (
     UNUSABLE,
     acting_token,

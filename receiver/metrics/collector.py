@@ -24,8 +24,8 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.promises.calibration import Came
 from receiver.core.scaling.failures import Failure
 from receiver.core.scaling.waits import Direction, Shortage, WaitKind, shortage_of
-from receiver.metrics.costs import CostFamilies, budgets
-from receiver.metrics.families import PREFIX, Row, counter, filled, gauge, histogram, single
+from receiver.metrics.budgets import budgets
+from receiver.metrics.families import PREFIX, AddedFamilies, Row, counter, filled, gauge, histogram, single
 from receiver.ports import Clock, ReadStore, TryLater, WontWork
 from receiver.reports.picture import ChargesDocument, Picture, PoolDocument, kept_picture
 from receiver.step.parts import PARTS, counted_as
@@ -226,12 +226,14 @@ class StoreCollector(Collector):
         *,
         version: str | None = None,
         destinations: Sequence[str] = (),
+        added: Sequence[AddedFamilies] = (),
     ) -> None:
-        """Read *store* at each scrape. *version* None is the installed one, *destinations* name where messages go."""
+        """Read *store* at each scrape. *version* None is the installed one, *destinations* name where messages go,
+        *added* are those of capabilities."""
         self._store, self._clock, self._destinations = store, clock, destinations
         self._configuration, self._policy = settings.configuration, settings.policy
         self._version = version or installed_version()
-        self._costs = CostFamilies(store, settings.policy)
+        self._added = [families_of(store, settings.policy) for families_of in added]
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: registering must not read the store."""
@@ -241,14 +243,14 @@ class StoreCollector(Collector):
         yield from self._configured()
         try:
             (picture, seen_at), counts = kept_picture(self._store), self._store.counts()
-            costs = self._costs.at(self._clock.now())
+            added = [metric for families in self._added for metric in families(self._clock.now())]
         except (TryLater, WontWork):
             yield self._sources_up([(("store",), 0)])
             return
         yield from self._seen(picture)
         yield from self._open_actions(counts)
         yield from budgets(picture, self._policy)
-        yield from costs
+        yield from added
         yield from self._charges(picture.charges or ChargesDocument())
         sources = [s for s in picture.sources if s.configured and s.source != Source.STORE]
         yield self._sources_up([*(((s.source,), s.up) for s in sources), ((Source.STORE.value,), 1)])

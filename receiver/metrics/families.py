@@ -1,16 +1,21 @@
 """Metric families from the rows of a scrape. Names end in their unit; ratios are 0-1, money is USD."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from receiver.core.model.policy import Policy
+from receiver.ports import ReadStore
+
 PREFIX = "gpu_autoscaler"
 
 Value = float | Decimal | timedelta | datetime | None
 Row = tuple[Sequence[str], Value]
+Families = Callable[[datetime], Iterable[Metric]]  # at the time of a scrape; raises TryLater when the store fails
+AddedFamilies = Callable[[ReadStore, Policy], Families]
 
 
 def filled(counts: Mapping[Any, float] | None, combinations: Iterable[tuple[str, ...]]) -> list[Row]:

@@ -91,3 +91,23 @@ def printable(document: object) -> Any:
     if isinstance(document, Sequence):
         return [printable(value) for value in document]
     return document
+
+
+def minute(stated: str) -> str:
+    """Return a time of the document to the minute."""
+    return f"{stated[:16].replace('T', ' ')} UTC"
+
+
+def foreseen(line: Mapping[str, Any]) -> object:
+    """Return a budget's forecast, None without one."""
+    return line.get("forecast_usd")  # missing in reports closed by an older version
+
+
+def assumed(budgets: Sequence[Mapping[str, Any]]) -> str:
+    """Return the assumption of the forecasts of *budgets*, empty without any."""
+    since = next((line["forecast_since"] for line in budgets if line.get("forecast_since")), None)
+    if since is None:
+        return ""
+    if all(foreseen(line) is None for line in budgets):
+        return f"Forecast: not known yet. It needs a day of costs, and has them since {minute(since)}."
+    return f"Forecast: the average cost per hour since {minute(since)} continues."

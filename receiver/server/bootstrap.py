@@ -44,8 +44,7 @@ from receiver.core.model.text import harmless
 from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import Clock, TryLater, WontWork, WriterLostError
-from receiver.reports.monthly import MonthEnd
-from receiver.reports.weekly import Digest, ObservedDay, WeekEnd
+from receiver.runtime.after_step import AfterStep, AfterStepParts
 from receiver.runtime.loop import LONGEST_CALL, Beat, Courier, Loop, LoopTerms, WakeupBurst
 from receiver.runtime.observing import Observer, ReplayProcess
 from receiver.runtime.pool_reader import PoolReader
@@ -196,14 +195,9 @@ class Connections:
 
 class Stepping:
     def __init__(self, connections: Connections, started_at: datetime) -> None:
-        store, sources = connections.loops_store, connections.sources
         self._connections = connections
-        self._warm_up = WarmUp(store, connections.settings.configuration.warm_up)
-        self._month_end = Latest(
-            lambda: connections.live.settings,
-            lambda settings: MonthEnd(store, sources.telemetry, settings.policy, watched=sources.cluster is not None),
-        )
-        self._digests = Latest(lambda: connections.live.settings, self._digests_of)
+        self._warm_up = WarmUp(connections.loops_store, connections.settings.configuration.warm_up)
+        self._after_step = Latest(lambda: connections.live.settings, self._after_step_of)
         self._pruned_at = started_at
         self._trusted_since: datetime | None = None
 
@@ -228,19 +222,19 @@ class Stepping:
                 connections.loops_store.prune(now)
             except TryLater as error:  # pruning can wait, scaling cannot
                 log.warning("old rows not deleted", error=str(error))
-        self._month_end().look(now, sure=sure)
-        for digest in self._digests():
-            digest.look(now, sure=sure)
+        for due in self._after_step():
+            due.look(now, sure=sure)
         return stepped
 
-    def _digests_of(self, settings: FileSettings) -> Sequence[Digest]:
-        connections = self._connections
-        store, watched = connections.loops_store, connections.sources.cluster is not None
-        weekly = (
-            [WeekEnd(store, settings.policy, watched=watched)] if settings.configuration.notify.weekly_digest else []
+    def _after_step_of(self, settings: FileSettings) -> Sequence[AfterStep]:
+        sources = self._connections.sources
+        parts = AfterStepParts(
+            store=self._connections.loops_store,
+            telemetry=sources.telemetry,
+            settings=settings,
+            watched=sources.cluster is not None,
         )
-        daily = [ObservedDay(store, settings.policy)] if settings.configuration.mode is Mode.OBSERVE else []
-        return [*weekly, *daily]
+        return [due for capability in capabilities.installed() for of in capability.after_step for due in of(parts)]
 
 
 def loop_of(connections: Connections, opening: Opening, clock: Clock) -> Loop:
@@ -315,7 +309,8 @@ def web_of(
     instruments, environment = connections.instruments, connections.settings.environment
     registry = CollectorRegistry()
     registry.register(instruments)
-    registry.register(StoreCollector(connections.store, settings, clock, destinations=messages_to))
+    added = [families for capability in capabilities.installed() for families in capability.metrics]
+    registry.register(StoreCollector(connections.store, settings, clock, destinations=messages_to, added=added))
     return web.create_app(
         web.WebParts(
             tokens=connections.secrets.tokens,

@@ -9,11 +9,11 @@ import click
 
 class AddedCommand(NamedTuple):
     """A command. *place* is its module and its name there (``command:what_if``), *says* the first sentence of its help.
-    *daily* ones are in the help without --all."""
+    One with *after* is in the help without --all, behind the command of that name."""
 
     place: str
     says: str
-    daily: bool = False
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,8 @@
 """The web side: webhook, health, JSON API and pages. It remembers deliveries, reads the store and acts on nothing."""
 
 import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from flask import Blueprint, Flask, Response, g, request
@@ -11,7 +13,6 @@ from werkzeug.routing import RequestRedirect
 
 from receiver.reports.document import Published
 from receiver.web import errors, health, webhook
-from receiver.web.api import reports
 from receiver.web.api import routes as api
 from receiver.web.auth import access
 from receiver.web.pages import answers, forms, guides
@@ -47,7 +48,7 @@ def create_app(parts: WebParts) -> Flask:
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals["version"] = parts.version
     app.jinja_env.globals["cluster_name"] = parts.configuration.cluster_name
-    app.jinja_env.globals["added_links"] = [link for addition in parts.added for link in addition.links]
+    app.jinja_env.globals["added_links"] = _links(parts)
     errors.install(app)
     doors = access.Access(parts)
     acting = forms.overrides(doors, parts)
@@ -81,7 +82,7 @@ def create_app(parts: WebParts) -> Flask:
 
 def _pages(parts: WebParts) -> Blueprint:
     pages = Blueprint("pages", __name__)
-    for add in (add_overview, add_pool_page, add_decisions, reports.add_costs):
+    for add in (add_overview, add_pool_page, add_decisions):
         add(pages, parts)
     for addition in parts.added:
         addition.add_pages(pages, parts)
@@ -91,3 +92,12 @@ def _pages(parts: WebParts) -> Blueprint:
 def _templates(own: BaseLoader | None, parts: WebParts) -> BaseLoader:
     folders = [addition.templates for addition in parts.added if addition.templates is not None]
     return ChoiceLoader([*([own] if own is not None else []), FileSystemLoader(folders)])
+
+
+def _links(parts: WebParts) -> Mapping[str, Sequence[tuple[str, str]]]:
+    """The endpoint and the words of each added link, by the page that has it."""
+    links: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    for addition in parts.added:
+        for link in addition.links:
+            links[link.on].append((link.endpoint, link.words))
+    return links

@@ -10,9 +10,8 @@ from pydantic.json_schema import models_json_schema
 
 from receiver.core.explain.rules import RULES
 from receiver.core.model.policy import Scope
-from receiver.core.money.attribution import By
 from receiver.ports import DecisionKind
-from receiver.reports.document import SUFFIX, ReportDocument
+from receiver.reports.document import SUFFIX
 from receiver.reports.picture import ChargesDocument, PoolDocument, WaitingPod
 from receiver.web.api import alert_documents as alerts
 from receiver.web.api import documents as api
@@ -37,7 +36,6 @@ _REFUSALS: dict[int, tuple[str, dict[str, Any]]] = {
 }
 _POOL = ("pool", {**TEXT, "description": "a pool's name or id"})
 _LIMIT = ("limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT})
-_MONTH = ("month", {**TEXT, "pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$", "description": "the current one by default"})
 _NTH = {"number": {**COUNT, "description": "its id"}}
 _BEARER = {"type": "http", "scheme": "bearer"}
 
@@ -55,9 +53,6 @@ _RESET = (
     ("why", {**WORDS, "description": "the reason"}),
     ("confirm", one_of(("true", "false"), "take an amount that stops growth or cordons nodes")),
 )
-_BY = ("by", one_of(list(By), "team by default"))
-_TEAM = ("team", {**TEXT, "description": "all teams by default"})
-_FORMAT = ("format", one_of(("json", "focus"), "json by default; focus is CSV of FOCUS 1.2"))
 _ALERTNAME = ("alertname", {**TEXT, "description": "those of this name"})
 _EXCLUDE = ("exclude", one_of(("steps",), "leave out whether steps succeed"))
 
@@ -93,9 +88,6 @@ REQUESTS = (
     Request("alerts", "alerts", "Alerts that were delivered within the last hour, the newest first",
             alerts.ReceivedAlert, many=True, query=(_ALERTNAME,)),
     Request("charges", "charges", "What Civo charged, beside the ledger", ChargesDocument, **_STEPS),
-    Request("costs", "costs", "What a month has cost, by one thing", api.CostsDocument, (400,), query=(_MONTH, _BY)),
-    Request("report", "report", "The report of a month", ReportDocument, (400, 404),
-            query=(_MONTH, _TEAM, _FORMAT)),
     Request("overrides", "overrides", "Overrides that are not over, the newest first", api.OverrideDocument, (400, 404),
             many=True, query=(_POOL, _LIMIT, _ENDED)),
     Request("overrides", "setOverride", "Set an override", api.OverrideDocument, (400, 413), body=api.OverrideAsked,
@@ -147,8 +139,7 @@ def _shown(answer: type[BaseModel] | Schema, *, many: bool = False) -> Schema:
 def _operation(request: Request, path: str, *, closed: bool) -> Schema:
     kinds = ("text/plain", "application/openmetrics-text") if request.answer is TEXT else ("application/json",)
     content = {kind: {"schema": _shown(request.answer, many=request.many)} for kind in kinds}
-    if _FORMAT in request.query:
-        content["text/csv"] = {"schema": TEXT}
+    content |= {kind: {"schema": TEXT} for kind in request.kinds}
     success: dict[str, Any] = {"description": "done" if request.status != 200 else "found", "content": content}
     if request.headers:
         success["headers"] = dict(request.headers)

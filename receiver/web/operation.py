@@ -48,3 +48,4 @@ class Request:
     needs: Sequence[str] = ()
     headers: Mapping[str, Any] = field(default_factory=dict)
     token: Sequence[str] = READERS
+    kinds: Sequence[str] = ()

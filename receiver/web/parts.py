@@ -40,7 +40,8 @@ def _nothing(_routes: Blueprint, _parts: "WebParts") -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLink:
-    """A link with *words* to the page *endpoint*, on the page *on*; both are endpoints of Flask."""
+    """A link with *words* to the page *endpoint*, on the page *on*; both are endpoints of Flask. *on* ``navigation`` is
+    the head of every page."""
 
     on: str
     endpoint: str

@@ -14,7 +14,7 @@ from receiver.capabilities.capability import Capability
 from receiver.cli.added import value_at
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("/", "/decisions", "/costs")
+PAGES = ("/", "/decisions", "/sources")
 HELPS = (("--all",), ("explain",), ("explain", "decision"), ("replay", "--all"))
 # Alembic runs these when it migrates, and gunicorn its configuration: neither can be imported.
 RUN_BY_OTHERS = ("receiver.adapters.migrations.", "receiver.server.gunicorn_conf")

@@ -30,6 +30,7 @@ def attributes_read() -> frozenset[str]:
     """Every attribute that a module reads, except those that only pass keys on: by itself, by a name in a table for
     `getattr`, or as a field of a document that pydantic fills from attributes."""
     found: set[str] = set()
+    documents = {*(RECEIVER / "reports").glob("*.py"), *RECEIVER.glob("capabilities/*/documents.py")}
     for file in RECEIVER.rglob("*.py"):
         nodes = list(ast.walk(ast.parse(file.read_text())))
         by_name = any(isinstance(n, ast.Name) and n.id == "getattr" for n in nodes) and file not in PASSIVE
@@ -37,9 +38,7 @@ def attributes_read() -> frozenset[str]:
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 if file not in PASSIVE or (isinstance(node.value, ast.Name) and node.value.id == "self"):
                     found.add(node.attr)
-            elif (
-                isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and file.parent.name == "reports"
-            ):
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and file in documents:
                 found.add(node.target.id)
             elif by_name and isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.add(node.value)

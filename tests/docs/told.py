@@ -50,7 +50,7 @@ def everything_told() -> Iterator[tuple[str, str]]:
     """Yield where something is said, and the text."""
     for file in sorted((ROOT / "receiver").rglob("*.py")):
         yield from ((str(file.relative_to(ROOT)), text) for text in texts_of_code(file))
-    for file in sorted((ROOT / "receiver" / "web" / "templates").glob("*.html")):
+    for file in sorted((ROOT / "receiver").glob("**/templates/*.html")):
         text = re.sub(r"\{\{ *'[^']*' *\}\}|\{\{.*?\}\}", "1", file.read_text(encoding="utf-8"))
         yield str(file.relative_to(ROOT)), text
     for book in ("tests/core/notices/messages.md", "tests/incidents/incidents.md"):

@@ -7,6 +7,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from receiver.capabilities import registry as capabilities
 from receiver.core.model.policy import Policy
 from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import Store
@@ -16,11 +17,13 @@ from tests.metrics.counted import a_counted_store
 from tests.settings import settings_of
 from tests.web.builders import NOW, a_picture, a_policy
 
+ADDED_FAMILIES = [families for capability in capabilities.installed() for families in capability.metrics]
+
 
 def a_registry(store: Store, policy: Policy | None = None, mode: str = "act") -> CollectorRegistry:
     """Return a registry as bootstrap fills it."""
-    registry = CollectorRegistry()
-    registry.register(StoreCollector(store, settings_of(policy or a_policy(), mode), FixedClock(NOW), version="0.1.0"))
+    registry, settings = CollectorRegistry(), settings_of(policy or a_policy(), mode)
+    registry.register(StoreCollector(store, settings, FixedClock(NOW), version="0.1.0", added=ADDED_FAMILIES))
     registry.register(Instruments())
     return registry
 

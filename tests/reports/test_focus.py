@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import SqlStore
+from receiver.capabilities.costs.documents import ReportDocument
+from receiver.capabilities.costs.focus import COLUMNS, as_focus
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Anchor, Billing
 from receiver.core.model.usage import Accounting, Owner
@@ -19,12 +21,10 @@ from receiver.core.money.attribution import MonthToDate
 from receiver.core.money.cost import in_cents, units_between
 from receiver.core.report.lines import pieces
 from receiver.core.report.report import report
-from receiver.reports.document import ReportDocument
-from receiver.reports.focus import COLUMNS, as_focus
+from tests.capabilities.costs.focus_1_2 import SPECIFIED, TOGETHER, a_decimal, a_string
+from tests.capabilities.costs.month_ends import a_later_client, another_policy, close_month
 from tests.core.report.builders import A100_X8, AFTER, H100, HOUR, L40S, MONTH, a_life, a_policy, a_usage, at
 from tests.core.report.simulated import SimulatedMonth, a_month
-from tests.reports.focus_1_2 import SPECIFIED, TOGETHER, a_decimal, a_string
-from tests.reports.month_ends import a_later_client, another_policy, close_month
 
 Row = dict[str, str]
 ZERO = Decimal(0)

@@ -31,6 +31,7 @@ from simulator.clocks import ManualClock
 from simulator.metrics import metrics_face
 from simulator.server import Simulator
 from tests.given.life import Life
+from tests.metrics.scrapes import ADDED_FAMILIES
 from tests.rules.files import EVERY_RULE, RECORDINGS, RULE_FILES, run
 from tests.rules.scraped import Labels, Notebook, honored, stored
 from tests.settings import settings_of
@@ -62,7 +63,7 @@ class Hours:
         self.pages: dict[str, Callable[[], str]] = {}
         self.skew = timedelta(0)  # by which the receiver's own clock is ahead where it is scraped
         self._registry = CollectorRegistry()
-        self._registry.register(StoreCollector(store, settings_of(policy), _Skewed(self)))
+        self._registry.register(StoreCollector(store, settings_of(policy), _Skewed(self), added=ADDED_FAMILIES))
         self._registry.register(self.instruments)
         self._outbox = Outbox(store, [], self.clock, links=PageLinks())
         app = Flask("simulator")

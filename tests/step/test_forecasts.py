@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from receiver.capabilities.costs.documents import ReportDocument
+from receiver.capabilities.costs.monthly import report_of
 from receiver.core.model.charges import Charge
 from receiver.core.model.policy import Budget
 from receiver.core.money.budget import Forecast, month_of
 from receiver.core.money.cost import spend_by_pool
 from receiver.ports import Store
-from receiver.reports.document import ReportDocument
-from receiver.reports.monthly import report_of
 from receiver.step import gather
 from simulator.store import MemoryStore
 from tests.core.builders import HOUR

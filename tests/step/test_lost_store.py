@@ -7,12 +7,12 @@ from typing import Literal
 
 import pytest
 
+from receiver.capabilities.costs.monthly import costs_of
 from receiver.core.model.charges import Charge
 from receiver.core.model.policy import Budget, ChargePrice, Scope, Stated
 from receiver.core.money.budget import BudgetStage, month_of
 from receiver.ports import Charges, Store, TryLater, WontWork
 from receiver.replay.world.objects import Behaviour, WorldPool
-from receiver.reports.monthly import costs_of
 from receiver.step.reconcile import step
 from simulator.store import MemoryStore
 from tests.core.builders import HOUR, MINUTE

@@ -3,11 +3,11 @@
 from datetime import timedelta
 from decimal import Decimal
 
+from receiver.capabilities.costs.monthly import report_of
 from receiver.core.model.policy import Billing
 from receiver.core.money.budget import month_of
 from receiver.core.report.lines import PaidFor
 from receiver.ports import Store
-from receiver.reports.monthly import report_of
 from tests.core.builders import MINUTE
 from tests.given import lives
 from tests.given.life import PRICE, a_job

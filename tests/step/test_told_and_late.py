@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import SqlStore
+from receiver.capabilities.costs.monthly import MonthEnd
 from receiver.core.model.actions import Action, ActionKind, Victim, VictimStage
 from receiver.core.model.policy import Budget, Limits
 from receiver.ports import Store, TryLater
 from receiver.replay.world.objects import Behaviour
-from receiver.reports.monthly import MonthEnd
 from receiver.server.bootstrap import EXTENSION, stop
 from receiver.step.carry_out import settled
 from tests.core.builders import HOUR, MINUTE, NOW, a_state

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from receiver.capabilities.costs.monthly import costs_of
 from receiver.core.model.policy import Budget
 from receiver.core.model.usage import WorkloadLife
 from receiver.core.money.attribution import Attributed, By, MonthToDate, Part, attribute, key_of, lines
@@ -16,7 +17,6 @@ from receiver.core.money.budget import month_of
 from receiver.core.money.cost import in_cents, spend_by_pool
 from receiver.ports import Store, TryLater
 from receiver.replay.world.objects import WorldPool
-from receiver.reports.monthly import costs_of
 from tests.core.builders import HOUR, MINUTE, a_pool
 from tests.given import lives, troubles
 from tests.given.life import GPU, PRICE, SIZE, START, TICK, Life, Wrapped, a_job, a_policy, a_world

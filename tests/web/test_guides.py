@@ -208,8 +208,8 @@ def test_a_rule_on_the_page_of_a_pool_links_to_its_explanation() -> None:
 
 
 def test_with_docs_url_pages_link_there() -> None:
-    html = page("/costs", docs_url="https://docs.example")
-    assert f'href="https://docs.example/{ABOUT["pages.costs"]}"' in html
+    html = page("/sources", docs_url="https://docs.example")
+    assert f'href="https://docs.example/{ABOUT["pages.sources"]}"' in html
 
 
 def test_the_index_page_has_the_groups_of_the_navigation() -> None:

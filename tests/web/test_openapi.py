@@ -24,11 +24,11 @@ from receiver.web import create_app
 from receiver.web.auth.tokens import MOST_FAILURES
 from receiver.web.openapi import document
 from simulator.store import MemoryStore
+from tests.capabilities.costs.full_month import full_document as everything_happened
 from tests.clocks import FixedClock
 from tests.core.builders import a_pool, a_question
 from tests.given import lives
 from tests.given.life import a_job, a_policy
-from tests.reports.full_month import full_document as everything_happened
 from tests.web.builders import L40S, NOW, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
 from tests.web.builders import a_policy as a_web_policy
 from tests.web.fakes import FakeHealth
@@ -76,9 +76,6 @@ BADLY: dict[tuple[str, str, int], tuple[str, Any]] = {
     ("get", "/api/v1/decisions/{number}/grounds", 404): ("/api/v1/decisions/7/grounds", None),
     ("get", "/api/v1/actions", 400): ("/api/v1/actions?limit=501", None),
     ("get", "/api/v1/actions", 404): ("/api/v1/actions?pool=h100", None),
-    ("get", "/api/v1/costs", 400): ("/api/v1/costs?month=soon", None),
-    ("get", "/api/v1/report", 400): ("/api/v1/report?month=2030-01", None),
-    ("get", "/api/v1/report", 404): ("/api/v1/report?team=nobody", None),
     ("get", "/api/v1/overrides", 400): ("/api/v1/overrides?ended=perhaps", None),
     ("get", "/api/v1/overrides", 404): ("/api/v1/overrides?pool=h100", None),
     ("post", "/api/v1/overrides", 400): ("/api/v1/overrides", {**PAUSE, "kind": "stop"}),

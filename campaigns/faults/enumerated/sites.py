@@ -15,7 +15,7 @@ ROOT = Path(receiver.__file__).parent
 STORE, PORTS = "adapters/store", "ports/__init__.py"
 CALLED = {"store": ("store", "records")}  # a step calls the store so, by what it needs of it
 TRANSACTIONS = ("_database.write()", "_write_memory()", "self._change(")
-CALLERS = ("step", "web", "reports", "runtime", "server", "adapters/messages")
+CALLERS = ("step", "web", "capabilities", "runtime", "server", "adapters/messages")
 READING = ("get", "list", "watch")  # of `ClusterWire.ask`
 METHODS = ("PUT", "POST", "PATCH", "DELETE")  # of `CivoCloud._send`
 WRITING_LISTS = ("patch", "patch_status", "apply_status")
@@ -70,7 +70,9 @@ class Site:
 
 WITHOUT_A_TOUR = {  # sites that no tour passes, and why a write that fails there does no harm
     Site("store.keep_pool_facts", "runtime.pool_reader.PoolReader.look"): "what Civo said is asked again and kept then",
-    Site("store.say", "reports.weekly.ObservedDay._send_due"): "nothing acts in observe mode; the next look says it",
+    Site(
+        "store.say", "capabilities.costs.weekly.ObservedDay._send_due"
+    ): "nothing acts in observe mode; the next look says it",
 }
 
 

@@ -13,19 +13,16 @@ from receiver.core.explain.rules import why
 from receiver.core.model.actions import ActionKind, Change, OutcomeKind, VictimStage
 from receiver.core.model.overrides import Answer, OverrideKind, Question, sentence
 from receiver.core.model.policy import Scope, Unanswered
-from receiver.core.money.attribution import By, Part
 from receiver.core.money.cost import amount
 from receiver.metrics.collector import WatchState
 from receiver.ports import StoredDecision, StoredOverride
 from receiver.reports.document import (
-    Cents,
     Count,
     Instant,
     Listed,
     Month,
     Positive,
     Published,
-    Ratio,
     Usd,
     says,
     word,
@@ -330,35 +327,6 @@ class BudgetChangeDocument(Published):
     who: str = ""
     why: str = ""
     at: Instant | None = None
-
-
-class CostsLine(Published):
-    """What one team, pool or other owner cost."""
-
-    part: Annotated[str, word(Part)] = ""
-    key: Annotated[str, says("empty for what was not held")] = ""
-    usd: Usd = Decimal(0)
-    burn_usd_per_hour: Annotated[Cents | None, says("mean of the month; null before a day of it")] = None
-    gpu_hours: Positive = 0.0
-    measured_gpu_hours: Positive = 0.0
-    idle_gpu_hours: Positive = 0.0
-    idle_usd: Usd = Decimal(0)
-    utilization: Annotated[Ratio | None, says("null: nothing was measured")] = None
-    memory: Ratio | None = None
-
-
-class CostsDocument(Published):
-    """What a month has cost, by one thing. The lines add up to total_usd."""
-
-    paths: ClassVar = {"total_usd": "usd"}
-    month: Month = ""
-    by: Annotated[str, word(By)] = ""
-    until: Annotated[Instant | None, says("up to when it counts")] = None
-    observed_from: Annotated[Instant | None, says("from when on it is known who held GPUs")] = None
-    complete: Annotated[bool, says("whether all of the month is known and over")] = False
-    total_usd: Usd = Decimal(0)
-    unpriced: Annotated[Listed[str], says("sizes without a price, not in it")] = ()
-    lines: Listed[CostsLine] = ()
 
 
 # --- the server itself

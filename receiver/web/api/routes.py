@@ -14,7 +14,6 @@ from receiver.reports.picture import ChargesDocument, Picture, PoolDocument, Unf
 from receiver.web.api import documents as api
 from receiver.web.api.alert_documents import ReceivedAlert
 from receiver.web.api.changes import add_budget_changes, add_overrides, add_questions
-from receiver.web.api.reports import add_report
 from receiver.web.api.request_parts import MAX_ROW, decisions_asked, invalid, limit_asked, pool_asked, pool_called
 from receiver.web.api.summary import SummaryDocument
 from receiver.web.errors import Problem
@@ -72,7 +71,6 @@ def blueprint(parts: WebParts) -> Blueprint:
     add_overrides(routes, parts)
     add_questions(routes, parts)
     add_budget_changes(routes, parts)
-    add_report(routes, parts)
     for addition in parts.added:
         addition.add_routes(routes, parts)
     added = [request for addition in parts.added for request in addition.requests]

@@ -60,7 +60,6 @@ ABOUT: Mapping[str, str] = {
     "pages.status": "operations.md#read-the-pages",
     "pages.pool": "operations.md#read-the-pages",
     "pages.sources": "guardrails.md#sources",
-    "pages.costs": "costs.md#what-the-figures-mean",
     "pages.decision": "guardrails.md",
     "pages.decisions": "guardrails.md",
     "acting.budgets": "operations.md#raise-this-months-budget",

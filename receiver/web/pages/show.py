@@ -5,17 +5,25 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from jinja2 import ChainableUndefined, Environment, PackageLoader, StrictUndefined, Undefined
+from jinja2 import (
+    ChainableUndefined,
+    ChoiceLoader,
+    Environment,
+    FileSystemLoader,
+    PackageLoader,
+    StrictUndefined,
+    Undefined,
+)
 from markupsafe import Markup, escape
 
 from receiver.core.explain.explain import State
 from receiver.core.model.text import brief, dollars, number, some, span
 from receiver.core.model.text import with_names as names_for_ids
 from receiver.core.report.would_have import against, day
-from receiver.reports.formats import assumed, foreseen, minute, standstill
-from receiver.reports.screen import UNKNOWN, moment
+from receiver.reports.screen import UNKNOWN, assumed, foreseen, minute, moment
 from receiver.reports.screen import percent as spaced_percent
 
 
@@ -129,7 +137,6 @@ OWN_NAMES = (
     pod_word,
     some,
     stamp,
-    standstill,
     with_code,
 )
 FILTERS: dict[str, Callable[..., Any]] = {function.__name__: function for function in OWN_NAMES}
@@ -137,10 +144,16 @@ FILTERS |= {"moment": minute, "usd": dollars}
 
 
 def alone(
-    template: str, sheets: Sequence[str], undefined: type[Undefined] = ChainableUndefined, **values: object
+    template: str,
+    sheets: Sequence[str],
+    undefined: type[Undefined] = ChainableUndefined,
+    folder: Path | None = None,
+    **values: object,
 ) -> str:
-    """Return the page of *template* as a file that needs no server: the style *sheets* are in it as ``style``."""
-    loader = PackageLoader("receiver.web", "templates")
+    """Return the page of *template* as a file that needs no server: the style *sheets* are in it as ``style``. A
+    capability has its templates in a *folder* of its own."""
+    own = PackageLoader("receiver.web", "templates")
+    loader = own if folder is None else ChoiceLoader([own, FileSystemLoader(folder)])
     environment = Environment(loader=loader, autoescape=True, undefined=undefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(FILTERS)
     style = "\n".join((files("receiver.web") / "static" / name).read_text(encoding="utf-8") for name in sheets)

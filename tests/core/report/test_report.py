@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from receiver.capabilities.costs.documents import ReportDocument
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import (
@@ -44,7 +45,6 @@ from receiver.core.report.report import (
     report,
 )
 from receiver.core.report.rightsizing import InUse
-from receiver.reports.document import ReportDocument
 from tests.core.builders import MINUTE
 from tests.core.report.builders import (
     A100_X8,

@@ -1,33 +1,39 @@
-"""The costs of a month as JSON and as a page. The command line writes the page as a file of its own."""
+"""GET /api/v1/report and GET /api/v1/costs: what a month has cost."""
 
-import calendar
 import re
-from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from threading import Lock
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, render_template, request
+from flask import Blueprint, Response, jsonify, request
 
+from receiver.capabilities.costs.documents import EVERYBODY, CostsDocument, CostsLine, ReportDocument, scope_of
+from receiver.capabilities.costs.focus import as_focus
+from receiver.capabilities.costs.monthly import costs_of, report_of
 from receiver.core.money.attribution import By, Line, MonthToDate, Part
 from receiver.core.money.budget import Month, burn, month_of
 from receiver.core.report.lines import pieces, told_by
-from receiver.reports.document import EVERYBODY, ReportDocument, scope_of
-from receiver.reports.focus import as_focus
-from receiver.reports.formats import PAID_FOR
-from receiver.reports.monthly import costs_of, report_of
-from receiver.web.api.documents import CostsDocument, CostsLine
 from receiver.web.api.request_parts import invalid
 from receiver.web.errors import Problem
-from receiver.web.pages.show import alone
+from receiver.web.operation import TEXT, Request, one_of
 from receiver.web.parts import WebParts
 
 HOUR = 3600.0  # seconds
 ONE_AT_A_TIME = Lock()  # the report of a busy month takes tens of MB while it is made, and there are many threads
 
+_MONTH = ("month", {**TEXT, "pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$", "description": "the current one by default"})
+_BY = ("by", one_of(list(By), "team by default"))
+_TEAM = ("team", {**TEXT, "description": "all teams by default"})
+_FORMAT = ("format", one_of(("json", "focus"), "json by default; focus is CSV of FOCUS 1.2"))
+REQUESTS = (
+    Request("costs", "costs", "What a month has cost, by one thing", CostsDocument, (400,), query=(_MONTH, _BY)),
+    Request("report", "report", "The report of a month", ReportDocument, (400, 404), query=(_MONTH, _TEAM, _FORMAT),
+            kinds=("text/csv",)),
+)  # fmt: skip
 
-def add_report(routes: Blueprint, parts: WebParts) -> None:
+
+def add_routes(routes: Blueprint, parts: WebParts) -> None:
     """Add GET /api/v1/report and /api/v1/costs to *routes*."""
 
     @routes.get("/report")
@@ -35,7 +41,7 @@ def add_report(routes: Blueprint, parts: WebParts) -> None:
         match request.args.get("format", "json"):
             case "json":
                 with ONE_AT_A_TIME:
-                    return jsonify(_asked_for(parts))
+                    return jsonify(report_asked(parts))
             case "focus":
                 with ONE_AT_A_TIME:
                     return Response(_charges(parts), mimetype="text/csv")
@@ -54,21 +60,6 @@ def add_report(routes: Blueprint, parts: WebParts) -> None:
         since = max(month.start, began)
         lines = [_line(line, burn(line.usd, since, until)) for line in told_by(month_costs, By(by), parts.policy)]
         return jsonify(CostsDocument.of(month_costs, month=month.name, by=by, until=until, lines=lines))
-
-
-def add_costs(routes: Blueprint, parts: WebParts) -> None:
-    """Add GET /costs to *routes*."""
-
-    @routes.get("/costs")
-    def costs() -> str:
-        with ONE_AT_A_TIME:
-            context = _shown(_asked_for(parts))
-        return render_template("costs.html", layout="base.html", mode=parts.mode, now=parts.clock.now(), **context)
-
-
-def standalone(document: Mapping[str, Any], version: str) -> str:
-    """Return the page as one file that needs no server: the style is in it, and it links nowhere."""
-    return alone("costs.html", ["style.css"], layout="alone.html", version=version, **_shown(document))
 
 
 def _line(line: Line, mean: Decimal | None) -> CostsLine:
@@ -94,7 +85,7 @@ def _month_asked(parts: WebParts, now: datetime) -> Month:
     return month_of(datetime.strptime(f"{text}-15", "%Y-%m-%d").replace(tzinfo=UTC), parts.policy.timezone)
 
 
-def _asked_for(parts: WebParts) -> dict[str, Any]:
+def report_asked(parts: WebParts) -> dict[str, Any]:
     """The document of the month and team in the query; Problem 400 or 404."""
     now = parts.clock.now()
     return _document_of(parts, _month_asked(parts, now), now)
@@ -133,17 +124,3 @@ def _unknown(team: str, month: Month, teams: list[str]) -> Problem:
     problem = f'no workload of {month.name} has the team label "{team}"'
     remedy = "use one of: " + ", ".join(sorted(teams)) if teams else "leave team out for the report of all teams"
     return Problem(404, problem, remedy, field="team", known=sorted(teams))
-
-
-def _shown(document: Mapping[str, Any]) -> dict[str, Any]:
-    first = date.fromisoformat(f"{document['month']}-01")
-    length = calendar.monthrange(first.year, first.month)[1]
-    return {
-        "report": document,
-        "cluster_name": document.get("cluster_name", ""),
-        "paid_for": PAID_FOR,
-        "title": f"{first:%B %Y}",
-        "before": f"{first - timedelta(days=1):%Y-%m}",
-        "after": f"{first + timedelta(days=length):%Y-%m}" if document["over"] else None,
-        "pace": Decimal((document["budget"] or {}).get("monthly_usd") or 0) / length,
-    }

@@ -10,6 +10,7 @@ from decimal import Decimal
 
 import structlog
 
+from receiver.capabilities.costs.documents import EVERYBODY, ReportDocument, scope_of
 from receiver.core.model.charges import Seed, beside, seeded_by_pool, seeded_usd
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Policy, Scope, UnitOfWork
@@ -20,7 +21,6 @@ from receiver.core.notices.money_notices import REPORT_TOPIC, report_notice, rep
 from receiver.core.report.lines import Counted, query_of
 from receiver.core.report.report import Found, Report, report
 from receiver.ports import ReadStore, Store, Telemetry, TryLater, WontWork, WriterLostError
-from receiver.reports.document import EVERYBODY, ReportDocument, scope_of
 from receiver.reports.picture import kept_picture
 
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from receiver.capabilities.costs.formats import PAID_FOR, without_formulas
 from receiver.core.model.civo_sizes import gpus_of_size, vcpus_of_size
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.usage import Owner
@@ -19,7 +20,6 @@ from receiver.core.money.attribution import MonthToDate
 from receiver.core.money.cost import HOUR, amount, counts_from
 from receiver.core.report.lines import CostPiece
 from receiver.reports.document import utc
-from receiver.reports.formats import PAID_FOR, without_formulas
 
 COLUMNS = (
     *("BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd"),

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import SqlStore
+from receiver.capabilities.costs.weekly import ObservedDay, WeekEnd
 from receiver.core.model.usage import Accounting
 from receiver.core.money.attribution import Watch
 from receiver.core.notices.digest import last_week
 from receiver.core.notices.notice import Cause
 from receiver.ports import Store, TryLater
-from receiver.reports.weekly import ObservedDay, WeekEnd
 from tests.core.report.builders import HOUR, START, a_policy, at
 from tests.core.report.simulated import a_month
 from tests.given.life import Wrapped

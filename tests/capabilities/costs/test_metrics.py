@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from receiver.capabilities.costs.metrics import MOST_SERIES, CostFamilies
 from receiver.core.model.charges import Seed
 from receiver.core.model.usage import Owner, Unwatched
 from receiver.core.money.attribution import By, Watch
-from receiver.metrics.costs import MOST_SERIES, CostFamilies
 from receiver.ports import Store, TryLater
 from simulator.store import MemoryStore
 from tests.metrics.scrapes import samples_of, scrape

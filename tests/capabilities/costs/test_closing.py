@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import SqlStore
+from receiver.capabilities.costs.formats import as_text
+from receiver.capabilities.costs.monthly import MonthEnd
 from receiver.core.model.policy import Budget, Monthly, Policy, ReportPolicy
 from receiver.core.model.usage import Accounting
 from receiver.core.report.lines import Counted
-from receiver.reports.formats import as_text
-from receiver.reports.monthly import MonthEnd
-from tests.clocks import FixedClock
-from tests.core.report.builders import HOUR, MONTH, a_life, a_policy, a_usage, at
-from tests.reports.month_ends import (
+from tests.capabilities.costs.month_ends import (
     DUE,
     EPOCH,
     LATER,
@@ -24,6 +22,8 @@ from tests.reports.month_ends import (
     close_month,
     month_end,
 )
+from tests.clocks import FixedClock
+from tests.core.report.builders import HOUR, MONTH, a_life, a_policy, a_usage, at
 from tests.web.builders import Bench
 
 

@@ -1,20 +1,19 @@
-"""This month's costs and budgets as metrics, with a bounded number of series."""
+"""This month's costs as metrics, with a bounded number of series."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from prometheus_client.core import Metric
 
-from receiver.core.model.policy import Policy, Scope
+from receiver.capabilities.costs.monthly import costs_of
+from receiver.core.model.policy import Policy
 from receiver.core.money.accounting import EVERY
 from receiver.core.money.attribution import By, Line, Part
-from receiver.core.money.budget import BudgetStage, month_of
+from receiver.core.money.budget import month_of
 from receiver.core.report.always_on import always_on
 from receiver.core.report.lines import teller
-from receiver.metrics.families import Row, gauge, single
+from receiver.metrics.families import Families, Row, gauge, single
 from receiver.ports import ReadStore
-from receiver.reports.monthly import costs_of
-from receiver.reports.picture import Picture, ScopedBudget
 
 MOST_SERIES = 50  # of each family's teams, namespaces, workloads and so on have a series: the dearest ones
 OTHERS = "(other)"  # no label value and no name in Kubernetes has parentheses
@@ -41,6 +40,11 @@ class CostFamilies:
         if cached is None or abs(now - cached[0]) >= EVERY:
             cached = self._told = (now, tuple(cost_families(self._store, self._policy, now)))
         return cached[1]
+
+
+def cost_metrics(store: ReadStore, policy: Policy) -> Families:
+    """Return what tells this month's costs at a scrape."""
+    return CostFamilies(store, policy).at
 
 
 def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[Metric]:
@@ -88,25 +92,3 @@ def _bounded(lines: Iterable[Line]) -> dict[str, list[Line]]:
 
 def _usd(lines_by_key: Mapping[str, Sequence[Line]]) -> list[Row]:
     return [((key,), sum(line.usd for line in lines)) for key, lines in lines_by_key.items()]
-
-
-AMOUNTS = (
-    ("monthly_usd", "The month's allowance in USD."),
-    ("spent_usd", "Spent this month in USD; absent while it is not known."),
-    ("reserved_usd", "Kept aside in USD for growth under way and hours about to start."),
-    ("forecast_usd", "USD at the month's end if the burn of the month continues; absent in the first day."),
-    ("burn_usd_per_hour", "Mean USD per hour of the month, as far as the ledger saw it; absent in the first day."),
-)
-
-
-def budgets(picture: Picture, policy: Policy) -> Iterator[Metric]:
-    """Yield every family; before the first step only the allowance that the configuration gives the cluster."""
-    scoped_budgets = picture.budgets
-    if not picture.model_fields_set and policy.budget is not None:
-        scoped_budgets = (ScopedBudget(scope=Scope.CLUSTER, monthly_usd=policy.budget.monthly_usd),)
-    for attribute, text in AMOUNTS:
-        name = "limit_usd" if attribute == "monthly_usd" else attribute
-        rows = [((budget.scope, budget.name), getattr(budget, attribute)) for budget in scoped_budgets]
-        yield gauge(f"budget_{name}", text, rows, "scope", "name")
-    stages = [((b.scope, b.name, s.value), b.stage == s) for b in scoped_budgets if b.stage for s in BudgetStage]
-    yield gauge("budget_stage", "Whether a budget is at this stage (1) or not (0).", stages, "scope", "name", "stage")

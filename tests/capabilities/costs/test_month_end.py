@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import SqlStore
+from receiver.capabilities.costs.monthly import report_of
 from receiver.core.model.policy import Budget, Monthly, Policy, ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Accounting
 from receiver.core.money.attribution import Watch
@@ -15,11 +16,10 @@ from receiver.core.notices.money_notices import report_notice
 from receiver.core.notices.notice import Cause
 from receiver.core.report.lines import Counted
 from receiver.ports import TryLater
-from receiver.reports.monthly import report_of
+from tests.capabilities.costs.month_ends import DUE, EPOCH, UnitCounter, month_end
 from tests.core.report.builders import HOUR, MONTH, START, a_policy, at
 from tests.core.report.simulated import a_month
 from tests.given.life import Wrapped
-from tests.reports.month_ends import DUE, EPOCH, UnitCounter, month_end
 
 STEP = UnitOfWork(name="step", query="sum(steps)")
 

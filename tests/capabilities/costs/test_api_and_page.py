@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from receiver.capabilities.costs.api import ONE_AT_A_TIME
+from receiver.capabilities.costs.page import standalone
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Budget
 from receiver.core.model.usage import Owner
 from receiver.core.money.attribution import Watch
-from receiver.web.api.reports import ONE_AT_A_TIME, standalone
 from simulator.store import MemoryStore
 from tests.clocks import FixedClock
 from tests.core.report.builders import AFTER, a_life, a_policy, a_usage, at

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from receiver.capabilities.costs import formats
+from receiver.capabilities.costs.formats import as_csv, as_text
+from receiver.capabilities.costs.page import standalone
 from receiver.core.model.text import dollars, span
-from receiver.reports import formats
-from receiver.reports.formats import as_csv, as_text
-from receiver.reports.screen import percent
-from receiver.web.api.reports import standalone
+from receiver.reports.screen import foreseen, minute, percent
+from tests.capabilities.costs.full_month import full_document
 from tests.core.report.builders import A100_X8, L40S
-from tests.reports.full_month import full_document
 
 
 def parts(report: Mapping[str, Any], name: str, *keys: str) -> Iterator[str]:
@@ -43,7 +43,7 @@ def of_money(report: Mapping[str, Any]) -> Iterator[str]:
         f"{report['gpu_hours']:,.1f}",
         dollars(report["idle"]["usd"]),
     )
-    yield from (formats.minute(report["finalised"]), formats.minute(report["began"]), *report["unpriced"])
+    yield from (minute(report["finalised"]), minute(report["began"]), *report["unpriced"])
     for name, amount in report["paid_for"].items():
         if float(amount["usd"]):
             yield from (name, dollars(amount["usd"]), f"{amount['gpu_hours']:,.1f}")
@@ -63,10 +63,10 @@ def of_budgets(report: Mapping[str, Any]) -> Iterator[str]:
     for line in report["budgets"]:
         yield from (dollars(line[key]) for key in ("monthly_usd", "spent_usd", "left_usd"))
         yield from (line["stage"], percent(line["ratio"]))
-        if formats.foreseen(line) is not None:
-            yield dollars(formats.foreseen(line))
+        if foreseen(line) is not None:
+            yield dollars(foreseen(line))
     for each in report["standstills"]:
-        yield from (formats.minute(each["from"]), each["pool"], each["why"].split()[-1])
+        yield from (minute(each["from"]), each["pool"], each["why"].split()[-1])
 
 
 def of_work(report: Mapping[str, Any]) -> Iterator[str]:
@@ -109,7 +109,7 @@ def of_capacity(report: Mapping[str, Any]) -> Iterator[str]:
             *compared["peaks"],
             *compared["left_out"],
         )
-        yield from (formats.minute(since) for since in compared["since"].values())
+        yield from (minute(since) for since in compared["since"].values())
 
 
 def squeezed(said: str) -> str:

@@ -17,6 +17,7 @@ from flask.testing import FlaskClient
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from receiver.capabilities.costs.formats import as_csv, as_text
 from receiver.cli.status import about_status
 from receiver.core.model.policy import Attribution, Budget, Policy
 from receiver.core.money.budget import month_of
@@ -24,10 +25,10 @@ from receiver.core.money.cost import units_between
 from receiver.core.notices.digest import Week, WeekFound, digest
 from receiver.metrics.collector import StoreCollector
 from receiver.replay.world.objects import WorldPool
-from receiver.reports.formats import as_csv, as_text
 from tests.clocks import FixedClock
 from tests.given.life import BIG_SIZE, GPU, HOUR, MINUTE, PRICE, START, Life, a_policy, a_world
 from tests.given.pods import bound, waiting
+from tests.metrics.scrapes import ADDED_FAMILIES
 from tests.settings import settings_of
 from tests.stores import a_store
 from tests.web.builders import Bench
@@ -44,7 +45,7 @@ class Seen:
         self.life, self.policy, self.store = life, policy, life.store
         registry = CollectorRegistry()
         clock = FixedClock(life.now)
-        registry.register(StoreCollector(life.store, settings_of(policy), clock, version="0.1.0"))
+        registry.register(StoreCollector(life.store, settings_of(policy), clock, version="0.1.0", added=ADDED_FAMILIES))
         store: Any = life.store
         client = Bench(store=store, policy=policy, clock=clock, registry=registry).client()
         self.overview = unescape(words(client.get("/").text))

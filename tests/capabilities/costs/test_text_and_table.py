@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from receiver.capabilities.costs.documents import ReportDocument
+from receiver.capabilities.costs.formats import COLUMNS, as_csv, as_text, shorter
+from receiver.capabilities.costs.page import standalone
 from receiver.core.model.policy import Budget, ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Owner
 from receiver.core.report.report import Report, Spoke, report
-from receiver.reports.document import ReportDocument
-from receiver.reports.formats import COLUMNS, as_csv, as_text, shorter
-from receiver.web.api.reports import standalone
 from tests.core.report.builders import AFTER, H100, MONTH, a_life, a_policy, a_usage, a_workload, at
 from tests.core.report.simulated import SimulatedMonth, a_month
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from receiver.capabilities.costs.documents import ReportDocument
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget
 from receiver.core.report.pool_changes import PoolWay
 from receiver.core.report.report import Spoke, report
 from receiver.core.report.rightsizing import InUse
-from receiver.reports.document import ReportDocument
 from tests.core.report.builders import A100_X8, AFTER, MONTH, a_life, a_pool_change, at
 from tests.core.report.simulated import a_month
 

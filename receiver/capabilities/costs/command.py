@@ -3,9 +3,9 @@
 import click
 
 from receiver import installed_version
-from receiver.reports.formats import as_csv, as_text
+from receiver.capabilities.costs.formats import as_csv, as_text
+from receiver.capabilities.costs.page import standalone
 from receiver.terminal.client import print_json, print_lines, server
-from receiver.web.api.reports import standalone
 
 FORMATS = ("text", "csv", "json", "html", "focus")
 

@@ -3,13 +3,13 @@
 import csv
 import io
 import textwrap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
+from receiver.capabilities.costs.documents import ReportLine
 from receiver.core.model.text import dollars, number, some, span
-from receiver.reports.document import ReportLine
-from receiver.reports.screen import in_columns, percent
+from receiver.reports.screen import assumed, foreseen, in_columns, minute, percent
 
 WIDTH = 80
 NAME = 30  # columns of names
@@ -41,11 +41,6 @@ def as_text(report: Row) -> Iterator[str]:
             yield from textwrap.wrap(
                 line, WIDTH, subsequent_indent=" " * (LABEL if is_fact else 4), replace_whitespace=False
             )
-
-
-def minute(stated: str) -> str:
-    """Return a time of the document to the minute."""
-    return f"{stated[:16].replace('T', ' ')} UTC"
 
 
 def shorter(name: str, width: int) -> str:
@@ -137,21 +132,6 @@ def _budgets(report: Row) -> Iterator[str]:
         yield f"  {standstill(period)}"
     if report["standstills_total"] > len(report["standstills"]):
         yield f"  and {report['standstills_total'] - len(report['standstills'])} more"
-
-
-def foreseen(line: Row) -> object:
-    """Return a budget's forecast, None without one."""
-    return line.get("forecast_usd")  # missing in reports closed by an older version
-
-
-def assumed(budgets: Sequence[Row]) -> str:
-    """Return the assumption of the forecasts of *budgets*, empty without any."""
-    since = next((line["forecast_since"] for line in budgets if line.get("forecast_since")), None)
-    if since is None:
-        return ""
-    if all(foreseen(line) is None for line in budgets):
-        return f"Forecast: not known yet. It needs a day of costs, and has them since {minute(since)}."
-    return f"Forecast: the average cost per hour since {minute(since)} continues."
 
 
 def standstill(period: Row) -> str:

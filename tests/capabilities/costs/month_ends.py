@@ -8,9 +8,9 @@ from typing import Any
 from flask.testing import FlaskClient
 
 from receiver.adapters.store import SqlStore
+from receiver.capabilities.costs.monthly import MonthEnd
 from receiver.core.model.policy import Billing, Budget, Policy, UnitOfWork
 from receiver.ports import Store, TryLater
-from receiver.reports.monthly import MonthEnd
 from tests.clocks import FixedClock
 from tests.core.report.builders import HOUR, MONTH, a_policy
 from tests.web.builders import Bench
