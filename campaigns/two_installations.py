@@ -24,6 +24,7 @@ from simulator.manifests import pod_spec
 from simulator.server import Simulator
 from tests.core.builders import HOURLY
 from tests.given.life import PRICE, Life
+from tests.given.requests import EVERY_READER
 from tests.simulator.builders import START, config
 from tests.step.kueue_stage import GPU, KUEUE, WorldClock
 from tests.stores import a_store
@@ -33,7 +34,7 @@ POOLS = {"l40s": "an.g1.l40s.kube.x1", "a100": "an.g1.a100.kube.x1"}  # by insta
 TAINTS = (Taint(key="gpu", value="true", effect="NoSchedule"),)
 MINUTE, TICK = timedelta(minutes=1), timedelta(seconds=20)
 # The writes that answer, and how to read whom: everything but what an installation does to its own nodes.
-ANSWERS = ("answer_check", "report_booking", "report_buffer", "admit", "record_event", "scale_to_zero")
+ANSWERS = ("answer_request", "admit", "record_event", "scale_to_zero")
 
 
 class Witness:
@@ -184,6 +185,7 @@ def sharing(folder: Path, *, known: bool = True, budget: str = "100000") -> Iter
                 options=ClusterOptions(
                     installation=Own(key=f"{name}/gpu-autoscaler", release="0.2.0") if known else None,
                     pools=partial(tuple[str, ...], names),
+                    readers=EVERY_READER,
                 ),
             )
             ends.callback(cluster.close)

@@ -25,7 +25,7 @@ ALLOWED = {
     "core/notices/action_notices:_news": "a set of reasons of victims, no sentence",
     "core/notices/concerns:_queues": "decides only whether the same message is sent again",
     "core/notices/grouping:_more": "titles of one group: what they share is printed once",
-    "core/scaling/admission:_unknown": "two constants of ours at the end of a refusal",
+    "capabilities/kueue_check/judging:_unknown": "two constants of ours at the end of a refusal",
     "web/health:readyz": "a prefix that would stand there twice",
     "web/pages/guide_text:slug": "the anchor of a heading",
     "web/pages/overview:_plural": "grammar: verbs and pronouns in the plural",

@@ -226,7 +226,7 @@ def without_workers(_: Function) -> Function:
     """A group of a LeaderWorkerSet is the pods that exist."""
 
     def sized(_self: Any, members: Any, _now: Any) -> Any:
-        from receiver.adapters.kubernetes.queues import Announcement
+        from receiver.adapters.kubernetes.announced import Announcement
 
         return [(Announcement(key=key, runs=()), None) for key in members]
 

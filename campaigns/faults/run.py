@@ -18,6 +18,7 @@ from campaigns.faults.tally import Tally, ViolationError
 from campaigns.faults.truth import Truth, ended
 from receiver.adapters.kubernetes.cel import Selectors
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.policy import Policy
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.core.scaling.approval import without_approvals
@@ -179,7 +180,7 @@ class Run:
         return max(again - self.happenings.skew, self.world.now + AN_INSTANT)
 
     def _take_step(self, now: datetime) -> Stepped:
-        return step(self._sources, self._hands, self.policy, self.scenario.mode, now)
+        return step(self._sources, self._hands, self.policy, self.scenario.mode, now, step_additions())
 
     def _notice_spinning(self, wrote: bool) -> None:
         """Steps that follow each other at once must get somewhere."""

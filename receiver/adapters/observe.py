@@ -3,12 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from receiver.core.model.pods import Buffer, Pod
+from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Pool, Taint
+from receiver.core.model.room_requests import RoomAnswer
 from receiver.core.model.text import some
 from receiver.core.model.usage import EndedPod
-from receiver.core.scaling.bookings import BookingProgress
-from receiver.core.scaling.wanted import CheckAnswer
 from receiver.ports import QUOTA_NAME, Cloud, CloudPool, Cluster, ClusterFacts, Did, HeldPlaces, Receipt
 
 
@@ -52,17 +51,12 @@ class ObservedCluster:
     def make_known(self, pools: Sequence[Pool]) -> Receipt:
         return _would(f"renew the Lease of this installation with {some(len(pools), 'pool')}")
 
-    def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
-        return _would(f"write the status of CapacityBuffer {buffer.key}: {message or buffer.problem}")
+    def answer_request(self, answer: RoomAnswer) -> Receipt:
+        state = f"{answer.state}, " if answer.state else ""
+        return _would(f"answer request {answer.key} ({answer.kind.replace('_', ' ')}): {state}{answer.message}")
 
-    def keep_checks_active(self) -> Receipt:
-        return _would("set our AdmissionChecks active")
-
-    def answer_check(self, answer: CheckAnswer) -> Receipt:
-        return _would(f"answer the AdmissionCheck of Workload {answer.key}: {answer.state}, {answer.message}")
-
-    def report_booking(self, progress: BookingProgress) -> Receipt:
-        return _would(f"write the conditions of ProvisioningRequest {progress.key}: {progress.message}")
+    def keep_active(self, kind: str) -> Receipt:
+        return _would(f"say that requests ({kind.replace('_', ' ')}) are answered")
 
     def cordon(self, node: str, action: str) -> Receipt:
         return _would(f"cordon node {node} for action {action}")

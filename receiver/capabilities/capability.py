@@ -1,12 +1,19 @@
 """What one capability adds, as a record. Each member has a type of the layer that takes it, and a default that adds
 nothing: what a layer is not handed, it does without."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from receiver.adapters.kubernetes.announced import MakeReader
+from receiver.config.model import Configuration
+from receiver.core.scaling.wanted import SizeSource
 from receiver.metrics.families import AddedFamilies
 from receiver.runtime.after_step import AfterStepOf
+from receiver.step.parts import Chore
 from receiver.web import WebAdditions
+
+# Of rights: whether they are needed, verbs, API group, resources, purpose, and ``weaker``, ``acts`` or nothing.
+RightsRow = tuple[bool, str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,3 +29,11 @@ class Capability:
     """Metrics that are read from the store."""
     after_step: Sequence[AfterStepOf] = ()
     """What is due at certain times."""
+    sources: Sequence[SizeSource] = ()
+    """Of size, in an assignment."""
+    readers: Callable[[Configuration], Sequence[MakeReader]] = lambda _: ()
+    """Of requests, in a look at the cluster."""
+    chores: Sequence[Chore] = ()
+    """Of a step."""
+    rights: Callable[[Configuration, frozenset[str]], Iterable[RightsRow]] = lambda _, __: ()
+    """In a cluster that serves these API groups."""

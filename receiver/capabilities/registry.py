@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING
 
 from receiver.terminal.additions import AddedCommand
 
-if TYPE_CHECKING:  # it imports the server's libraries, and the command line lists commands without them
+if TYPE_CHECKING:  # they import the server's libraries, and the command line lists commands without them
+    from receiver.adapters.kubernetes.announced import MakeReader
     from receiver.capabilities.capability import Capability
+    from receiver.config.model import Configuration
+    from receiver.step.parts import Additions
 
+# In the order in which they read and serve: what ProvisioningRequests pay for, no AdmissionCheck judges.
 NAMES = (
+    "provisioning_requests",
+    "kueue_check",
+    "buffers",
     "bundles",
     "costs",
     "what_if",
@@ -22,6 +29,22 @@ NAMES = (
 def installed() -> tuple["Capability", ...]:
     """Return what each folder adds, in the order of NAMES."""
     return tuple(import_module(f"{__package__}.{name}.capability").CAPABILITY for name in NAMES)
+
+
+@cache
+def step_additions() -> "Additions":
+    """Return what they add to a step."""
+    from receiver.step.parts import Additions
+
+    return Additions(
+        sources=tuple(source for each in installed() for source in each.sources),
+        chores=tuple(chore for each in installed() for chore in each.chores),
+    )
+
+
+def readers(configuration: "Configuration") -> tuple["MakeReader", ...]:
+    """Return what reads their requests where *configuration* asks for it."""
+    return tuple(make for each in installed() for make in each.readers(configuration))
 
 
 @cache

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.api import NOT_FOUND, MissingRightError
-from receiver.adapters.kubernetes.buffers import KIND as CAPACITY_BUFFERS
 from receiver.adapters.kubernetes.cluster import Right, credentials
 from receiver.adapters.kubernetes.devices import by_node, classes_from, devices_in, slice_from
 from receiver.adapters.kubernetes.dra import (
@@ -33,6 +32,7 @@ from receiver.adapters.kubernetes.gangs import (
 from receiver.adapters.kubernetes.installations import own_key
 from receiver.adapters.kubernetes.multikueue import CHECKS, WITHOUT_QUEUES
 from receiver.adapters.survey import ClusterSurvey
+from receiver.capabilities.registry import installed
 from receiver.config import Configuration, Mode
 from receiver.config.model import GroupDemand, QueueDemand
 from receiver.core.model.pods import KeepRule, PodPhase
@@ -59,9 +59,6 @@ UNTOLD = (
 UNWATCHED = "without it, they are listed at every step, and a waiting pod does not start a step immediately"
 LEASES = "coordination.k8s.io"  # listed, and not watched
 GATED = "some pod has the scheduling gate gpu-autoscaler.io/may-wait (rights.mayWait of the chart)"
-CHECKED = "an AdmissionCheck of Kueue may name the autoscaler"
-BOOKS = "ProvisioningRequests book nodes"
-KEEPS_ROOM = "CapacityBuffers keep room free"
 GANGS = "gangs of {} count as complete with the pods that exist"
 Found = TypeVar("Found")
 
@@ -161,7 +158,6 @@ def needed(
     budgets = "without it, a pod of kube-system keeps its GPU node, even where a PodDisruptionBudget covers it"
     holding, held = "budget.hold blocks new GPU pods", "budget.hold names ClusterQueues"
     ends, owners = "some workload is annotated gpu-autoscaler.io/idle-shutdown", "deployments replicasets statefulsets"
-    buffers = configuration.kubernetes.capacity_buffers and CAPACITY_BUFFERS.group in groups
     grouped = any(f"{SCHEDULING}/{version}" in groups for version in (*POD_GROUPS.versions, *WORKLOADS.versions))
     kueue, queued = CHECKS.group in groups, configuration.kueue.demand is QueueDemand.QUEUED
     scales = "deployments/scale replicasets/scale statefulsets/scale"
@@ -184,9 +180,6 @@ def needed(
         (queued, "list", CHECKS.group, "workloads", "kueue.demand is queued", ""),
         (kueue and queued, "list", CHECKS.group, "localqueues", WITHOUT_QUEUES, "weaker"),
         (kueue and queued and not queues, "list", CHECKS.group, "clusterqueues", WITHOUT_QUEUES, "weaker"),
-        (kueue and not queued, "list", CHECKS.group, "workloads", CHECKED, "weaker"),
-        (kueue, "list", CHECKS.group, "admissionchecks resourceflavors", CHECKED, "weaker"),
-        (kueue, "patch", CHECKS.group, "admissionchecks/status workloads/status", CHECKED, "acts"),
         (podgroups, "list", "scheduling.volcano.sh", "podgroups queues", "volcano.demand is podgroups", ""),
         (podgroups, "list", "batch.volcano.sh", "jobs", "the requests of a Volcano Job's tasks", "weaker"),
         (podgroups, "list", "scheduling.k8s.io", "priorityclasses", "the priority of Volcano's groups", "weaker"),
@@ -194,15 +187,6 @@ def needed(
         (DRA_GROUP in groups, "list", DRA_GROUP, "deviceclasses", WITHOUT_CLASSES, "weaker"),
         (DRA_GROUP in groups, "list", DRA_GROUP, "resourceclaims resourceclaimtemplates", WITHOUT_CLAIMS, "weaker"),
         (DRA_GROUP in groups, "list", DRA_GROUP, "devicetaintrules", WITHOUT_RULES, "weaker"),
-        (buffers, "list", CAPACITY_BUFFERS.group, CAPACITY_BUFFERS.plural, KEEPS_ROOM, "weaker"),
-        (buffers, "list", "", "podtemplates replicationcontrollers resourcequotas", KEEPS_ROOM, "weaker"),
-        (buffers, "list", "apps", owners, KEEPS_ROOM, "weaker"),
-        (buffers, "list", "batch", "jobs", KEEPS_ROOM, "weaker"),
-        (buffers, "patch", CAPACITY_BUFFERS.group, "capacitybuffers/status", KEEPS_ROOM, "acts"),
-        (CAPACITY_BUFFERS.group in groups, "list", CAPACITY_BUFFERS.group, "provisioningrequests", BOOKS, "weaker"),
-        (CAPACITY_BUFFERS.group in groups and not buffers, "list", "", "podtemplates", BOOKS, "weaker"),
-        (CAPACITY_BUFFERS.group in groups, "patch", CAPACITY_BUFFERS.group, "provisioningrequests/status", BOOKS,
-         "acts"),
         (holds, "list", "", "resourcequotas", holding, ""),
         (holds, "create", "", "resourcequotas", holding, "acts"),
         (holds, f"get/{QUOTA_NAME} delete/{QUOTA_NAME}", "", "resourcequotas", holding, "acts"),
@@ -214,11 +198,16 @@ def needed(
         (shuts_down, "patch", "apps", scales, ends, "acts"),
         (shuts_down, "get patch", "batch", "jobs", ends, "acts"),
     )  # fmt: skip
-    for wanted, verbs, group, resources, purpose, kind in rows:
+    known: set[Right] = set()
+    added = [row for capability in installed() for row in capability.rights(configuration, groups)]
+    for wanted, verbs, group, resources, purpose, kind in (*rows, *added):
         for resource in resources.split() if wanted else ():
             for word in verbs.split():
                 verb, _, name = word.partition("/")
                 right = Right(verb, group, resource, name)
+                if right in known:  # two features need it
+                    continue
+                known.add(right)
                 yield Needed(right=right, purpose=purpose, weaker=kind == "weaker", acts=kind == "acts")
                 if verb == "list" and configuration.kubernetes.watch and group != LEASES:
                     yield Needed(right=Right("watch", group, resource), purpose=UNWATCHED, weaker=True)

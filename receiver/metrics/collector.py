@@ -137,8 +137,9 @@ class OnDisk(Collector):
 class Instruments(Collector):
     """What this process counts about itself: answers of the webhook, steps of the loop, calls to Civo, its watch."""
 
-    def __init__(self, process: str = "") -> None:
-        """Start every known code and part at 0, so that a first error is an increase. *process* names this process."""
+    def __init__(self, process: str = "", chores: Sequence[str] = ()) -> None:
+        """Start every known code and part at 0, so that a first error is an increase. *process* names this process,
+        *chores* the parts that capabilities add to a step."""
         self._process = process
         # The library has no annotation here; the _created series carry no news and double the output.
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -157,7 +158,7 @@ class Instruments(Collector):
         self.on_disk = OnDisk()
         for code in WEBHOOK_CODES:
             self._requests.labels(code=str(code))
-        for part in PARTS:
+        for part in (*PARTS, *chores):
             self._failures.labels(part=part)
 
     def collect(self) -> Iterator[Metric]:

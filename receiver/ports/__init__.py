@@ -9,12 +9,11 @@ from typing import Protocol
 from receiver.core.model.charges import Charge
 from receiver.core.model.devices import DeviceId, NodeDevices, Question
 from receiver.core.model.installations import ALONE, OtherInstallations
-from receiver.core.model.pods import Booking, Buffer, Candidate, Pod
+from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Pool, Taint
+from receiver.core.model.room_requests import RoomAnswer, RoomRequest
 from receiver.core.model.signals import Alert, Silence
 from receiver.core.model.usage import Activity, Course, EndedPod, Sample
-from receiver.core.scaling.bookings import BookingProgress
-from receiver.core.scaling.wanted import CheckAnswer
 from receiver.ports.store import Arrival as Arrival
 from receiver.ports.store import DecisionFilter as DecisionFilter
 from receiver.ports.store import DecisionKind as DecisionKind
@@ -310,9 +309,7 @@ class ClusterFacts:
     nodes: tuple[ClusterNode, ...]
     pods: tuple[Pod, ...]
     dra_resources: Mapping[str, Question] | None = None
-    buffers: tuple[Buffer, ...] = ()
-    candidates: tuple[Candidate, ...] = ()
-    bookings: tuple[Booking, ...] = ()
+    requests: tuple[RoomRequest, ...] = ()
     unread: str = ""
     others: OtherInstallations = ALONE
 
@@ -368,18 +365,12 @@ class Cluster(WorkGate, Protocol):
         """Tell other installations in the cluster of this one and its *pools*. ALREADY when that was done a moment
         ago."""
 
-    def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
-        """Write the status of a CapacityBuffer of the last look where it differs; *message* says what is kept of it.
-        ALREADY when nothing differs."""
+    def answer_request(self, answer: RoomAnswer) -> Receipt:
+        """Write *answer* into the status of a request of the last look. ALREADY when nothing differs, DIFFERS when
+        there is no such request."""
 
-    def keep_checks_active(self) -> Receipt:
-        """Set the condition Active of our AdmissionChecks of the last look where it is missing."""
-
-    def answer_check(self, answer: CheckAnswer) -> Receipt:
-        """Write the answer to our AdmissionCheck into a Workload of the last look. ALREADY when nothing differs."""
-
-    def report_booking(self, progress: BookingProgress) -> Receipt:
-        """Write the conditions of a ProvisioningRequest of the last look. ALREADY when nothing differs."""
+    def keep_active(self, kind: str) -> Receipt:
+        """Tell the users of requests of *kind* that they are answered, where that is not said. ALREADY when it is."""
 
     def cordon(self, node: str, action: str) -> Receipt:
         """Mark *node* unschedulable with our annotation naming *action*."""

@@ -1,10 +1,14 @@
 """Facts of earlier versions in today's names: what a decision was made from outlives the version that decided."""
 
 from collections.abc import Mapping, Sequence, Set
+from datetime import timedelta
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from receiver.core.model.model import DELETING_AT_CIVO
 
+DURATION = TypeAdapter(timedelta)  # as ISO 8601 writes it
 # Each part of today, with its fields by their names of then: of a node until format 2, of the others until format 3.
 PARTS_OF_A_NODE = {
     "cordon": {"cordoned_by": "by", "cordoned_for": "action", "closed_for": "stop", "deleted": "deleted"},
@@ -23,8 +27,14 @@ PARTS_OF_A_POOL = {
     "startup": {"ready_in": "usual", "ready_within": "slow"},
     "next_node": {name: name for name in ("compute", "devices")},
 }
+# Each kind of request by its field until format 4, with what of it became a term.
+REQUESTS = {
+    "buffers": ("buffers", ()),
+    "candidates": ("kueue_check", ("ready", "rejects")),
+    "bookings": ("provisioning_requests", ("created_at", "provisioned_at", "consumed", "valid_for")),
+}
 PARTS_OF_FACTS = {
-    "other_work": {name: name for name in ("deferred", "buffers", "candidates", "bookings", "bound_gangs", "refusals")},
+    "other_work": {name: name for name in ("deferred", "bound_gangs", "refusals", "requests")},
     "earlier": {"told_to_go": "announced", "given_up": "given_back"}
     | {name: name for name in ("grown_last_hour", "removed_last_hour", "first_changed_at", "unanswered", "kept_out")},
     "instructions": {name: name for name in ("overrides", "questions", "budget_changes")},
@@ -48,8 +58,9 @@ PARTS: Sequence[tuple[Set[str], Mapping[str, Mapping[str, str]]]] = (
 
 
 class EarlierFacts:
-    """Facts stored in format 1 to 3. In format 1 a pod was ``terminating`` where it has a moment to leave now, and a
-    node ``leaving`` where it has Civo's word; until format 2 a node had no parts, until format 3 only a node had."""
+    """Facts stored in format 1 to 4. In format 1 a pod was ``terminating`` where it has a moment to leave now, and a
+    node ``leaving`` where it has Civo's word; until format 2 a node had no parts, until format 3 only a node had, and
+    until format 4 each kind of request had a type of its own."""
 
     def __init__(self, stored: Mapping[str, Any]) -> None:
         self._stored, self._at = stored, stored.get("at")
@@ -69,6 +80,9 @@ class EarlierFacts:
             facts["civo_status"] = DELETING_AT_CIVO
         if facts.pop("was_usable", False) is True and facts.get("usable_since") is None:  # of a node
             facts["usable_since"] = facts["created_at"]
+        if REQUESTS.keys() & facts.keys():
+            earlier = {name: facts.pop(name, ()) for name in REQUESTS}
+            facts["requests"] = [_request(name, each) for name, requests in earlier.items() for each in requests]
         for telling, parts in PARTS:
             if telling <= facts.keys():
                 for part, names in parts.items():
@@ -76,3 +90,16 @@ class EarlierFacts:
                     if moved:
                         facts[part] = facts.get(part, {}) | moved
         return facts
+
+
+def _request(name: str, earlier: Mapping[str, Any]) -> dict[str, Any]:
+    """The request that *earlier*, an entry of the field *name*, is today."""
+    kind, terms = REQUESTS[name]
+    request = {key: value for key, value in earlier.items() if key not in (*terms, "pod", "replicas")}
+    if name == "buffers":
+        request |= {"pods": [earlier["pod"]] if earlier.get("pod") else [], "copies": earlier.get("replicas", 0)}
+    held = {term: earlier[term] for term in terms if earlier.get(term) not in (None, False)}
+    texts = {term: "true" if value is True else str(value) for term, value in held.items()}
+    if "valid_for" in texts:
+        texts["valid_for"] = str(DURATION.validate_python(texts["valid_for"]).total_seconds())
+    return {"kind": kind, **request, "waits": name == "bookings", "terms": texts}

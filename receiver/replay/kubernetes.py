@@ -7,14 +7,13 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from receiver.config.values import duration
-from receiver.core.model.pods import COMPUTE, Buffer, Claiming, Nomination, Pod, PodPhase, PodTimes, Scheduling, Wishes
+from receiver.core.model.pods import COMPUTE, Claiming, Nomination, Pod, PodPhase, PodTimes, Scheduling, Wishes
 from receiver.core.model.policy import Pool, Taint
+from receiver.core.model.room_requests import RoomAnswer
 from receiver.core.model.usage import EndedPod
-from receiver.core.scaling.bookings import BookingProgress
 from receiver.core.scaling.bounds import window_may_evict
 from receiver.core.scaling.nominations import believed
 from receiver.core.scaling.packing import SOFT_TAINTS, consents
-from receiver.core.scaling.wanted import CheckAnswer
 from receiver.ports import (
     CORDON_ANNOTATION,
     DRAINING,
@@ -226,11 +225,9 @@ class WorldCluster(WorldHolding):
             nodes=tuple(self._look_at_nodes()),
             pods=(
                 *with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
-                *(pod for booking in self._world.bookings for pod in booking.pods),
+                *(pod for request in self._world.requests if request.waits for pod in request.pods),
             ),
-            buffers=self._world.buffers,
-            candidates=self._world.candidates,
-            bookings=self._world.bookings,
+            requests=self._world.requests,
         )
 
     def _look_at_nodes(self) -> Iterable[ClusterNode]:
@@ -388,35 +385,17 @@ class WorldCluster(WorldHolding):
     def make_known(self, pools: Sequence[Pool]) -> Receipt:
         return Receipt(did=Did.ALREADY, sentence=f"no other installation reads of {len(pools)} pools")
 
-    def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
-        if all(shown.key != buffer.key for shown in self._world.buffers):
-            return Receipt(did=Did.DIFFERS, sentence=f"there is no CapacityBuffer {buffer.key}")
-        if self._world.buffer_messages.get(buffer.key) == message:
-            return Receipt(did=Did.ALREADY, sentence=f"CapacityBuffer {buffer.key} says so already")
-        write = partial(self._world.buffer_messages.update, {buffer.key: message})
-        return self.write(
-            write, f"wrote the status of CapacityBuffer {buffer.key}", "report_buffer", buffer.key, message
-        )
+    def keep_active(self, kind: str) -> Receipt:
+        return Receipt(did=Did.ALREADY, sentence=f"requests ({kind}) are answered")
 
-    def keep_checks_active(self) -> Receipt:
-        return Receipt(did=Did.ALREADY, sentence="no AdmissionCheck is inactive")
-
-    def answer_check(self, answer: CheckAnswer) -> Receipt:
-        if all(shown.key != answer.key for shown in self._world.candidates):
-            return Receipt(did=Did.DIFFERS, sentence=f"no Workload {answer.key} waits for an answer")
-        if self._world.answers.get(answer.key) == answer:
-            return Receipt(did=Did.ALREADY, sentence=f"Workload {answer.key} says so already")
-        write = partial(self._world.answers.update, {answer.key: answer})
-        return self.write(write, f"answered the check of Workload {answer.key}", "answer_check", answer.key)
-
-    def report_booking(self, progress: BookingProgress) -> Receipt:
-        if all(shown.key != progress.key for shown in self._world.bookings):
-            return Receipt(did=Did.DIFFERS, sentence=f"there is no ProvisioningRequest {progress.key}")
-        if self._world.progress.get(progress.key) == progress:
-            return Receipt(did=Did.ALREADY, sentence=f"ProvisioningRequest {progress.key} says so already")
-        write = partial(self._world.progress.update, {progress.key: progress})
-        sentence = f"ProvisioningRequest {progress.key}: {progress.stage}"
-        return self.write(write, sentence, "report_booking", progress.key)
+    def answer_request(self, answer: RoomAnswer) -> Receipt:
+        place = answer.kind, answer.key
+        if all((request.kind, request.key) != place for request in self._world.requests):
+            return Receipt(did=Did.DIFFERS, sentence=f"there is no request {answer.key}")
+        if self._world.answers.get(place) == answer:
+            return Receipt(did=Did.ALREADY, sentence=f"request {answer.key} says so already")
+        write = partial(self._world.answers.update, {place: answer})
+        return self.write(write, f"answered request {answer.key}", "answer_request", answer.kind, answer.key)
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         event = partial(self._world.record_event, kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)

@@ -22,7 +22,6 @@ from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.cel import Selectors
 from receiver.adapters.kubernetes.cluster import ClusterOptions, KubernetesCluster, connect
 from receiver.adapters.kubernetes.installations import Own, lasting, own_key
-from receiver.adapters.kubernetes.provisioning import provisioning_classes
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.adapters.leader import Lease, WriterLock, process_name
 from receiver.adapters.messages import Outbox, check_every_destination
@@ -86,7 +85,9 @@ class Connections:
             needs_facts=lambda: self.pools.soon(),
         )
         process, database_url = process_name(), environment.database_url.get_secret_value()
-        self.instruments, self.beat, self.attempts = Instruments(process), Beat(), Attempts()
+        self.additions = capabilities.step_additions()
+        self.instruments = Instruments(process, [chore.name for chore in self.additions.chores])
+        self.beat, self.attempts = Beat(), Attempts()
         self.last_step: web.LastStep | None = None
         self.instruments.on_disk.watch(self.secrets, self.live)
         self.store = self.loops_store = store_at(database_url)
@@ -180,8 +181,7 @@ class Connections:
             kueue_queued=configuration.kueue.demand is QueueDemand.QUEUED,
             volcano_podgroups=configuration.volcano.demand is GroupDemand.PODGROUPS,
             keep_nodes_for=configuration.kubernetes.keep_nodes_for,
-            capacity_buffers=configuration.kubernetes.capacity_buffers,
-            provisioning_classes=provisioning_classes(upstream=configuration.kubernetes.best_effort_atomic),
+            readers=capabilities.readers(configuration),
             installation=Own(
                 key=own_key(environment.kubeconfig, database_url),
                 release=installed_version(),
@@ -208,10 +208,12 @@ class Stepping:
         policy, mode = settings.policy, settings.configuration.mode
         warm_at = self._warm_up.ends_at(now)
         mode, hands = (mode, connections.hands(mode)) if warm_at is None else (Mode.OBSERVE, connections.observing)
-        stepped = step(connections.sources, hands, policy, mode.value, now)
+        stepped = step(connections.sources, hands, policy, mode.value, now, connections.additions)
         if warm_at is not None:
             stepped = replace(stepped, reconsider_at=min(warm_at, stepped.reconsider_at or warm_at))
-        connections.last_step = web.LastStep(facts=stepped.facts, settings=settings, mode=mode.value)
+        connections.last_step = web.LastStep(
+            facts=stepped.facts, settings=settings, mode=mode.value, sources=connections.additions.sources
+        )
         self._trusted_since = trusted_since(self._trusted_since, now, trusted=stepped.trusted)
         if not stepped.trusted:  # a clock jump must not prune rows or send a monthly report
             return stepped

@@ -25,10 +25,7 @@ from receiver.step.carry_out import (
     is_smaller_request,
 )
 from receiver.step.chores.admissions import admit_deferred_work
-from receiver.step.chores.bookings import report_bookings
 from receiver.step.chores.budget import close_nodes, held_places, hold_new_work
-from receiver.step.chores.buffers import report_buffers
-from receiver.step.chores.checks import answer_checks
 from receiver.step.chores.idle_shutdown import scale_idle_workloads_to_zero
 from receiver.step.chores.installations import make_known
 from receiver.step.chores.node_upkeep import (
@@ -78,12 +75,10 @@ def act(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContex
         with parts.part("admissions"):
             due = admit_deferred_work(work)
             again += [due] if due is not None else []
-        with parts.part("buffers"):
-            report_buffers(work)
-        with parts.part("checks"):
-            answer_checks(work)
-        with parts.part("bookings"):
-            report_bookings(work)
+        for chore in work.additions.chores:
+            with parts.part(chore.name):
+                due = chore.make(work)
+                again += [due] if due is not None else []
     with parts.part("window_evictions"):
         announce_window_evictions(work)  # only announced pods are evicted
     if work.chores:

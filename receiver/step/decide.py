@@ -11,7 +11,7 @@ from receiver.core.model.policy import Policy
 from receiver.core.scaling.approval import due_requests
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
-from receiver.core.scaling.wanted import Assignment
+from receiver.core.scaling.wanted import Assignment, SizeSource
 from receiver.step.parts import Parts
 
 
@@ -25,11 +25,13 @@ class Decided:
     questions: Sequence[Question]
 
 
-def decide(facts: Facts, policy: Policy, parts: Parts, *, asks: bool, chores: bool) -> Decided:
+def decide(
+    facts: Facts, policy: Policy, parts: Parts, *, asks: bool, chores: bool, sources: Sequence[SizeSource] = ()
+) -> Decided:
     """Assign the demand and decide for every pool. A pool whose decision fails with a bug keeps its size. The approvals
     that are due are requested if the step *asks*."""
     grounds = with_grounds if chores else None
-    assignment = assign(facts, policy, parts.failures)
+    assignment = assign(facts, policy, parts.failures, sources)
     decisions = decide_all(facts, assignment, policy, explained_by=grounds, failures=parts.failures)
     decided = Decided(facts=facts, assignment=assignment, decisions=decisions, questions=())
     if asks and policy.uses_approvals:

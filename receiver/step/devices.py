@@ -26,11 +26,11 @@ from receiver.core.model.devices import (
     kind_name,
     question_id,
 )
-from receiver.core.model.pods import Booking, Buffer, Candidate, Pod, PodPhase
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Taint
+from receiver.core.model.room_requests import NO_GPU, RoomRequest
 from receiver.ports import ClusterFacts, ClusterNode
 
-NO_GPU = "no device that it claims is a GPU of a pool"
 TOGETHER = "it shares a claim, and its node, with waiting pod "
 Answers = tuple[bool | None, ...]  # of each device of a node
 Words = tuple[str, ...]
@@ -65,8 +65,7 @@ class DeviceJoin:
 
     def join(self, cluster: ClusterFacts, templates: Iterable[NodeDevices]) -> ClusterFacts:
         """Return *cluster* with waiting pods that ask for what they claim. *templates* are the devices of new nodes."""
-        buffered = tuple(buffer.pod for buffer in cluster.buffers if buffer.pod is not None)
-        announced = (*buffered, *(pod for candidate in cluster.candidates for pod in candidate.pods))
+        announced = (pod for request in cluster.requests for pod in request.pods if not request.waits)
         claiming = [pod for pod in (*cluster.pods, *announced) if pod.claiming.claims]
         questions = {a.selectors for p in claiming for c in p.claiming.claims for ways in c.requests for a in ways}
         attributes = {c.attribute for p in claiming for claim in p.claiming.claims for c in claim.constraints}
@@ -85,9 +84,7 @@ class DeviceJoin:
         return replace(
             cluster,
             pods=pods,
-            buffers=tuple(joined for b in cluster.buffers if (joined := _of_buffer(b, of_gpus)) is not None),
-            candidates=tuple(_of_candidate(candidate, of_gpus) for candidate in cluster.candidates),
-            bookings=tuple(_of_booking(booking, by_key) for booking in cluster.bookings),
+            requests=tuple(_of_request(request, by_key, of_gpus) for request in cluster.requests),
         )
 
     def free(self, node: NodeDevices, taken: frozenset[DeviceId] = frozenset()) -> Mapping[str, int]:
@@ -190,27 +187,13 @@ def _problem(pod: Pod) -> str:
     return next((claim.problem for claim in pod.claiming.claims if claim.problem), "")
 
 
-def _of_buffer(buffer: Buffer, of_gpus: set[Question]) -> Buffer | None:
-    """Return *buffer* with what its pod claims; None where that is no GPU."""
-    if buffer.pod is None or not buffer.pod.claiming.claims:
-        return buffer
-    [pod] = _joined((buffer.pod,), of_gpus)
-    if problem := _problem(buffer.pod):
-        return replace(buffer, pod=None, problem=problem)
-    return replace(buffer, pod=pod) if pod.requests else None
-
-
-def _of_candidate(candidate: Candidate, of_gpus: set[Question]) -> Candidate:
-    pods = tuple(pod for pod in _joined(candidate.pods, of_gpus) if pod.requests)
-    return replace(candidate, pods=pods, problem=next(filter(None, map(_problem, candidate.pods)), ""))
-
-
-def _of_booking(booking: Booking, joined: Mapping[str, Pod]) -> Booking:
-    problem = next(filter(None, map(_problem, booking.pods)), "")
-    pods = tuple(pod for old in booking.pods if (pod := joined.get(old.key, old)).requests)
-    if booking.pods and not (pods or booking.problem):
-        problem = problem or NO_GPU
-    return replace(booking, pods=pods, problem=booking.problem or problem)
+def _of_request(request: RoomRequest, joined: Mapping[str, Pod], of_gpus: set[Question]) -> RoomRequest:
+    """Return *request* with what its pods claim, and without those of them that claim no GPU; the pods of one that
+    waits are *joined* already, by key."""
+    problem = request.problem or next(filter(None, map(_problem, request.pods)), "")
+    pods = tuple(joined.get(p.key, p) for p in request.pods) if request.waits else _joined(request.pods, of_gpus)
+    asking = tuple(pod for pod in pods if pod.requests)
+    return replace(request, pods=asking, problem=problem or (NO_GPU if pods and not asking else ""))
 
 
 def _demand(pods: Sequence[Pod], of_gpus: set[Question]) -> Iterator[Pod]:

@@ -188,9 +188,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         waiting=(*_waiting(answers, answering[Source.KUBERNETES], sources.waited), *again),
         other_work=OtherWork(
             deferred=tuple(p for p in pods if p.phase is PodPhase.DEFERRED),
-            buffers=answers.cluster.buffers if answers.cluster else (),
-            candidates=answers.cluster.candidates if answers.cluster else (),
-            bookings=answers.cluster.bookings if answers.cluster else (),
+            requests=answers.cluster.requests if answers.cluster else (),
             bound_gangs=Counter(p.gang for p in pods if p.gang is not None and p.node and not p.terminating),
             refusals=before.refusals if before is not None else (),
         ),
@@ -209,7 +207,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         deliveries=memory.deliveries,
     )
     others = answers.cluster.others if answers.cluster is not None else ALONE
-    unjudged = replace(facts.other_work, candidates=(), deferred=())  # if it fails: no check answered, no gate opened
+    unjudged = replace(facts.other_work, requests=(), deferred=())  # if it fails: no request answered, no gate opened
     own_facts = replace(facts, other_work=unjudged)
     with parts.part("ownership"):
         own_facts = own_work(facts, policy, others)

@@ -12,8 +12,7 @@ from receiver.ports import ClusterFacts
 def beside_other_nodes(cluster: ClusterFacts, policy: Policy) -> ClusterFacts:
     """Return *cluster* with each spread of a pod marked that counts nodes beside those of the pools. By default every
     node counts that the pod's node selector and affinity allow, with or without GPUs."""
-    announced = [buffer.pod for buffer in cluster.buffers if buffer.pod is not None]
-    announced += [pod for candidate in cluster.candidates for pod in candidate.pods]
+    announced = [pod for request in cluster.requests for pod in request.pods if not request.waits]
     if not any(pod.scheduling.host_rules for pod in (*cluster.pods, *announced)):
         return cluster
     ours = {pool.id for pool in policy.pools}
@@ -26,8 +25,7 @@ def beside_other_nodes(cluster: ClusterFacts, policy: Policy) -> ClusterFacts:
     return replace(
         cluster,
         pods=marked(cluster.pods),
-        buffers=tuple(b if b.pod is None else replace(b, pod=marked([b.pod])[0]) for b in cluster.buffers),
-        candidates=tuple(replace(candidate, pods=marked(candidate.pods)) for candidate in cluster.candidates),
+        requests=tuple(r if r.waits else replace(r, pods=marked(r.pods)) for r in cluster.requests),
     )
 
 

@@ -22,12 +22,13 @@ from receiver.core.notices.workload_notices import ToldPods
 from receiver.core.promises.calibration import OpenPromises
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.failures import Failure, Failures
-from receiver.core.scaling.wanted import Assignment
+from receiver.core.scaling.wanted import Assignment, SizeSource
 from receiver.ports import Cloud, Cluster, Did, Receipt, StepStore, TryLater, WontWork, WriterLostError
 
 log = structlog.get_logger("receiver")
 
-# Every part that can fail while the step goes on, in the order of a step: all values of the metric's label.
+# Every part that can fail while the step goes on, in the order of a step. The metric's label has these values, and the
+# names of the chores that capabilities add.
 PARTS = (
     "claims",
     "hosts",
@@ -60,9 +61,6 @@ PARTS = (
     "labels_and_taints",
     "soft_taints",
     "admissions",
-    "buffers",
-    "checks",
-    "bookings",
     "installations",
     "idle_shutdown",
     "scheduler",
@@ -178,6 +176,19 @@ class WriteKind:
     gives_up: Callable[[Sequence[Written]], bool] = lambda _: False
 
 
+MOST_FAILURES = 3  # in a row, until the next step: each may last as long as a timeout
+
+
+def fails_too_often(written: Sequence[Written]) -> bool:
+    """True when the last writes failed as others will: no answer, or no right. A refusal of one object is neither."""
+    failures = 0
+    for each in reversed(written):
+        if each.error is None:
+            break
+        failures += isinstance(each.error, TryLater) or each.error.code == "http_403"
+    return failures == MOST_FAILURES
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
     """The ports that an action writes to. *may_write* is asked before each write; *told* holds the Events sent,
@@ -219,6 +230,23 @@ class Hands:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Chore:
+    """What a capability does in a step once every pool is served and Kubernetes answers. *name* is the part that fails
+    without the others; *make* returns when to look again at the latest."""
+
+    name: str
+    make: Callable[["StepContext"], datetime | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Additions:
+    """What capabilities add to a step."""
+
+    sources: Sequence[SizeSource] = ()
+    chores: Sequence[Chore] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepFrame:
     """What holds for a whole step: the policy, the mode (``act`` or ``observe``), the time, and the ports that it may
     write to. With *chores* it writes what readers see."""
@@ -230,6 +258,7 @@ class StepFrame:
     now: datetime
     parts: Parts
     chores: bool = True
+    additions: Additions = Additions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from receiver.ports import RecordStore
 from receiver.step.act import act
 from receiver.step.decide import decide
 from receiver.step.gather import Sources, gather
-from receiver.step.parts import Hands, Parts, StepFrame
+from receiver.step.parts import Additions, Hands, Parts, StepFrame
 from receiver.step.publish import publish
 from receiver.step.record import record
 from receiver.step.settle import settle
@@ -38,18 +38,33 @@ class Stepped:
     failures: tuple[Failure, ...] = field(default=(), compare=False)
 
 
-def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime) -> Stepped:
-    """Run one step at *now*. Raises TryLater when the store fails, WriterLostError when this replica may not write.
+NOTHING = Additions()
+
+
+def step(
+    sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime, additions: Additions = NOTHING
+) -> Stepped:
+    """Run one step at *now* with the *additions* of capabilities. Raises TryLater when the store fails, WriterLostError
+    when this replica may not write.
 
     Without `Sources.readers` (as in a replay) there are no chores: the step writes no explanations, messages, pages or
     samples, accounts for no usage and shuts down no idle workload.
     """
     parts, store = Parts(), sources.store
     policy = without_approvals(policy) if mode == "observe" else policy  # observe mode changes nothing: no approvals
-    frame = StepFrame(policy=policy, mode=mode, hands=hands, store=store, now=now, parts=parts, chores=sources.readers)
+    frame = StepFrame(
+        policy=policy,
+        mode=mode,
+        hands=hands,
+        store=store,
+        now=now,
+        parts=parts,
+        chores=sources.readers,
+        additions=additions,
+    )
     looked = gather(sources, policy, now, parts, chores=frame.chores)
     facts = settle(looked, frame)
-    decided = decide(facts, policy, parts, asks=looked.trusted, chores=frame.chores)
+    decided = decide(facts, policy, parts, asks=looked.trusted, chores=frame.chores, sources=additions.sources)
     parts.log()
     work = record(decided, looked, frame)
     work, again = act(work, looked, sources)

@@ -62,4 +62,5 @@ def record(decided: Decided, looked: Looked, frame: StepFrame) -> StepContext:
         now=frame.now,
         parts=parts,
         chores=frame.chores,
+        additions=frame.additions,
     )

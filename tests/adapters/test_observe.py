@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
-from receiver.core.model.pods import Buffer, Pod, PodPhase
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Taint
-from receiver.core.scaling.bookings import BookingProgress, BookingStage
-from receiver.core.scaling.wanted import CheckAnswer, CheckState
+from receiver.core.model.room_requests import RoomAnswer
 from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
 
 READS = {"look", "gpu_pods_on", "has_node", "ended", "held_places", "missing_rights"}
@@ -43,9 +42,8 @@ EXAMPLES: Mapping[str, Any] = {
     "namespace": "ml",
     "queue": "gpus",
     "why": "cluster budget 2026-11",
-    "answer": CheckAnswer(key="ml/train", state=CheckState.READY, message="the budgets cover it"),
-    "progress": BookingProgress(key="ml/r", stage=BookingStage.ACCEPTED, reason="NodesAreComing", message="2 nodes"),
-    "buffer": Buffer(key="ml/warm", replicas=2, pod=POD),
+    "answer": RoomAnswer(kind="kueue_check", key="ml/train", state="Ready", message="the budgets cover it"),
+    "kind": "kueue_check",
     "queues": True,
     "resources": ("nvidia.com/gpu",),
     "passing": ("production",),

@@ -15,6 +15,7 @@ from receiver.replay.ports import WorldCloud
 from simulator.cluster_port import SimulatedCluster
 from simulator.server import Simulator
 from tests.contracts.stage import ON_THE_WIRE, OWN_LEASE, a_simulator
+from tests.given.requests import EVERY_READER
 from tests.simulator.builders import CLUSTER, KEY
 from tests.world_ports import FlakyCloud, FlakyCluster
 
@@ -48,7 +49,7 @@ def cluster(sim: Simulator, request: pytest.FixtureRequest, tmp_path: Path) -> I
                 connect(
                     str(sim.kubeconfig(kubeconfig)),
                     calls=Calls(timeouts=(60, 60)),
-                    options=ClusterOptions(installation=ours),
+                    options=ClusterOptions(installation=ours, readers=EVERY_READER),
                 )
             ) as adapter,
         ):

@@ -13,17 +13,19 @@ import pytest
 from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.cluster import ClusterOptions, connect
 from receiver.adapters.kubernetes.installations import Own
-from receiver.core.model.pods import Booking, Buffer, Candidate
-from receiver.core.scaling.bookings import BookingProgress, BookingStage
-from receiver.core.scaling.wanted import CheckAnswer, CheckState
+from receiver.capabilities.kueue_check.judging import CheckState
+from receiver.capabilities.provisioning_requests.progress import BookingStage
+from receiver.core.model.room_requests import RoomAnswer
 from receiver.ports import BUDGET_CHECK, PROVISIONING_CLASS, Cluster, Did
 from receiver.replay.kubernetes import WorldCluster
 from simulator.server import Simulator
 from tests.contracts.stage import GPU, ON_THE_WIRE, OWN_LEASE
 from tests.core.builders import a_pod, a_pool
+from tests.given.requests import booking_of, buffer_of, candidate_of
 
 KUEUE, SCALING = "kueue.x-k8s.io", "autoscaling.x-k8s.io"
 KEY = "ml/train"
+CHECK, BOOKING = "kueue_check", "provisioning_requests"
 TEMPLATE = {"spec": {"containers": [{"name": "main", "resources": {"requests": {GPU: "1"}}}]}}
 
 on_the_wire = pytest.mark.parametrize("cluster", [ON_THE_WIRE], indirect=True)
@@ -98,13 +100,13 @@ def a_buffer(sim: Simulator) -> None:
     reference = {"podTemplateRef": {"name": "chunk"}, "replicas": 1}
     put(sim, "v1", "PodTemplate", "chunk", template=TEMPLATE)
     put(sim, f"{SCALING}/v1beta1", "CapacityBuffer", "train", spec=reference)
-    sim.world.buffers = (Buffer(key=KEY, replicas=1, pod=a_pod()),)
+    sim.world.requests = (buffer_of(KEY, a_pod(), 1),)
 
 
 def kept_of_buffer(sim: Simulator, cluster: Cluster) -> str:
     """What is said to be kept of buffer ml/train."""
     if isinstance(cluster, WorldCluster):
-        return sim.world.buffer_messages[KEY]
+        return sim.world.answers["buffers", KEY].message
     return str(conditions(sim, SCALING, "capacitybuffers")["Provisioning"]["message"])
 
 
@@ -112,15 +114,15 @@ def test_what_is_kept_of_a_buffer_is_written_where_it_differs(sim: Simulator, cl
     a_buffer(sim)
     for message in ("1 of 1 chunks is kept", "0 of 1 chunks are kept"):
         for did in (Did.DONE, Did.ALREADY):
-            (buffer,) = cluster.look().buffers
-            assert cluster.report_buffer(buffer, message).did is did
+            assert [request.key for request in cluster.look().requests] == [KEY]
+            assert cluster.answer_request(RoomAnswer(kind="buffers", key=KEY, message=message)).did is did
             assert kept_of_buffer(sim, cluster) == message
 
 
 def test_nothing_is_written_for_a_buffer_that_the_last_look_did_not_show(sim: Simulator, cluster: Cluster) -> None:
     a_buffer(sim)
     cluster.look()
-    assert cluster.report_buffer(Buffer(key="ml/gone"), "nothing").did is Did.DIFFERS
+    assert cluster.answer_request(RoomAnswer(kind="buffers", key="ml/gone", message="nothing")).did is Did.DIFFERS
 
 
 # --- AdmissionChecks
@@ -141,12 +143,12 @@ def workload(sim: Simulator) -> None:
         spec={"active": True, "queueName": "gpus", "podSets": pod_sets},
         status={"conditions": [reserved], "admissionChecks": [pending]},
     )
-    sim.world.candidates = (Candidate(key=KEY, pods=(a_pod(),)),)
+    sim.world.requests = (candidate_of(KEY, [a_pod()]),)
 
 
 def test_no_check_is_activated_where_none_is_ours(cluster: Cluster) -> None:
     cluster.look()
-    assert cluster.keep_checks_active().did is Did.ALREADY
+    assert cluster.keep_active(CHECK).did is Did.ALREADY
 
 
 @on_the_wire  # a world has no AdmissionChecks, only the Workloads that wait for one
@@ -154,14 +156,14 @@ def test_no_check_is_activated_where_none_is_ours(cluster: Cluster) -> None:
 def test_a_check_of_ours_without_the_condition_is_activated_once(sim: Simulator, cluster: Cluster) -> None:
     for did in (Did.DONE, Did.ALREADY):
         cluster.look()
-        assert cluster.keep_checks_active().did is did
+        assert cluster.keep_active(CHECK).did is did
         assert conditions(sim, KUEUE, "admissionchecks", "budget", "")["Active"]["status"] == "True"
 
 
 def answered(sim: Simulator, cluster: Cluster) -> tuple[str, str]:
     """State and message of the answer to Workload ml/train."""
     if isinstance(cluster, WorldCluster):
-        return sim.world.answers[KEY].state.value, sim.world.answers[KEY].message
+        return sim.world.answers[CHECK, KEY].state, sim.world.answers[CHECK, KEY].message
     (check,) = status(sim, KUEUE, "workloads")["admissionChecks"]
     return check["state"], check["message"]
 
@@ -170,9 +172,9 @@ def answered(sim: Simulator, cluster: Cluster) -> tuple[str, str]:
 def test_an_answer_is_written_into_its_workload_where_it_differs(sim: Simulator, cluster: Cluster) -> None:
     for message in ("waits for the budget of team vision", "waits for the budget of the cluster"):
         for did in (Did.DONE, Did.ALREADY):
-            assert [candidate.key for candidate in cluster.look().candidates] == [KEY]
-            waits = CheckAnswer(key=KEY, state=CheckState.PENDING, message=message)
-            assert cluster.answer_check(waits).did is did
+            assert [request.key for request in cluster.look().requests] == [KEY]
+            waits = RoomAnswer(kind=CHECK, key=KEY, state=CheckState.PENDING, message=message)
+            assert cluster.answer_request(waits).did is did
             assert answered(sim, cluster) == ("Pending", message)
 
 
@@ -180,15 +182,15 @@ def test_an_answer_is_written_into_its_workload_where_it_differs(sim: Simulator,
 @pytest.mark.parametrize("state", [CheckState.READY, CheckState.RETRY, CheckState.REJECTED])
 def test_the_last_answer_of_a_check_is_written(sim: Simulator, cluster: Cluster, state: CheckState) -> None:
     cluster.look()
-    assert cluster.answer_check(CheckAnswer(key=KEY, state=state, message="decided")).did is Did.DONE
+    assert cluster.answer_request(RoomAnswer(kind=CHECK, key=KEY, state=state, message="decided")).did is Did.DONE
     assert answered(sim, cluster) == (state.value, "decided")
 
 
 @pytest.mark.usefixtures("workload")
 def test_a_workload_that_the_last_look_did_not_show_gets_no_answer(cluster: Cluster) -> None:
     cluster.look()
-    ready = CheckAnswer(key="ml/gone", state=CheckState.READY, message="covered")
-    assert cluster.answer_check(ready).did is Did.DIFFERS
+    ready = RoomAnswer(kind=CHECK, key="ml/gone", state=CheckState.READY, message="covered")
+    assert cluster.answer_request(ready).did is Did.DIFFERS
 
 
 # --- ProvisioningRequests
@@ -201,13 +203,14 @@ def request_for_room(sim: Simulator) -> None:
     pod_sets = [{"podTemplateRef": {"name": "chunk"}, "count": 2}]
     spec = {"provisioningClassName": PROVISIONING_CLASS, "podSets": pod_sets}
     put(sim, f"{SCALING}/v1", "ProvisioningRequest", "train", spec=spec)
-    sim.world.bookings = (Booking(key=KEY, created_at=sim.world.now, pods=(a_pod(),)),)
+    sim.world.requests = (booking_of(KEY, [a_pod()], sim.world.now),)
 
 
 def stage_of_request(sim: Simulator, cluster: Cluster) -> tuple[BookingStage, str]:
     """The stage of request ml/train, and its message."""
     if isinstance(cluster, WorldCluster):
-        return sim.world.progress[KEY].stage, sim.world.progress[KEY].message
+        answer = sim.world.answers[BOOKING, KEY]
+        return BookingStage(answer.state), answer.message
     found = conditions(sim, SCALING, "provisioningrequests")
     ended = [stage for stage in (BookingStage.FAILED, BookingStage.EXPIRED) if stage in found]
     provisioned = found.get("Provisioned", {})
@@ -220,9 +223,9 @@ def stage_of_request(sim: Simulator, cluster: Cluster) -> tuple[BookingStage, st
 def test_how_far_a_request_for_room_is_is_written_where_it_differs(sim: Simulator, cluster: Cluster) -> None:
     for stage in (BookingStage.ACCEPTED, BookingStage.PROVISIONED):
         for did in (Did.DONE, Did.ALREADY):
-            assert [booking.key for booking in cluster.look().bookings] == [KEY]
-            progress = BookingProgress(key=KEY, stage=stage, reason="Nodes", message=f"is {stage}")
-            assert cluster.report_booking(progress).did is did
+            assert [request.key for request in cluster.look().requests] == [KEY]
+            progress = RoomAnswer(kind=BOOKING, key=KEY, state=stage, reason="Nodes", message=f"is {stage}")
+            assert cluster.answer_request(progress).did is did
             assert stage_of_request(sim, cluster) == (stage, f"is {stage}")
 
 
@@ -230,13 +233,13 @@ def test_how_far_a_request_for_room_is_is_written_where_it_differs(sim: Simulato
 @pytest.mark.parametrize("stage", [BookingStage.FAILED, BookingStage.EXPIRED])
 def test_the_end_of_a_request_for_room_is_written(sim: Simulator, cluster: Cluster, stage: BookingStage) -> None:
     cluster.look()
-    ended = BookingProgress(key=KEY, stage=stage, reason="Ended", message="it is over")
-    assert cluster.report_booking(ended).did is Did.DONE
+    ended = RoomAnswer(kind=BOOKING, key=KEY, state=stage, reason="Ended", message="it is over")
+    assert cluster.answer_request(ended).did is Did.DONE
     assert stage_of_request(sim, cluster) == (stage, "it is over")
 
 
 @pytest.mark.usefixtures("request_for_room")
 def test_nothing_is_written_for_a_request_that_the_last_look_did_not_show(cluster: Cluster) -> None:
     cluster.look()
-    progress = BookingProgress(key="ml/gone", stage=BookingStage.FAILED, reason="Ended", message="it is over")
-    assert cluster.report_booking(progress).did is Did.DIFFERS
+    progress = RoomAnswer(kind=BOOKING, key="ml/gone", state=BookingStage.FAILED, reason="Ended", message="it is over")
+    assert cluster.answer_request(progress).did is Did.DIFFERS

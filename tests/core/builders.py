@@ -6,17 +6,19 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypeVar
 
+from receiver.capabilities.registry import step_additions
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
 from receiver.core.model.flights import Flight
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import Facts, Node, Offer, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.model.overrides import Asks, Override, OverrideKind, Question
-from receiver.core.model.pods import Buffer, Pod, PodPhase
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Billing, Policy, Pool, Unanswered
 from receiver.core.model.signals import PoolSilence, Signal, SignalAction
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import Explainer, decide_all
+from receiver.core.scaling.failures import Failures
 from receiver.core.scaling.template import fingerprint
 from receiver.core.scaling.wanted import Assignment
 
@@ -128,9 +130,7 @@ PARTS_OF_A_POOL = {
 }
 PARTS_OF_FACTS = {
     "deferred": ("other_work", "deferred"),
-    "buffers": ("other_work", "buffers"),
-    "candidates": ("other_work", "candidates"),
-    "bookings": ("other_work", "bookings"),
+    "requests": ("other_work", "requests"),
     "bound_gangs": ("other_work", "bound_gangs"),
     "refusals": ("other_work", "refusals"),
     "grown_last_hour": ("earlier", "grown_last_hour"),
@@ -325,12 +325,17 @@ def facts(*states: PoolState, waiting: Iterable[Pod] = (), **changes: Any) -> Fa
     return with_fields(known, **changes)
 
 
+def assigned(found: Facts, policy: Policy, failures: Failures | None = None) -> Assignment:
+    """Assign as a step does, with the sources of size of every capability."""
+    return assign(found, policy, failures, step_additions().sources)
+
+
 def run(
     found: Facts, policy: Policy, *, explained_by: Explainer | None = with_grounds
 ) -> tuple[Assignment, dict[str, Decision]]:
     """Assign and decide as a step does; decisions by pool name. Sentences and evidence take longer than the rest: a law
     that reads neither does without."""
-    assignment = assign(found, policy)
+    assignment = assigned(found, policy)
     decisions = decide_all(found, assignment, policy, explained_by=explained_by)
     return assignment, {p.name: decisions[p.id] for p in policy.pools}
 
@@ -359,9 +364,3 @@ def remedies(decision: Decision, rule: str) -> dict[str, datetime | None]:
 def rules(decision: Decision, *verdicts: str) -> list[str]:
     """Names of the rules that spoke with one of *verdicts*."""
     return [r.rule for r in decision.reasons if r.verdict.value in verdicts]
-
-
-def a_buffer(replicas: int = 2, gpus: int = 1, name: str = "warm", **pod: Any) -> Buffer:
-    """A CapacityBuffer of namespace ml, each chunk of which has room for *gpus*."""
-    chunk = a_pod(f"capacity-buffer-{name}", gpus, uid="", **pod)
-    return Buffer(key=f"ml/{name}", replicas=replicas, pod=chunk)

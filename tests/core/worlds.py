@@ -31,14 +31,16 @@ from receiver.core.model.model import (
     Stage,
 )
 from receiver.core.model.overrides import Answer, Asks, Override, OverrideKind, Question
-from receiver.core.model.pods import Buffer, Pod, PodPhase, Preference, Requirement
+from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement
 from receiver.core.model.policy import Approval, Billing, Budget, Fallback, Limits, Policy, Pool, Taint, Unanswered
+from receiver.core.model.room_requests import RoomRequest
 from receiver.core.model.signals import Signal, SignalAction
 from receiver.core.model.windows import Window
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import Explainer
 from tests.core.builders import GPU, NOW, a_node, a_pod, a_pool, a_signal, a_silence, an_offer, run
 from tests.core.choices import Choices, built
+from tests.given.requests import buffer_of
 
 LAWS = settings(
     deadline=None,
@@ -332,16 +334,16 @@ def a_world(draw: Choices, asking: Sequence[Approval | None]) -> World:
             overrides=() if calm else overrides(draw),
             questions=tuple(q for p, s in zip(chosen, there, strict=True) for q in questions(draw, p, s)),
         ),
-        other_work=OtherWork(buffers=buffers(draw)),
+        other_work=OtherWork(requests=buffers(draw)),
     )
     return found, policy
 
 
-def buffers(draw: Choices) -> tuple[Buffer, ...]:
+def buffers(draw: Choices) -> tuple[RoomRequest, ...]:
     """Up to two CapacityBuffers, in half of the worlds."""
     many = draw.one([0, 0, 0, 1, 2])
     chunks = [a_pod(f"chunk-{n}", draw.one([1, 1, 2, 8]), uid="") for n in range(many)]
-    return tuple(Buffer(key=f"ml/{pod.name}", replicas=draw.number(0, 3), pod=pod) for pod in chunks)
+    return tuple(buffer_of(f"ml/{pod.name}", pod, draw.number(0, 3)) for pod in chunks)
 
 
 def graces(draw: Choices, chosen: tuple[Pool, ...]) -> tuple[tuple[Pool, datetime | None], ...]:

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 
 from receiver.core.model.model import Node, Stage
 from receiver.core.model.overrides import Override, OverrideKind
-from receiver.core.model.pods import Buffer, PodPhase, Workload
+from receiver.core.model.pods import PodPhase, Workload
 from receiver.core.model.policy import Objective
 from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.signals import SignalAction
@@ -36,6 +36,7 @@ from tests.core.builders import (
 from tests.core.scaling.tables import SILENT_SOURCES as SOURCES
 from tests.core.worlds import NIGHT, World, decided, worlds
 from tests.docs.pages import headings, section, table, text_of
+from tests.given.requests import buffer_of
 from tests.lint import none_of
 
 PAGE = text_of("docs/guardrails.md")
@@ -96,7 +97,7 @@ def rules_of_a_few_pools() -> set[str]:
         found = facts(state, waiting=waiting, signals=firing, overrides=(pause,), told_to_go=told, questions=asked)
         _, decisions = run(found, policy)
         spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
-    _, decisions = run(facts(a_state(), buffers=(Buffer(key="ml/warm", replicas=1, pod=a_pod()),)), a_policy())
+    _, decisions = run(facts(a_state(), requests=(buffer_of("ml/warm", a_pod(), 1),)), a_policy())
     spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
     pod = a_pod()
     refusal = SchedulerRefusal(

@@ -3,19 +3,11 @@
 import re
 from collections.abc import Iterator
 
-from receiver.adapters.kubernetes import (
-    admission,
-    api,
-    budget_hold,
-    buffers,
-    dra,
-    gangs,
-    multikueue,
-    owners,
-    provisioning,
-    queues,
-)
+from receiver.adapters.kubernetes import api, budget_hold, dra, gangs, multikueue, owners, queues
 from receiver.adapters.kubernetes.reflector import ResourceKind
+from receiver.capabilities.buffers import reader as buffers
+from receiver.capabilities.kueue_check import reader as kueue_check
+from receiver.capabilities.provisioning_requests import reader as provisioning
 from tests.docs.pages import ROOT, text_of
 from tests.lint import load_yamls
 from tests.manifests.roles import EVERY_RULE, RBAC, ROLES, rights
@@ -31,7 +23,8 @@ VERB = re.compile(r"^  - (get|list|watch|create|update|patch|delete|deletecollec
 
 
 def _code() -> str:
-    files = (path for path in (ROOT / "receiver" / "adapters").rglob("*.py") if path.stem != "survey")
+    folders = (ROOT / "receiver" / folder for folder in ("adapters", "capabilities"))
+    files = (path for folder in folders for path in folder.rglob("*.py") if path.stem != "survey")
     return "".join(path.read_text(encoding="utf-8") for path in files)
 
 
@@ -62,14 +55,14 @@ def _used() -> Iterator[tuple[str, str, str]]:
     for path in (*(paths[name] for name in KEPT.findall(_code())), api.POD_TEMPLATES, *scalables):
         yield _right(path)
         yield _right(path, "watch")
-    for module in (admission, dra, budget_hold, buffers, gangs, multikueue, provisioning, queues):
+    for module in (kueue_check, dra, budget_hold, buffers, gangs, multikueue, provisioning, queues):
         for kind in vars(module).values():
             if isinstance(kind, ResourceKind):
                 yield kind.group, kind.plural, "list"
                 yield kind.group, kind.plural, "watch"
     yield *_right(api.LEASE)[:2], "create"  # an apply to what is not there
     yield budget_hold.CLUSTER_QUEUES.group, budget_hold.CLUSTER_QUEUES.plural, "patch"
-    for kind in (buffers.KIND, provisioning.KIND, multikueue.CHECKS, queues.KUEUE_WORKLOADS):
+    for kind in (buffers.RESOURCE, provisioning.RESOURCE, multikueue.CHECKS, queues.KUEUE_WORKLOADS):
         yield kind.group, f"{kind.plural}/status", "patch"
 
 

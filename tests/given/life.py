@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.adapters.kubernetes.cel import Selectors
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.actions import ActionKind, Change, Outcome
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.memory import IN_A_ROW
@@ -182,14 +183,16 @@ class Life:
     def step(self) -> Stepped:
         """One step now."""
         self._beat()
-        stepped = step(self.sources, self.hands, self.policy, self.mode, self.now)
+        stepped = step(self.sources, self.hands, self.policy, self.mode, self.now, step_additions())
         self.steps.append(stepped)
         return stepped
 
     def step_without_chores(self) -> Stepped:
         """One step now as a replay takes it."""
         self._beat()
-        stepped = step(replace(self.sources, readers=False), self.hands, self.policy, self.mode, self.now)
+        stepped = step(
+            replace(self.sources, readers=False), self.hands, self.policy, self.mode, self.now, step_additions()
+        )
         self.steps.append(stepped)
         return stepped
 

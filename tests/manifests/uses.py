@@ -15,8 +15,7 @@ from receiver.adapters.kubernetes.installations import LABEL as INSTALLATION
 from receiver.adapters.kubernetes.installations import Own
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.core.model.pods import Pod
-from receiver.core.scaling.bookings import BookingProgress, BookingStage
-from receiver.core.scaling.wanted import CheckAnswer, CheckState
+from receiver.core.model.room_requests import RoomAnswer
 from receiver.ports import (
     BUDGET_CHECK,
     CORDON_ANNOTATION,
@@ -54,6 +53,7 @@ from tests.adapters.kubernetes.group_objects import (
     in_workload,
 )
 from tests.e2e.waiting import until
+from tests.given.requests import EVERY_READER
 from tests.simulator.builders import GPU_POOL
 
 GPU = "nvidia.com/gpu"
@@ -82,7 +82,7 @@ class Stage:
 
     def cluster(self, **options: Any) -> KubernetesCluster:
         """Return the adapter."""
-        self.opened.append(self.connect(**options))
+        self.opened.append(self.connect(**{"readers": EVERY_READER, **options}))
         return self.opened[-1]
 
     def put(self, api: str, kind: str, *objects: dict[str, Any]) -> None:
@@ -252,10 +252,11 @@ def publish_a_gpu(stage: Stage) -> None:
 def answers_a_check(stage: Stage) -> None:
     _a_checked_workload(stage)
     cluster = stage.cluster()
-    found = cluster.look().candidates
+    found = cluster.look().requests
     assert [pod.scheduling.node_selector for candidate in found for pod in candidate.pods] == [{"gpu": "on-demand"}]
-    assert cluster.keep_checks_active().did is Did.DONE
-    assert cluster.answer_check(CheckAnswer(key=found[0].key, state=CheckState.READY, message="")).did is Did.DONE
+    assert cluster.keep_active("kueue_check").did is Did.DONE
+    ready = RoomAnswer(kind="kueue_check", key=found[0].key, state="Ready")
+    assert cluster.answer_request(ready).did is Did.DONE
 
 
 def _a_checked_workload(stage: Stage) -> None:
@@ -274,10 +275,10 @@ def books_nodes(stage: Stage) -> None:
     spec = {"provisioningClassName": PROVISIONING_CLASS, "podSets": pod_sets}
     stage.put(SCALING_VERSION, "ProvisioningRequest", {"metadata": {"namespace": "ml", "name": "r"}, "spec": spec})
     cluster = stage.cluster()
-    found = cluster.look().bookings
+    found = cluster.look().requests
     assert [(len(booking.pods), booking.problem) for booking in found] == [(2, "")]
-    accepted = BookingProgress(key="ml/r", stage=BookingStage.ACCEPTED, reason="NodesAreComing", message="")
-    assert cluster.report_booking(accepted).did is Did.DONE
+    accepted = RoomAnswer(kind="provisioning_requests", key="ml/r", state="Accepted", reason="NodesAreComing")
+    assert cluster.answer_request(accepted).did is Did.DONE
 
 
 def knows_whose_gpus_a_dra_driver_serves(stage: Stage) -> None:
@@ -418,7 +419,7 @@ def keeps_room_for_a_buffer(kind: str, group: str = "") -> Callable[[Stage], Non
 
     def used(stage: Stage) -> None:
         _a_buffer_of(stage, kind, group)
-        assert [b.replicas for b in stage.cluster().look().buffers] == [2]
+        assert [b.copies for b in stage.cluster().look().requests] == [2]
 
     return used
 
@@ -440,8 +441,8 @@ def tells_other_installations_of_itself(stage: Stage) -> None:
 def says_what_is_kept_of_a_buffer(stage: Stage) -> None:
     _a_buffer_of(stage, "PodTemplate", "")
     cluster = stage.cluster()
-    [buffer] = cluster.look().buffers
-    assert cluster.report_buffer(buffer, "").did is Did.DONE
+    [buffer] = cluster.look().requests
+    assert cluster.answer_request(RoomAnswer(kind=buffer.kind, key=buffer.key)).did is Did.DONE
 
 
 def _a_buffer_of(stage: Stage, kind: str, group: str) -> None:

@@ -102,7 +102,7 @@ def test_every_admission_check_is_active_in_the_end(
         cluster = begin(dies)
         cluster.look()
         if said is not None:
-            assert cluster.keep_checks_active().did is said
+            assert cluster.keep_active("kueue_check").did is said
             continue
         with pytest.raises(DiedError):
-            cluster.keep_checks_active()
+            cluster.keep_active("kueue_check")

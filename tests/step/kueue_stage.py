@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from receiver.adapters.http.sessions import Calls
-from receiver.adapters.kubernetes.cluster import connect
+from receiver.adapters.kubernetes.cluster import ClusterOptions, connect
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.core.model.policy import Budget, Policy, Pool, Taint
 from receiver.ports import BUDGET_CHECK, Store
@@ -17,6 +17,7 @@ from simulator.clocks import ManualClock
 from simulator.server import Simulator
 from tests.core.builders import HOURLY, MINUTE
 from tests.given.life import PRICE, SIZE, Life
+from tests.given.requests import EVERY_READER
 from tests.simulator.builders import GPU_POOL, START, config
 from tests.simulator.crd_schemas import mistakes
 
@@ -109,7 +110,10 @@ def staged(
     with Simulator(config(kubernetes=face), clock=ManualClock(START)) as sim:
         sim.live.turn(3 * MINUTE)
         cluster = connect(
-            str(sim.kubeconfig(tmp_path / "kubeconfig")), clock=WorldClock(sim), calls=Calls(timeouts=(10, 30))
+            str(sim.kubeconfig(tmp_path / "kubeconfig")),
+            clock=WorldClock(sim),
+            calls=Calls(timeouts=(10, 30)),
+            options=ClusterOptions(readers=EVERY_READER),
         )
         taints = (Taint(key="gpu", value="true", effect="NoSchedule"),)
         pool = Pool(

@@ -18,12 +18,14 @@ from receiver.core.model.devices import (
     is_claim,
     put_claims,
 )
-from receiver.core.model.pods import CPU, Booking, Buffer, Candidate, Pod, PodPhase
+from receiver.core.model.pods import CPU, Pod, PodPhase
 from receiver.core.model.policy import Taint
+from receiver.core.model.room_requests import NO_GPU
 from receiver.core.scaling.demand import missing_pods, workloads
 from receiver.ports import ClusterFacts, ClusterNode
-from receiver.step.devices import NO_GPU, TOGETHER, DeviceJoin, learnt
+from receiver.step.devices import TOGETHER, DeviceJoin, learnt
 from tests.core.builders import GPU, a_pod
+from tests.given.requests import booking_of, buffer_of, candidate_of
 
 DRIVER = "gpu.nvidia.com"
 TYPE = f"{DRIVER}/type"
@@ -115,9 +117,7 @@ def announced(pod: Pod) -> ClusterFacts:
     cluster = ClusterFacts(
         nodes=(shown,),
         pods=(pod,),
-        buffers=(Buffer(key="ml/b", replicas=1, pod=pod),),
-        candidates=(Candidate(key="ml/w", pods=(pod,)),),
-        bookings=(Booking(key="ml/r", created_at=pod.created_at, pods=(pod,)),),
+        requests=(buffer_of("ml/b", pod, 1), candidate_of("ml/w", [pod]), booking_of("ml/r", [pod])),
         dra_resources={},
     )
     return DeviceJoin(Judge()).join(cluster, ())
@@ -125,22 +125,17 @@ def announced(pod: Pod) -> ClusterFacts:
 
 def test_pods_that_are_announced_ask_for_their_claims_too() -> None:
     found = announced(claiming("a", a_claim(count=2)))
-    (buffer,), (candidate,), (booking,) = found.buffers, found.candidates, found.bookings
-    assert buffer.pod is not None
-    assert [p.gpus for p in (buffer.pod, *candidate.pods, *booking.pods)] == [2, 2, 2]
+    assert [pod.gpus for request in found.requests for pod in request.pods] == [2, 2, 2]
 
 
 def test_what_is_announced_with_a_problem_is_neither_kept_nor_judged_nor_booked() -> None:
     found = announced(claiming("a", ODD))
-    (buffer,), (candidate,), (booking,) = found.buffers, found.candidates, found.bookings
-    assert (buffer.pod, candidate.pods, booking.pods) == (None, (), ())
-    assert [buffer.problem, candidate.problem, booking.problem] == ["odd"] * 3
+    assert [(request.pods, request.problem) for request in found.requests] == [((), "odd")] * 3
 
 
 def test_what_is_announced_and_claims_no_gpu_is_not_ours() -> None:
     found = announced(claiming("a", a_claim("ml/c", "dra.net")))
-    (candidate,), (booking,) = found.candidates, found.bookings
-    assert (found.buffers, candidate.pods, candidate.problem, booking.problem) == ((), (), "", NO_GPU)
+    assert [(request.pods, request.problem) for request in found.requests] == [((), NO_GPU)] * 3
 
 
 def test_pods_that_share_a_claim_are_one_demand() -> None:

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from receiver.capabilities.registry import step_additions
 from receiver.ports import Store
 from receiver.server.bootstrap import Connections, Stepping
 from tests.core.builders import HOUR, MINUTE
@@ -35,6 +36,7 @@ class Forgetting:
             hands=lambda _: self.life.hands,
             observing=self.life.hands,
             last_step=None,
+            additions=step_additions(),
         )
 
     def run(self, lasts: timedelta, ahead: timedelta = timedelta(0)) -> None:

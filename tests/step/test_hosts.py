@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.pods import Buffer, Candidate, HostRule, Requirement, Together
+from receiver.core.model.pods import HostRule, Requirement, Together
 from receiver.core.model.policy import POOL_LABEL
 from receiver.ports import ClusterFacts, ClusterNode
 from receiver.step.hosts import beside_other_nodes
 from tests.core.builders import a_pod, a_policy, with_fields
+from tests.given.requests import buffer_of, candidate_of
 
 EVENLY = HostRule(together=Together.EVENLY, namespaces=("ml",))
 APART = replace(EVENLY, together=Together.NEVER)
@@ -40,12 +41,11 @@ def test_pods_that_are_only_announced_are_marked_as_well() -> None:
     cluster = ClusterFacts(
         nodes=(CPU_NODE,),
         pods=(),
-        buffers=(Buffer(key="ml/b", replicas=1, pod=pod), Buffer(key="ml/wrong", problem="no pod")),
-        candidates=(Candidate(key="ml/c", pods=(pod,)),),
+        requests=(buffer_of("ml/b", pod, 1), candidate_of("ml/c", [pod]), buffer_of("ml/wrong", None, problem="?")),
     )
     found = beside_other_nodes(cluster, a_policy())
     marked = with_fields(pod, host_rules=(replace(EVENLY, elsewhere=True),))
-    assert (found.buffers[0].pod, found.candidates[0].pods) == (marked, (marked,))
+    assert [request.pods for request in found.requests] == [(marked,), (marked,), ()]
 
 
 def test_without_a_spread_nothing_is_copied() -> None:

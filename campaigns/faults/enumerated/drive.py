@@ -33,6 +33,7 @@ from receiver.adapters.store import SqlStore
 from receiver.adapters.store.schema import metadata
 from receiver.config.model import Mode
 from receiver.core.model.policy import Policy
+from receiver.core.model.room_requests import RoomAnswer
 from receiver.core.notices.grouping import PageLinks
 from receiver.ports import Did, Receipt
 from receiver.replay.ports import WorldAccounts, WorldCloud
@@ -79,15 +80,15 @@ class ChecksActive(SimulatedCluster):
 
     active = False
 
-    def keep_checks_active(self) -> Receipt:
+    def keep_active(self, kind: str) -> Receipt:
         """As `AdmissionChecks.keep_active` does."""
-        if self._world.answers.get(ACTIVE) is not None:
+        active = RoomAnswer(kind=kind, key=ITSELF, state="True")
+        if (kind, ITSELF) in self._world.answers:
             return Receipt(did=Did.ALREADY, sentence="no AdmissionCheck is inactive")
-        answers: Any = self._world.answers
-        return self.write(lambda: answers.update({ACTIVE: "True"}), "it is active", "keep_checks_active")
+        return self.write(lambda: self._world.answers.update({(kind, ITSELF): active}), "it is active", "keep_active")
 
 
-ACTIVE = "the check itself"
+ITSELF = "the check itself"
 
 
 class Counting(SimulatedTelemetry):
@@ -319,9 +320,7 @@ class Tried(Run):
             "counts": {pool.id: pool.required for pool in world.pools.values()},
             "quotas": sorted(world.quotas),
             "queues": {name: queue.stop_policy for name, queue in world.cluster_queues.items()},
-            "answers": {key: str(getattr(answer, "state", answer)) for key, answer in world.answers.items()},
-            "bookings": {key: str(progress.stage) for key, progress in world.progress.items()},
-            "buffers": sorted(world.buffer_messages),
+            "answers": {place: answer.state for place, answer in world.answers.items()},
             "labels": sorted(n.labels.get("gpu", "") for n in nodes),
             "gates": sorted(p.name for p in world.active_pods.values() if p.gate),
             "GPU pods": sorted(p.owner_name for p in world.active_pods.values() if p.requests),

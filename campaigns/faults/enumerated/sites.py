@@ -31,12 +31,12 @@ MARKS = ("cordon", "uncordon", "cordon_for_budget", "uncordon_for_budget", "appl
 REQUESTS: dict[str, tuple[str, ...]] = {
     "civo.cloud.CivoCloud.resize": ("cloud.resize",),
     "civo.cloud.CivoCloud.retire": ("cloud.retire",),
-    "kubernetes.admission.AdmissionChecks.answer": ("cluster.answer_check",),
-    "kubernetes.admission.AdmissionChecks.keep_active": ("cluster.keep_checks_active",),  # one for each check
+    "kueue_check.reader.AdmissionChecks.answer": ("cluster.answer_request",),
+    "kueue_check.reader.AdmissionChecks.keep_active": ("cluster.keep_active",),  # one for each check
     "kubernetes.budget_hold.HoldingMeans._delete": ("cluster.release_namespace", "cluster.hold_namespace"),
     "kubernetes.budget_hold.HoldingMeans._patch": ("cluster.hold_queue", "cluster.release_queue"),
     "kubernetes.budget_hold.HoldingMeans.hold_namespace": ("cluster.hold_namespace",),
-    "kubernetes.buffers.Buffers.report": ("cluster.report_buffer",),
+    "buffers.reader.Buffers.answer": ("cluster.answer_request",),
     "kubernetes.cluster.KubernetesCluster.admit": ("cluster.admit",),
     "kubernetes.cluster.KubernetesCluster.may": (),  # an access review: created, answered and forgotten
     "kubernetes.cluster.KubernetesCluster.record_event": ("cluster.record_event",),
@@ -44,7 +44,7 @@ REQUESTS: dict[str, tuple[str, ...]] = {
     "kubernetes.drain.NodeMarks._change": tuple(f"cluster.{verb}" for verb in MARKS),
     "kubernetes.installations.Installations.make_known": (),  # see `LEFT_OUT`
     "kubernetes.owners.Owners._modify": ("cluster.scale_to_zero",),
-    "kubernetes.provisioning.ProvisioningRequests.report": ("cluster.report_booking",),
+    "provisioning_requests.reader.ProvisioningRequests.answer": ("cluster.answer_request",),
     # how the functions above send
     **dict.fromkeys(("kubernetes.reflector.Lists.patch", "kubernetes.reflector.Lists.patch_status"), ()),
     "kubernetes.reflector.Lists.apply_status": (),
@@ -116,15 +116,16 @@ def sites() -> frozenset[Site]:
 
 
 def requests() -> frozenset[str]:
-    """The functions of the adapters that send a request that is no GET, below ``receiver.adapters``."""
+    """The functions of the adapters that send a request that is no GET, below ``receiver.adapters``, and of
+    capabilities."""
     found = set()
-    for folder in ("adapters/civo", "adapters/kubernetes"):
+    for folder in ("adapters/civo", "adapters/kubernetes", "capabilities"):
         for file in sorted((ROOT / folder).rglob("*.py")):
             for where, call in _calls(file):
                 name, first = call.func.attr, ast.unparse(call.args[0]).strip("'") if call.args else ""
                 sent = (name == "_send" and first in METHODS) or (name == "ask" and first not in READING)
                 if sent or (name in WRITING_LISTS and "_lists" in ast.unparse(call.func.value)):
-                    found.add(where.removeprefix("adapters."))
+                    found.add(where.removeprefix("adapters.").removeprefix("capabilities."))
     return frozenset(found)
 
 

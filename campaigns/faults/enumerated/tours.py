@@ -7,12 +7,12 @@ from typing import Any
 
 from campaigns.faults.enumerated.drive import Tour
 from campaigns.faults.scenario import Event, PoolPlan, Scenario
-from receiver.core.model.pods import Booking, Buffer, Candidate
 from receiver.core.model.policy import KeepOut, Monthly, Policy, ReportPolicy, UnitOfWork
 from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, MAY_WAIT
 from receiver.replay.world.objects import ClusterQueue, Job, PodSpec
 from simulator.world import World
 from tests.core.builders import a_pod
+from tests.given.requests import booking_of, buffer_of, candidate_of
 
 GPU = "nvidia.com/gpu"
 NOON, EVENING = "2026-11-20T12:00:00+00:00", "2026-11-30T23:45:00+00:00"
@@ -277,13 +277,15 @@ def _serve(world: World) -> None:
 
 def _queued(world: World) -> None:
     pods = {name: a_pod(f"{name}-0", uid="", created_at=world.now) for name in ("train", "booked", "warm")}
-    world.candidates = (Candidate(key="ml/train", pods=(pods["train"],)),)
-    world.bookings = (Booking(key="ml/booked", created_at=world.now, pods=(pods["booked"],)),)
-    world.buffers = (Buffer(key="ml/warm", replicas=1, pod=pods["warm"]),)
+    world.requests = (
+        candidate_of("ml/train", [pods["train"]]),
+        booking_of("ml/booked", [pods["booked"]], world.now),
+        buffer_of("ml/warm", pods["warm"], 1),
+    )
 
 
 def _gone(world: World) -> None:
-    world.candidates, world.bookings, world.buffers = (), (), ()
+    world.requests = ()
 
 
 def _patient(world: World) -> Job:

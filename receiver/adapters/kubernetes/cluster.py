@@ -19,10 +19,9 @@ from urllib3.connection import HTTPConnection
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import Calls, Remarks, last_word, quick_retry, user_agent
 from receiver.adapters.kubernetes import api
-from receiver.adapters.kubernetes.admission import AdmissionChecks
+from receiver.adapters.kubernetes.announced import MakeReader, Reading, ResourceReader
 from receiver.adapters.kubernetes.api import ClusterWire, section, versioned
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
-from receiver.adapters.kubernetes.buffers import Buffers
 from receiver.adapters.kubernetes.dra import Dra
 from receiver.adapters.kubernetes.drain import Drain, Keepers
 from receiver.adapters.kubernetes.gangs import Gangs
@@ -30,18 +29,16 @@ from receiver.adapters.kubernetes.installations import Installations, Own
 from receiver.adapters.kubernetes.nodes import node_from
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pods import TERMINATED, Declaration, SeenPod
-from receiver.adapters.kubernetes.provisioning import ProvisioningRequests
-from receiver.adapters.kubernetes.queues import Queues, Reading, ResourceReader
+from receiver.adapters.kubernetes.queues import Queues
 from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Lists, Watching
 from receiver.adapters.kubernetes.sightings import Sightings
-from receiver.core.model.pods import KEPT_BY_DEFAULT, Buffer, KeepRule, Pod, PodPhase, named
+from receiver.core.model.pods import KEPT_BY_DEFAULT, KeepRule, Pod, PodPhase, named
 from receiver.core.model.policy import Pool
+from receiver.core.model.room_requests import RoomAnswer
 from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
-from receiver.core.scaling.bookings import BookingProgress
 from receiver.core.scaling.terminations import LEAST, comes_soon, is_overdue
-from receiver.core.scaling.wanted import CheckAnswer
-from receiver.ports import PROVISIONING_CLASS, Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
+from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 CONNECTIONS = 24  # one for each watch beside those of the step
@@ -59,9 +56,7 @@ class ClusterOptions:
     kueue_queued: bool = False  # whether queued Workloads of Kueue are demand
     volcano_podgroups: bool = False  # and PodGroups of Volcano
     keep_nodes_for: Collection[KeepRule] = KEPT_BY_DEFAULT  # pods without a GPU that keep their nodes
-    capacity_buffers: bool = True
-    admission_checks: bool = True
-    provisioning_classes: Collection[str] = (PROVISIONING_CLASS,)  # of the ProvisioningRequests that are served
+    readers: Sequence[MakeReader] = ()  # of the requests that capabilities serve
     installation: Own | None = None
     pools: Callable[[], Sequence[str]] = lambda: ()  # the names and ids of ours
 
@@ -156,18 +151,11 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._own = options.installation.key if options.installation is not None else ""
         self._gangs = Gangs(self._lists, self._dra.read)
         reading = Reading(lists=self._lists, clock=self._clock, pod=self._dra.read, pools=options.pools)
-        self._requests = ProvisioningRequests(reading, options.provisioning_classes)
-        self._checks = AdmissionChecks(reading, lambda: self._requests.owners, reads=options.admission_checks)
-        self._buffers = Buffers(reading, reads=options.capacity_buffers)
+        requests = [make(reading) for make in options.readers]
+        self._request_readers = {reader.kind: reader for reader in requests}
         self._queues = Queues(reading, kueue=options.kueue_queued, volcano=options.volcano_podgroups)
         self._installations = Installations(self._wire, self._clock, self._remarks, options.installation)
-        self._readers: tuple[ResourceReader, ...] = (
-            self._requests,
-            self._checks,
-            self._buffers,
-            self._queues,
-            self._installations,
-        )
+        self._readers: tuple[ResourceReader, ...] = (*requests, self._queues, self._installations)
 
     def __repr__(self) -> str:
         return f"KubernetesCluster({self._wire.url!r})"
@@ -242,20 +230,14 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             facts = reader.add_to(facts, pods)
         return replace(facts, pods=self._sightings.note(facts.pods, pods, self._clock.now()))
 
-    def keep_checks_active(self) -> Receipt:
-        return self._checks.keep_active()
+    def answer_request(self, answer: RoomAnswer) -> Receipt:
+        return self._request_readers[answer.kind].answer(answer)
 
-    def report_booking(self, progress: BookingProgress) -> Receipt:
-        return self._requests.report(progress)
-
-    def answer_check(self, answer: CheckAnswer) -> Receipt:
-        return self._checks.answer(answer)
+    def keep_active(self, kind: str) -> Receipt:
+        return self._request_readers[kind].keep_active()
 
     def make_known(self, pools: Sequence[Pool]) -> Receipt:
         return self._installations.make_known(pools)
-
-    def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
-        return self._buffers.report(buffer.key, message, buffer.problem)
 
     def _demand(self, living_pods: Sequence[SeenPod]) -> tuple[Pod, ...]:
         """Return the GPU pods among *living_pods*, and those that claim devices, with what their gangs need, and those

@@ -11,18 +11,10 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from receiver.adapters.http.sessions import moment
+from receiver.adapters.kubernetes.announced import BY_RESOURCES, Announcement, Reader, Run, announced_pod
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text
 from receiver.adapters.kubernetes.pods import LWS, REPLICATED_JOB, Declaration, SeenPod, whole
-from receiver.adapters.kubernetes.queues import (
-    BY_RESOURCES,
-    Announcement,
-    Reader,
-    Roll,
-    Run,
-    announced_pod,
-    bounded,
-    understood,
-)
+from receiver.adapters.kubernetes.queues import Roll, bounded, understood
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import TryLater

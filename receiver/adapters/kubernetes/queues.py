@@ -7,13 +7,22 @@ everything else goes on without it.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import islice, pairwise
-from operator import attrgetter
-from typing import NamedTuple, Protocol
+from itertools import pairwise
+from typing import NamedTuple
 
+from receiver.adapters.kubernetes.announced import (
+    BY_RESOURCES,
+    MOST_OF_ONE,
+    Announcement,
+    Reader,
+    Reading,
+    Run,
+    announced_pod,
+    patience_of,
+)
 from receiver.adapters.kubernetes.api import (
     CUSTOM,
     FORBIDDEN,
@@ -24,15 +33,14 @@ from receiver.adapters.kubernetes.api import (
     key_of,
     section,
     text,
-    words,
 )
 from receiver.adapters.kubernetes.multikueue import MULTIKUEUE, MultiKueue
 from receiver.adapters.kubernetes.nodes import GPU_PREFIX, compute, gpus
-from receiver.adapters.kubernetes.pods import KUEUE_LABEL, Declaration, Gang, SeenPod, length, whole
-from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
+from receiver.adapters.kubernetes.pods import KUEUE_LABEL, Declaration, Gang, SeenPod, whole
+from receiver.adapters.kubernetes.reflector import ResourceKind
 from receiver.core.model.pods import CPU, Pod, PodPhase
 from receiver.core.model.text import listed
-from receiver.ports import MAY_WAIT, Clock, ClusterFacts, TryLater, WontWork
+from receiver.ports import ClusterFacts, TryLater, WontWork
 
 JOBS = ResourceKind("batch", "jobs", ("v1",))
 WITHOUT_JOB_OBJECTS = "only their pods' own annotations say how long they may wait"
@@ -103,7 +111,6 @@ def _controller(pod: SeenPod) -> str:
     return text(controller_of(pod.metadata), "uid")
 
 
-MOST_OF_ONE = 1_000  # pods that one object announces: room for a gang is looked for pod by pod and node by node
 MOST_OF_ALL = 20_000  # that all of a queue announce
 VOLCANO_SETTING, KUEUE_SETTING = 'volcano.demand is "podgroups"', 'kueue.demand is "queued"'
 LAST_READ_COUNTS_FOR = timedelta(minutes=10)
@@ -118,83 +125,6 @@ LET_THROUGH = frozenset({"QuotaReserved", "Admitted", "Finished"})
 INADMISSIBLE = "Inadmissible"  # its LocalQueue or ClusterQueue is missing or stopped: no node helps
 
 Candidate = tuple[tuple[Pod, ...], str]  # the pods of one group, and its queue
-Reader = Callable[[SeenPod], Pod | None]  # of a pod with GPUs, or one that claims devices (`Dra.read`)
-BY_RESOURCES: Reader = attrgetter("pod")  # where claims are not read
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What the readers of custom resources share; *pod* reads a pod."""
-
-    lists: Lists
-    clock: Clock
-    pod: Reader
-    pools: Callable[[], Sequence[str]]  # the names and ids of ours
-
-
-class ResourceReader(Protocol):
-    """Reads one kind of custom resource for a look at the cluster."""
-
-    def add_to(self, facts: ClusterFacts, living_pods: Sequence[SeenPod]) -> ClusterFacts:
-        """Return *facts* with what it reads. Never raises."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """*count* pods like *pod*, which are called by its name, *prefix* and a number from *first* on."""
-
-    pod: Pod
-    count: int
-    prefix: str = ""
-    first: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Announcement:
-    """What the object *key* announces, of which *least* must run together (None: all)."""
-
-    key: str
-    runs: tuple[Run, ...]
-    least: int | None = None
-
-    @property
-    def total(self) -> int:
-        return sum(run.count for run in self.runs)
-
-    def pods(self) -> tuple[Pod, ...]:
-        """Return them; of too many the first, which then wait for the others as those of an unfinished gang do."""
-        every = (
-            replace(run.pod, name=f"{run.pod.name}/{run.prefix}{n}")
-            for run in self.runs
-            for n in range(run.first, run.first + run.count)
-        )
-        pods = tuple(islice(every, MOST_OF_ONE))
-        if len(pods) <= 1:  # a single pod is no gang
-            return pods
-        least = self.total if self.least is None and self.total > len(pods) else self.least
-        return tuple(replace(p, gang=self.key, gang_min=least) for p in pods)
-
-
-def announced_pod(origin: Json, template: Json, *, priority: int, read: Reader = BY_RESOURCES) -> Pod | None:
-    """Return a waiting GPU pod of *template* (PodTemplateSpec v1 core), or None where *read* finds none. It has
-    namespace, name, age, owner and patience of *origin*, the object that announces it, and no uid: there is nothing
-    yet that an Event could be left on."""
-    metadata, described = section(origin, "metadata"), section(template, "metadata")
-    inherited = ("namespace", "name", "creationTimestamp", "ownerReferences")
-    own = {name: metadata[name] for name in inherited if name in metadata}
-    template_metadata = {name: described[name] for name in ("labels", "annotations") if name in described}
-    spec = {name: value for name, value in section(template, "spec").items() if name != "schedulingGates"}
-    pod = read(SeenPod({"metadata": {**template_metadata, **own}, "spec": {**spec, "nodeName": None}}))
-    if pod is None:
-        return None
-    waits = pod.wishes.may_wait if pod.wishes.may_wait is not None else patience_of(origin)
-    wishes = replace(pod.wishes, may_wait=waits)
-    return replace(pod, phase=PodPhase.WAITING, priority=priority, gang=None, gang_min=None, wishes=wishes)
-
-
-def patience_of(raw: Json) -> timedelta | None:
-    """How long the object *raw* says that its pods may wait."""
-    return length(words(section(raw, "metadata"), "annotations").get(MAY_WAIT, ""))
 
 
 class JobWords(NamedTuple):

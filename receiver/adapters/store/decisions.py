@@ -33,7 +33,7 @@ LAST = (
     .limit(1)
 )
 NEWEST = select(func.max(decisions.c.id))
-FORMAT = 4  # of the inputs of decisions; incremented when a name in them changes (see `EarlierFacts`)
+FORMAT = 5  # of the inputs of decisions; incremented when a name in them changes (see `EarlierFacts`)
 LEVEL = 6  # of zlib: a third smaller than 1 at twice its time; 9 takes three times as long for another tenth
 
 Said = tuple[int, int, list[list[str]]]  # present and target size, verdicts as stored

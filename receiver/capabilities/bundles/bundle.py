@@ -7,7 +7,7 @@ that sorts alike: names break ties. So the decision stays the same, which is che
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -26,12 +26,14 @@ from receiver.core.model.devices import CLAIM, COUNTER, KIND
 from receiver.core.model.overrides import EVERY_POOL
 from receiver.core.model.pods import COMPUTE, PRODUCT_LABEL, SYSTEM_NAMESPACE
 from receiver.core.model.policy import POOL_LABEL, STARTUP_TAINTS, Policy, Pool
+from receiver.core.model.room_requests import RoomRequest
 from receiver.core.model.shares import GPU
 from receiver.core.model.signals import COMPONENT, UNASSIGNED
 from receiver.core.scaling.bounds import TOPIC, topic_of
 from receiver.core.scaling.demand import CORDON, IGNORED_NAMESPACES
 from receiver.core.scaling.packing import KUEUE_QUEUE_LABEL
 from receiver.core.scaling.template import FORMER_LABELS, OWN, PASSING_TAINTS, REGION_LABELS
+from receiver.core.scaling.wanted import SizeSource
 from receiver.ports import WontWork
 
 FORMAT = 1
@@ -51,7 +53,7 @@ class NotFaithfulError(Exception):
     """Without the names the decision would be another one."""
 
 
-def bundle(then: Said, grounds: Mapping[str, Any]) -> dict[str, Any]:
+def bundle(then: Said, grounds: Mapping[str, Any], sources: Sequence[SizeSource] = ()) -> dict[str, Any]:
     """Return decision *then* (as GET /api/v1/decisions/ID) and its inputs (as its *grounds*) without names.
 
     The sentences of its reasons are those of this version, made from the inputs without names. Raises
@@ -61,13 +63,17 @@ def bundle(then: Said, grounds: Mapping[str, Any]) -> dict[str, Any]:
     spend = replace(made_from.facts.spend, charges=None)
     bodies = grounds_values(replace(made_from, facts=replace(made_from.facts, spend=spend)))  # in this version's names
     facts, policy = decompressed(bodies["facts"]), _without(decompressed(bodies["policy"]), LEFT_OUT)
-    redact = Redaction({"facts": facts, "policy": policy, "then": _figures(then)}, _own_words(policy))
+    own_words = _own_words(policy) | _words_of(made_from.facts.other_work.requests)
+    redact = Redaction({"facts": facts, "policy": policy, "then": _figures(then)}, own_words)
     inputs = {"format": GROUNDS_FORMAT, "facts": redact(facts), "policy": redact(policy)}
     policy_now = read({**inputs, "facts": facts}).policy
     announced = _announced(facts["earlier"]["announced"], made_from.policy, policy_now)
     inputs["facts"]["earlier"]["announced"] = dict(announced)
     pool = redact(str(then["pool"]))
-    before, after = said(made_again(made_from, str(then["pool"]))), said(made_again(read(inputs), pool))
+    before, after = (
+        said(made_again(made_from, str(then["pool"]), sources)),
+        said(made_again(read(inputs), pool, sources)),
+    )
     if redact(_figures(before)) != _figures(after):
         raise NotFaithfulError
     sentences: dict[tuple[str, int], list[str]] = {}  # of the reasons of one rule at one target, in their order
@@ -90,9 +96,9 @@ def _announced(topics: Mapping[str, Any], was: Policy, now: Policy) -> Iterator[
                 yield topic_of(new, after), topics[topic]
 
 
-def write(path: Path, then: Said, grounds: Mapping[str, Any]) -> None:
+def write(path: Path, then: Said, grounds: Mapping[str, Any], sources: Sequence[SizeSource] = ()) -> None:
     """Write the bundle of a decision to *path*. Raises what `bundle` raises, and OSError."""
-    path.write_text(json.dumps(bundle(then, grounds), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(bundle(then, grounds, sources), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_bundle(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -184,6 +190,12 @@ def _own_words(policy: Mapping[str, Any]) -> frozenset[str]:
         *kinds.values(),
     ]
     return _vocabulary() | {word for text in texts for word in WORD.findall(text)}
+
+
+def _words_of(requests: Iterable[RoomRequest]) -> frozenset[str]:
+    """The words of capabilities in *requests*, which are the program's."""
+    texts = [text for request in requests for text in (request.kind, *request.terms, *request.terms.values())]
+    return frozenset(word for text in texts for word in (text, *WORD.findall(text)))
 
 
 @cache

@@ -1,7 +1,7 @@
 """`gpu-autoscaler replay --decision ID`: repeats a stored decision with this version, or under another policy."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -28,6 +28,7 @@ from receiver.core.model.pool_facts import PoolFacts
 from receiver.core.scaling.approval import without_approvals
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
+from receiver.core.scaling.wanted import SizeSource
 from receiver.ports import Grounds, GroundsKept, WontWork
 from receiver.reports.screen import aligned
 from receiver.terminal.client import UNUSABLE, present_command, print_lines, server, show, tell_problem
@@ -36,11 +37,11 @@ DIFFERS = 1  # exit status
 SIGNS = {SAME: " ", APPEARED: "+", VANISHED: "-"}
 
 
-def made_again(made_from: Grounds, pool: str) -> Decision:
+def made_again(made_from: Grounds, pool: str, sources: Sequence[SizeSource] = ()) -> Decision:
     """Return this version's decision about the pool with that id. Raises KeyError for a pool that is in neither the
-    policy nor the facts."""
+    policy nor the facts. *sources* are those of size that capabilities add."""
     facts, policy = made_from.facts, made_from.policy
-    return decide_all(facts, assign(facts, policy), policy, explained_by=with_grounds)[pool]
+    return decide_all(facts, assign(facts, policy, sources=sources), policy, explained_by=with_grounds)[pool]
 
 
 def read(grounds: Said) -> Grounds:
@@ -48,7 +49,7 @@ def read(grounds: Said) -> Grounds:
     return read_grounds(GroundsKept(format=int(grounds["format"]), facts=grounds["facts"], policy=grounds["policy"]))
 
 
-def decide_again(number: str, config: Path | None, *, as_json: bool) -> int:
+def decide_again(number: str, config: Path | None, sources: Sequence[SizeSource], *, as_json: bool) -> int:
     """Read decision *number* and its facts from the server, decide again, under *config* if given, and print both.
     Return 0 when they are the same and 1 when they differ. Exits with 2 when the decision or its facts are not stored,
     and with 3 when the server cannot be reached."""
@@ -59,10 +60,10 @@ def decide_again(number: str, config: Path | None, *, as_json: bool) -> int:
         except NotThereError as error:
             tell_problem(error, as_json=as_json)
             sys.exit(UNUSABLE)
-    return _compare(then, grounds, config, as_json=as_json)
+    return _compare(then, grounds, config, sources, as_json=as_json)
 
 
-def replay_bundle(path: Path, *, as_json: bool) -> int:
+def replay_bundle(path: Path, sources: Sequence[SizeSource], *, as_json: bool) -> int:
     """Decide again what the bundle at *path* holds, and print both. Return 0 when they are the same and 1 when they
     differ. Exits with 2 for a file that cannot be used."""
     from receiver.capabilities.bundles.bundle import read_bundle
@@ -70,21 +71,21 @@ def replay_bundle(path: Path, *, as_json: bool) -> int:
     again = "what to do: write it with gpu-autoscaler explain decision ID --bundle FILE"
     try:
         then, grounds = read_bundle(path)
-        return _compare(then, grounds, None, as_json=as_json)
+        return _compare(then, grounds, None, sources, as_json=as_json)
     except WontWork as error:
         _refuse(str(error), again)
     except (KeyError, TypeError, ValueError) as error:  # without it, status 1 would say that the decisions differ
         _refuse(f"{path}: is a damaged bundle ({type(error).__name__}: {error})", again)
 
 
-def _compare(then: Said, grounds: Said, config: Path | None, *, as_json: bool) -> int:
+def _compare(then: Said, grounds: Said, config: Path | None, sources: Sequence[SizeSource], *, as_json: bool) -> int:
     try:
         made_from = read(grounds)
     except WontWork as error:
         _refuse(str(error), f"what to do: see gpu-autoscaler explain decision {then['id']}")
     if config is not None:
         made_from = replace(made_from, policy=_policy(config, then, made_from))
-    now = said(made_again(made_from, str(then["pool"])))
+    now = said(made_again(made_from, str(then["pool"]), sources))
     differs = compared(then, now)
     document = {
         "decision": then["id"],

@@ -24,7 +24,7 @@ from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.holds import removal_backs_off
 from receiver.core.scaling.removal import way_of
 from receiver.core.scaling.retirement import EMPTIED
-from receiver.core.scaling.wanted import Assignment
+from receiver.core.scaling.wanted import Assignment, SizeSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +82,18 @@ def departure(
     *,
     observing: bool = False,
     actions: Sequence[Action] = (),
+    sources: Sequence[SizeSource] = (),
 ) -> Departure:
     """Return what would happen if *node* of the pool in *state* went now. Raises KeyError unless *policy* has the
-    pool. *actions* are the latest of the pool, newest first: they know what an earlier removal failed on."""
+    pool. *actions* are the latest of the pool, newest first: they know what an earlier removal failed on.
+    *sources* are those of size that capabilities add."""
     pool = policy.pool(state.pool)
     if pool is None:
         raise KeyError(state.pool)
-    before = _outlook(facts, policy, observing)
+    before = _outlook(facts, policy, observing, sources)
     running = [pod for pod in node.pods if not pod.daemon and not pod.terminating]
     coming = tuple(_waiting(pod) for pod in running if pod.owner)
-    after = _outlook(_without(node, state, coming, facts), policy, observing)
+    after = _outlook(_without(node, state, coming, facts), policy, observing, sources)
     earlier = {workload.key: fate for workload, fate in before.fates}
     ours = {pod.key for pod in coming}
     moved, affected = [], []
@@ -123,8 +125,8 @@ def departure(
     )
 
 
-def _outlook(facts: Facts, policy: Policy, observing: bool) -> _Outlook:
-    assignment = assign(facts, policy)
+def _outlook(facts: Facts, policy: Policy, observing: bool, sources: Sequence[SizeSource]) -> _Outlook:
+    assignment = assign(facts, policy, sources=sources)
     decisions = decide_all(facts, assignment, policy, explained_by=with_grounds)
     workload_fates = tuple(fates(facts, assignment, decisions, policy, observing=observing))
     return _Outlook(facts=facts, assignment=assignment, decisions=decisions, fates=workload_fates)

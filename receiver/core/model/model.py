@@ -12,10 +12,11 @@ from receiver.core.model.actions import Action
 from receiver.core.model.charges import Comparison
 from receiver.core.model.devices import put_all_claims
 from receiver.core.model.overrides import Override, Question
-from receiver.core.model.pods import Booking, Buffer, Candidate, Pod, less
+from receiver.core.model.pods import Pod, less
 from receiver.core.model.policy import BudgetChange, Taint
 from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.rights import Rights
+from receiver.core.model.room_requests import RoomRequest
 from receiver.core.model.shares import is_share, put_bound
 from receiver.core.model.signals import PoolSilence, Signal
 from receiver.core.model.usage import Activity
@@ -390,11 +391,13 @@ class OtherWork:
     """What wants room beside the pods that wait, and what the scheduler did with work."""
 
     deferred: tuple[Pod, ...] = ()  # behind our scheduling gate
-    buffers: tuple[Buffer, ...] = ()  # in the order in which they are served
-    candidates: tuple[Candidate, ...] = ()  # for admission by Kueue
-    bookings: tuple[Booking, ...] = ()  # their pods are among those that wait
+    requests: tuple[RoomRequest, ...] = ()  # by objects of the cluster's API, each kind in the order of service
     bound_gangs: Mapping[str, int] = field(default_factory=dict)  # pods with a node by gang
     refusals: tuple[SchedulerRefusal, ...] = ()  # work that the scheduler does not place where there is room
+
+    def of_kind(self, kind: str) -> tuple[RoomRequest, ...]:
+        """Return the requests of *kind*."""
+        return tuple(request for request in self.requests if request.kind == kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -211,56 +211,6 @@ class Workload:
         return sum(p.gpus for p in self.pods)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buffer:
-    """A CapacityBuffer ``namespace/name``: room for *replicas* pods like *pod* is kept free beside all demand.
-
-    *problem* says why there is nothing to keep; then there is no *pod*. *named*: it names a pool of ours.
-    """
-
-    key: str
-    replicas: int = 0
-    pod: Pod | None = None
-    problem: str = ""
-    named: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A Kueue Workload ``namespace/name`` with quota that our AdmissionCheck must answer: the GPU *pods* it will have.
-
-    *ready*: the check has passed, and its pods do not exist yet. *rejects*: one that is too large for every budget or
-    pool is rejected. *problem* says why it cannot be judged. *named*: the check names a pool of ours.
-    """
-
-    key: str
-    pods: tuple[Pod, ...] = ()
-    problem: str = ""
-    ready: bool = False
-    rejects: bool = False
-    named: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Booking:
-    """A ProvisioningRequest ``namespace/name`` that has not ended: room for all its GPU *pods*, or for none. Pods that
-    exist and use it are left out; *consumed*: those are all, and they have nodes. *announced* are all that it asks for.
-
-    *provisioned_at* is when all had room (None: not yet), *valid_for* how long after *created_at* it may wait (None: as
-    long as usual). *problem* says why there is nothing to book. *named*: it names a pool of ours.
-    """
-
-    key: str
-    created_at: datetime
-    pods: tuple[Pod, ...] = ()
-    announced: tuple[Pod, ...] = field(default=(), compare=False)
-    provisioned_at: datetime | None = None
-    consumed: bool = False
-    valid_for: timedelta | None = None
-    problem: str = ""
-    named: bool = False
-
-
 def owner_of(pod: Pod) -> str:
     """The owner whose pods are left out together when one of them fails: they are alike."""
     return f"{pod.namespace}/{pod.owner or pod.name}"

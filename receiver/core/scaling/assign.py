@@ -11,9 +11,7 @@ from datetime import datetime
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy, Scope
 from receiver.core.money.budget import Budgets, views
-from receiver.core.scaling.admission import answer_checks
 from receiver.core.scaling.bounds import BoundsInForce
-from receiver.core.scaling.buffers import keep_buffers
 from receiver.core.scaling.capacity import Allowance, Tally
 from receiver.core.scaling.demand import workloads
 from receiver.core.scaling.failures import Extra, Failure, Failures, LeftOut, blame
@@ -22,36 +20,50 @@ from receiver.core.scaling.patience import Deadlines, deferred, next_purchase, s
 from receiver.core.scaling.placing import serve_demand
 from receiver.core.scaling.repair import under_repair
 from receiver.core.scaling.spare import hold_floors, keep_standby, keep_warm, refused
-from receiver.core.scaling.wanted import Allowed, Assignment, Draft, Funding, Instances, WaitingWork, Wanted
+from receiver.core.scaling.wanted import (
+    Allowed,
+    Assignment,
+    Draft,
+    Funding,
+    Instances,
+    Rank,
+    SizeSource,
+    WaitingWork,
+    Wanted,
+)
 from receiver.core.scaling.witness import Barred, barred
 
 
-def assign(facts: Facts, policy: Policy, failures: Failures | None = None) -> Assignment:
-    """Return what each pool should have beyond what it has, and why some work stays waiting.
+def assign(
+    facts: Facts, policy: Policy, failures: Failures | None = None, sources: Sequence[SizeSource] = ()
+) -> Assignment:
+    """Return what each pool should have beyond what it has, and why some work stays waiting. *sources* are those of
+    size that capabilities add.
 
     An exception that belongs to a pool or a workload is noted in *failures*, and the rest is assigned again without it.
     Without *failures*, or where it belongs to neither, it is raised.
     """
     if failures is None:
-        return _assign(facts, policy, {}, LeftOut())
+        return _assign(facts, policy, {}, LeftOut(), sources)
     left_out = LeftOut()
     while True:
         try:
-            return _assign(left_out.of(facts), policy, failures.set_aside, left_out)
+            return _assign(left_out.of(facts), policy, failures.set_aside, left_out, sources)
         except Exception as error:  # noqa: BLE001  # recorded; the rest goes on
             left_out.learn(error, failures)
 
 
-def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out: LeftOut) -> Assignment:
+def _assign(
+    facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out: LeftOut, sources: Sequence[SizeSource]
+) -> Assignment:
     deadlines = Deadlines(facts, policy, aside)
     draft = _begun(facts, policy, aside, left_out, deadlines)
     # The sources of size in the order of service: what waits or was promised, then what is spare. No node is opened for
     # that where work which was refused could start.
-    work = (serve_demand, None), (answer_checks, Extra.CANDIDATES), (hold_floors, None)
-    spare = (keep_standby, None), (keep_warm, None), (keep_buffers, Extra.BUFFERS), (serve_patient, None)
-    _serve(work, draft)
+    added = {rank: [(source.serve, source.kind) for source in sources if source.rank is rank] for rank in Rank}
+    _serve(((serve_demand, None), *added[Rank.WORK], (hold_floors, None)), draft)
     draft.refused = refused(draft)
-    _serve(spare, draft)
+    _serve(((keep_standby, None), (keep_warm, None), *added[Rank.SPARE], (serve_patient, None)), draft)
     served, budgets = draft.served, draft.allowance.budgets
     empties = movable(served.values(), facts.at, left_out.pairs)
     buys_at = next_purchase(draft.patient) if draft.patient else None
@@ -69,12 +81,11 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
         misfits=draft.misfits,
         patient=(*draft.patient, *gated),
         budgets=budgets,
-        buffers=draft.buffers,
         answers=draft.answers,
     )
 
 
-def _serve(sources: Sequence[tuple[Callable[[Draft], None], Extra | None]], draft: Draft) -> None:
+def _serve(sources: Sequence[tuple[Callable[[Draft], None], str | None]], draft: Draft) -> None:
     """Serve each of *sources*. An exception in one costs the part that it names, where that can be left out."""
     for serve, part in sources:
         if part not in draft.left_out.parts:

@@ -14,10 +14,8 @@ from receiver.core.model.pods import owner_of
 
 
 class Extra(StrEnum):
-    """What an assignment can do without."""
+    """What an assignment can do without, beside the sources of size that capabilities add: those by their kind."""
 
-    BUFFERS = "buffers"
-    CANDIDATES = "candidates"  # Workloads of Kueue; without, none of them is admitted
     REFUSALS = "refusals"  # by the scheduler; without, what it refuses gets a node
     REARRANGING = "rearranging"  # of work between rooms; without, a node more is bought at most
 
@@ -31,7 +29,7 @@ class blame:  # noqa: N801  # reads as a verb, as `suppress` does
 
     __slots__ = ("owner", "part", "pool")
 
-    def __init__(self, *, pool: str | None = None, owner: str | None = None, part: Extra | None = None) -> None:
+    def __init__(self, *, pool: str | None = None, owner: str | None = None, part: str | None = None) -> None:
         self.pool = pool
         self.owner = owner
         self.part = part
@@ -87,11 +85,12 @@ MOST_PAIRS = 5  # owners that fail in one pool before the pool is set aside
 
 @dataclass(slots=True)
 class LeftOut:
-    """What a step leaves out: all work of some *owners*, *pairs* of an owner and a pool, and extra *parts*."""
+    """What a step leaves out: all work of some *owners*, *pairs* of an owner and a pool, and *parts*: `Extra`, and the
+    kinds of sources of size."""
 
     owners: set[str] = field(default_factory=set)
     pairs: set[tuple[str, str]] = field(default_factory=set)
-    parts: set[Extra] = field(default_factory=set)
+    parts: set[str] = field(default_factory=set)
 
     def of(self, facts: Facts) -> Facts:
         if not self.owners and not self.parts:
@@ -103,8 +102,7 @@ class LeftOut:
             other_work=replace(
                 other_work,
                 deferred=tuple(p for p in other_work.deferred if owner_of(p) not in self.owners),
-                buffers=() if Extra.BUFFERS in self.parts else other_work.buffers,
-                candidates=() if Extra.CANDIDATES in self.parts else other_work.candidates,
+                requests=tuple(r for r in other_work.requests if r.kind not in self.parts),
                 refusals=() if Extra.REFUSALS in self.parts else other_work.refusals,
             ),
         )

@@ -211,9 +211,9 @@ def _every(facts: Facts) -> Iterator[Pod]:
     """The pods that wait, are announced or run."""
     yield from facts.waiting
     yield from facts.other_work.deferred
-    yield from (buffer.pod for buffer in facts.other_work.buffers if buffer.pod is not None)
-    for candidate in facts.other_work.candidates:
-        yield from candidate.pods
+    for request in facts.other_work.requests:
+        if not request.waits:
+            yield from request.pods
     for state in facts.pools:
         for node in state.nodes:
             yield from node.pods

@@ -18,8 +18,9 @@ from enum import IntEnum
 
 from receiver.core.model.installations import InstallationLease, OtherInstallations
 from receiver.core.model.model import Facts, PoolState
-from receiver.core.model.pods import Buffer, Pod, owner_of
+from receiver.core.model.pods import Pod, owner_of
 from receiver.core.model.policy import Policy, Pool
+from receiver.core.model.room_requests import RoomRequest
 from receiver.core.scaling.demand import misfit, refusal, selects
 from receiver.core.scaling.failures import blame
 from receiver.core.scaling.patience import may_wait
@@ -40,14 +41,14 @@ class Match(IntEnum):
 
 
 def own_work(facts: Facts, policy: Policy, others: OtherInstallations) -> Facts:
-    """Return *facts* without what is left to *others*: waiting pods that no pool here can hold, and gates, Workloads,
-    CapacityBuffers and ProvisioningRequests (with their pods)."""
+    """Return *facts* without what is left to *others*: waiting pods that no pool here can hold, gates, and requests
+    (with those of their pods that wait)."""
     if not any(each.is_respected(facts.at) for each in others.installations):
         return facts
     judge, other_work = Ownership(facts, policy, others), facts.other_work
-    bookings = tuple(b for b in other_work.bookings if b.named or judge.answers(b.announced or b.pods))
-    mine = {booking.key for booking in bookings}
-    foreign = {booking.key for booking in other_work.bookings} - mine
+    requests = tuple(r for r in other_work.requests if r.named or judge.answers(_everything(r)))
+    mine = {request.key for request in requests if request.waits}
+    foreign = {request.key for request in other_work.requests if request.waits} - mine
     gangs: dict[str, list[Pod]] = {}
     for pod in (*facts.waiting, *other_work.deferred):
         gangs.setdefault(_key(pod), []).append(pod)
@@ -58,10 +59,8 @@ def own_work(facts: Facts, policy: Policy, others: OtherInstallations) -> Facts:
         facts,
         other_work=replace(
             other_work,
-            bookings=bookings,
+            requests=requests,
             deferred=tuple(pod for pod in other_work.deferred if _key(pod) in opened),
-            candidates=tuple(c for c in other_work.candidates if c.named or judge.answers(c.pods)),
-            buffers=tuple(b for b in other_work.buffers if b.named or judge.answers(_chunks(b))),
         ),
         waiting=tuple(pod for pod in facts.waiting if _key(pod) not in (refused | foreign)),
     )
@@ -71,8 +70,8 @@ def _key(pod: Pod) -> str:
     return pod.gang or pod.key
 
 
-def _chunks(buffer: Buffer) -> Sequence[Pod]:
-    return () if buffer.pod is None else (buffer.pod,) * max(1, buffer.replicas)
+def _everything(request: RoomRequest) -> Sequence[Pod]:
+    return (request.announced or request.pods) * max(1, request.copies)
 
 
 def shuts_down(pods: Sequence[Pod], facts: Facts, others: OtherInstallations) -> bool:

@@ -143,8 +143,8 @@ class Admissions:
     Those whose time has come always may, and so does the rest of a gang that is past the gate. The others may once room
     is free that is paid for anyway: beside what urgent work asked for lately and what the pool keeps ready, on nodes no
     wider than they need, or on nodes whose work goes on. While urgent work waits for a pool, none of its room is given
-    away. *waiting_gpus* is what waits, by pool id; the instances *going* are about to be removed. *buffered_gpus* hold
-    chunks of CapacityBuffers.
+    away. *waiting_gpus* is what waits, by pool id; the instances *going* are about to be removed. *kept_gpus* stand
+    free for requests.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Admissions:
         waiting_gpus: Mapping[str, int],
         going: Collection[str],
         survival: Survival,
-        buffered_gpus: int = 0,
+        kept_gpus: int = 0,
     ) -> None:
         self._facts, self._policy, self._survival = facts, policy, survival
         self._neighbours = Neighbours.of(facts, {pool.id: pool.offered_labels for pool in policy.pools})
@@ -166,7 +166,7 @@ class Admissions:
             if node.instance not in going and not node_hold(node, Blocks.PODS)
         ]
         self._rooms.sort(key=lambda room: (room.soft, room.node.created_at, room.node.name))
-        self._kept = self._to_keep() + buffered_gpus
+        self._kept = self._to_keep() + kept_gpus
         self._free = sum(free_gpus(room.bin.free, room.pool) for room in self._rooms if not room.bin.closed)
         self._chances: dict[str, float] = {}
         self._takes: dict[tuple[str, Kind], bool] = {}  # by pool and shape

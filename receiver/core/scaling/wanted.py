@@ -1,15 +1,15 @@
 """What an assignment says of each pool: the values that decisions, explanations and messages read. And its draft."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from decimal import Decimal
-from enum import StrEnum
+from enum import Enum, auto
 
 from receiver.core.model.model import Facts
 from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.policy import Policy, Scope
-from receiver.core.model.text import dollars, lasting, some
+from receiver.core.model.room_requests import RoomAnswer
+from receiver.core.model.text import lasting
 from receiver.core.money.budget import Budgets, BudgetView, Refusal
 from receiver.core.scaling.bounds import BoundsInForce, Grace
 from receiver.core.scaling.capacity import Allowance, HeldWorkload, Placement, Tally
@@ -133,51 +133,6 @@ class RefusedWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptBuffer:
-    """What is kept of a buffer's chunks: *ready* have room on usable nodes, *coming* on nodes that are on their way or
-    bought now. *usd_per_hour* is the price of the nodes that are kept or bought for it alone, None where a pool has no
-    price. *held* says why the others have no room."""
-
-    key: str
-    chunks: int
-    ready: int = 0
-    coming: int = 0
-    usd_per_hour: Decimal | None = Decimal(0)
-    held: str = ""
-
-    @property
-    def _cost(self) -> str:
-        return f"{dollars(self.usd_per_hour)} per hour" if self.usd_per_hour else "on nodes that are paid for anyway"
-
-    def __str__(self) -> str:
-        placed = self.ready + self.coming
-        parts = [f"{placed} of {some(self.chunks, 'chunk')} {'has' if placed == 1 else 'have'} room"]
-        if self.coming:
-            parts[0] += f", {self.coming} of them on nodes that are on their way"
-        if placed:
-            parts.append("a price is missing" if self.usd_per_hour is None else self._cost)
-        return "; ".join([*parts, *([self.held] if self.held else [])])
-
-
-class CheckState(StrEnum):
-    """The states of an AdmissionCheck, in Kueue's words."""
-
-    PENDING = "Pending"  # not judged yet; the quota stays reserved
-    READY = "Ready"
-    RETRY = "Retry"  # Kueue gives the quota to others, and reserves it again later
-    REJECTED = "Rejected"  # Kueue deactivates the Workload
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckAnswer:
-    """The answer to the check of the Workload *key*, with a sentence for its owner."""
-
-    key: str
-    state: CheckState
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PatientWork:
     """A workload that may still wait: it is to start by *starts_by*, so nodes are bought for it at *buys_at* (None:
     never). *gated*: our scheduling gate holds it back."""
@@ -205,8 +160,7 @@ class Assignment:
     misfits: tuple[Misfit, ...] = ()
     patient: tuple[PatientWork, ...] = ()  # without room that exists or is on its way
     budgets: Budgets = field(default_factory=Budgets)
-    buffers: tuple[KeptBuffer, ...] = ()
-    answers: tuple[CheckAnswer, ...] = ()  # on the candidates for admission by Kueue
+    answers: tuple[RoomAnswer, ...] = ()  # to requests of the cluster's API
 
     @property
     def budget(self) -> BudgetView | None:
@@ -231,10 +185,9 @@ class Draft:
     barred: Barred
     tallies: dict[str, Tally] = field(default_factory=dict)
     misfits: tuple[Misfit, ...] = ()
-    answers: tuple[CheckAnswer, ...] = ()
+    answers: tuple[RoomAnswer, ...] = ()
     refused: RefusedWork = field(default_factory=RefusedWork)  # known once all work has been served
     headroom: Mapping[str, Headroom] = field(default_factory=dict)
-    buffers: tuple[KeptBuffer, ...] = ()
 
     @property
     def served(self) -> Mapping[str, Tally]:
@@ -244,3 +197,24 @@ class Draft:
     def matching(self, tallies: Sequence[Tally]) -> Matching:
         """Return the markets of *tallies*; what fails together is kept apart."""
         return Matching(tallies, self.left_out.pairs)
+
+    def answer(self, answers: Iterable[RoomAnswer]) -> None:
+        """Add *answers* to those of the sources before."""
+        self.answers = (*self.answers, *answers)
+
+
+class Rank(Enum):
+    """When a source of size is served."""
+
+    WORK = auto()  # after the work that waits, before everything that is spare
+    SPARE = auto()  # after the headroom: the first that a budget drops
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeSource:
+    """What a capability adds to an assignment: *serve* gives the requests of *kind* room and answers them. If it fails,
+    the rest is assigned without them."""
+
+    kind: str
+    rank: Rank
+    serve: Callable[[Draft], None]

@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
-from receiver.core.model.pods import Booking, Buffer, Candidate
-from receiver.core.scaling.bookings import BookingProgress
-from receiver.core.scaling.wanted import CheckAnswer
+from receiver.core.model.room_requests import RoomAnswer, RoomRequest
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.cloud import SimulatedCloud, WorldBooks
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Journal
@@ -47,12 +45,10 @@ class World:
         self.faults = faults = new_faults()
         self.quotas: dict[str, HoldQuota] = {}
         self.cluster_queues: dict[str, ClusterQueue] = {}
-        self.buffers: tuple[Buffer, ...] = ()
-        self.buffer_messages: dict[str, str] = {}  # what was written into the status of each
-        self.candidates: tuple[Candidate, ...] = ()
-        self.bookings: tuple[Booking, ...] = ()
-        self.progress: dict[str, BookingProgress] = {}  # what was written into the status of each
-        self.answers: dict[str, CheckAnswer] = {}  # what was answered to each
+        self.requests: tuple[RoomRequest, ...] = ()
+        self.answers: dict[
+            tuple[str, str], RoomAnswer
+        ] = {}  # what was written into the status of each, by kind and key
         timings = config.timings
         self._agenda = agenda = Agenda(start)
         self._journal = Journal(config.journal_limit)

@@ -28,9 +28,8 @@ def admit_deferred_work(work: StepContext) -> datetime | None:
     shrinking = (d for d in work.decisions.values() if d.change is Change.SHRINK)
     going = frozenset(i for d in shrinking for i in d.candidates[: d.present - d.target])
     survival = Survival.of(work.store.lasted(LAST_WORKLOADS))
-    sizes = {buffer.key: buffer.pod.gpus for buffer in facts.other_work.buffers if buffer.pod is not None}
-    buffered = sum(sizes.get(buffer.key, 0) * buffer.ready for buffer in work.assignment.buffers)
-    ready, next_at = Admissions(facts, work.policy, waiting, going, survival, buffered).admit()
+    ready_gpus = sum(answer.ready_gpus for answer in work.assignment.answers)
+    ready, next_at = Admissions(facts, work.policy, waiting, going, survival, ready_gpus).admit()
     tried, refused = 0, dict[str, str]()  # the refusal by owner
     for workload in ready:
         if tried >= MOST_AT_ONCE:

@@ -22,11 +22,10 @@ def denied(verb: str, resource: str) -> dict[str, Any]:
 
 def a_cluster_at(url: str, *, read_timeout: float = 60, **options: Any) -> KubernetesCluster:
     """Return the adapter under test, pointed at *url*; *options* are its clock, and fields of
-    `Calls` and `ClusterOptions`. It reads no CapacityBuffers, AdmissionChecks and ProvisioningRequests."""
+    `Calls` and `ClusterOptions`."""
     configuration = client.Configuration(host=url.rstrip("/"))
     calls = {name: options.pop(name) for name in ("before_write", "last_word", "write_seconds") if name in options}
     clock = options.pop("clock", None)
-    options = {"capacity_buffers": False, "admission_checks": False, "provisioning_classes": (), **options}
     return KubernetesCluster(
         configuration,
         calls=Calls(timeouts=(1.0, read_timeout), **calls),

@@ -10,7 +10,7 @@ from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import Pod
-from receiver.ports import PROVISIONING_CLASS, ClusterFacts
+from receiver.ports import ClusterFacts
 from tests.adapters.kubernetes.capacity_objects import (
     CAPACITY_BUFFERS,
     CONSUMES_REQUEST,
@@ -34,6 +34,7 @@ from tests.adapters.kubernetes.device_objects import a_claim_template as a_claim
 from tests.adapters.kubernetes.device_objects import a_resource_claim as a_resource_claim
 from tests.adapters.kubernetes.group_objects import WORKER_SETS, a_worker_set, in_worker_set
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, PODS_OF_ML, a_cluster_at, a_list, a_node, a_pod
+from tests.given.requests import EVERY_READER
 
 KUEUE, DRA = "/apis/kueue.x-k8s.io/v1beta2", "/apis/resource.k8s.io/v1"
 CLAIMS = [{"name": "gpu", "resourceClaimTemplateName": "two"}]
@@ -57,12 +58,7 @@ def cluster_of(httpserver: HTTPServer, lists: Lists, pods: Sequence[Any] = ()) -
         if found is not None:
             httpserver.expect_request(path).respond_with_json(a_list(*found))
     httpserver.expect_request(re.compile("^/apis/")).respond_with_json({"message": "no"}, status=404)
-    options: dict[str, Any] = {
-        "capacity_buffers": True,
-        "admission_checks": True,
-        "provisioning_classes": (PROVISIONING_CLASS,),
-    }
-    cluster = a_cluster_at(httpserver.url_for(""), kueue_queued=True, **options)
+    cluster = a_cluster_at(httpserver.url_for(""), kueue_queued=True, readers=EVERY_READER)
     try:
         yield cluster
     finally:
@@ -90,7 +86,7 @@ def booked(*requests: dict[str, Any]) -> Lists:
 def test_a_workload_that_our_check_holds_back_claims_what_its_templates_say(httpserver: HTTPServer) -> None:
     workload = a_checked_workload(pod_sets=[a_pod_set(2, template=CLAIMING)])
     checks = {f"{KUEUE}/admissionchecks": [an_admission_check()], f"{KUEUE}/resourceflavors": []}
-    (candidate,) = look(httpserver, {**checks, f"{KUEUE}/workloads": [workload]}).candidates
+    (candidate,) = look(httpserver, {**checks, f"{KUEUE}/workloads": [workload]}).requests
     assert counts(candidate.pods) == [[2], [2]]
 
 
@@ -100,7 +96,7 @@ def test_a_queued_workload_claims_what_its_templates_say(httpserver: HTTPServer)
 
 
 def test_a_provisioning_request_books_what_its_templates_claim(httpserver: HTTPServer) -> None:
-    (booking,) = look(httpserver, booked(a_provisioning_request())).bookings
+    (booking,) = look(httpserver, booked(a_provisioning_request())).requests
     assert counts(booking.pods) == [[2], [2]]
 
 
@@ -110,16 +106,15 @@ def test_a_pod_that_claims_uses_the_booking_and_is_not_counted_twice(httpserver:
     pod = a_pod("p", gpus=0, node=node, resourceClaims=CLAIMS, annotations=CONSUMES_REQUEST)
     pod["status"]["resourceClaimStatuses"] = made
     given = {f"{DRA}/resourceclaims": [a_resource_claim("made", None, *(["gpu-0", "gpu-1"] if node else []))]}
-    (booking,) = look(httpserver, {**booked(a_provisioning_request()), **given}, [pod]).bookings
+    (booking,) = look(httpserver, {**booked(a_provisioning_request()), **given}, [pod]).requests
     assert len(booking.pods) == 1
 
 
 def test_a_chunk_of_a_capacity_buffer_claims_what_its_template_says(httpserver: HTTPServer) -> None:
     chunk = a_chunk_template(gpus=0, resourceClaims=CLAIMS)
     lists = {CAPACITY_BUFFERS: [a_capacity_buffer(replicas=1)], POD_TEMPLATES: [chunk]}
-    (buffer,) = look(httpserver, {**lists, RESOURCE_QUOTAS: [], f"{KUEUE}/workloads": []}).buffers
-    assert buffer.pod is not None
-    assert counts([buffer.pod]) == [[2]]
+    (buffer,) = look(httpserver, {**lists, RESOURCE_QUOTAS: [], f"{KUEUE}/workloads": []}).requests
+    assert counts(buffer.pods) == [[2]]
 
 
 def test_workers_that_start_after_their_leader_claim_what_their_template_says(httpserver: HTTPServer) -> None:

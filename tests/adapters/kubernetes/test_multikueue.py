@@ -7,9 +7,10 @@ import pytest
 from pytest_httpserver import HTTPServer
 from structlog.testing import capture_logs
 
-from receiver.core.model.pods import Candidate
+from receiver.capabilities.kueue_check.reader import AdmissionChecks
 from tests.adapters.kubernetes.custom_objects import KUEUE, KUEUE_BEFORE, a_workload
 from tests.adapters.kubernetes.served_cluster import served_cluster
+from tests.given.requests import candidate_of
 
 Raw = dict[str, Any]
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
@@ -88,5 +89,5 @@ def test_our_check_covers_nothing_for_a_workload_that_runs_elsewhere(httpserver:
     served[path].append({"metadata": {"name": "money"}, "spec": {"controllerName": "gpu-autoscaler.io/budget"}})
     workload = a_workload("w", conditions=[{"type": "QuotaReserved", "status": "True"}])
     workload["status"]["admissionChecks"] = [{"name": name, "state": "Pending"} for name in ("mk", "money")]
-    with served_cluster(httpserver, served={KUEUE: [workload], **served}, admission_checks=True) as cluster:
-        assert cluster.look().candidates == (Candidate(key="ml/w"),)
+    with served_cluster(httpserver, served={KUEUE: [workload], **served}, readers=[AdmissionChecks]) as cluster:
+        assert cluster.look().requests == (candidate_of("ml/w"),)

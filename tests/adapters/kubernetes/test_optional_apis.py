@@ -35,6 +35,7 @@ from tests.adapters.kubernetes.kubernetes_objects import (
 from tests.adapters.kubernetes.list_server import list_server
 from tests.clocks import FixedClock
 from tests.core.builders import NOW
+from tests.given.requests import EVERY_READER
 
 Raw = dict[str, Any]
 LWS = "leaderworkerset.sigs.k8s.io"
@@ -130,9 +131,7 @@ def a_cluster(server: Server, clock: FixedClock) -> Iterator[KubernetesCluster]:
             clock=clock,
             kueue_queued=True,
             volcano_podgroups=True,
-            capacity_buffers=True,
-            admission_checks=True,
-            provisioning_classes=(PROVISIONING_CLASS,),
+            readers=EVERY_READER,
         )
         try:
             yield cluster

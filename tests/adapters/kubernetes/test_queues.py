@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.kubernetes.queues import MOST_OF_ONE
+from receiver.adapters.kubernetes.announced import MOST_OF_ONE
 from receiver.core.model.pods import Pod, PodPhase, Toleration
 from receiver.ports import GANG_ANNOTATION
 from tests.adapters.kubernetes.custom_objects import GPU, KUEUE, KUEUE_BEFORE, a_pod_set, a_template, a_workload

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.core.model.pods import Buffer, Pod
+from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Objective
 from tests.adapters.kubernetes.group_objects import (
     BASIC,
@@ -29,6 +29,7 @@ from tests.adapters.kubernetes.group_objects import (
 )
 from tests.adapters.kubernetes.served_cluster import seen_pods
 from tests.core.builders import GPU, a_pod, a_policy, a_pool, a_state, facts, run
+from tests.given.requests import buffer_of
 
 EIGHT = range(8)
 AFTER_HEAD = [{"name": "head", "status": "Ready"}]
@@ -54,9 +55,9 @@ def bought(waiting: Iterable[Pod], most: int) -> list[int]:
     sibling = replace(a_pool("sibling", max_nodes=3, standby_nodes=1), resources=small.resources)
     wide = a_pool("wide", resources={GPU: 4}, price_usd_per_hour=4 * Decimal("1.29"), max_nodes=1)
     policy = a_policy(small, sibling, wide, objective=Objective.BALANCED)
-    buffer = Buffer(key="ml/warm", replicas=2, pod=a_pod("capacity-buffer-warm", uid=""))
+    buffer = buffer_of("ml/warm", a_pod("capacity-buffer-warm", uid=""), 2)
     states = (a_state(pool=pool.id) for pool in policy.pools)
-    _, decisions = run(facts(*states, waiting=tuple(waiting), buffers=(buffer,)), policy)
+    _, decisions = run(facts(*states, waiting=tuple(waiting), requests=(buffer,)), policy)
     return [decisions[pool.name].target for pool in policy.pools]
 
 

@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 from werkzeug import Request, Response
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
-from receiver.core.scaling.wanted import CheckAnswer, CheckState
+from receiver.capabilities.kueue_check.reader import AdmissionChecks
+from receiver.core.model.room_requests import RoomAnswer
 from receiver.ports import TryLater
 from tests.adapters.kubernetes.custom_objects import a_checked_workload, an_admission_check
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node
@@ -25,7 +26,7 @@ REFUSED = (
     "failed to create typed patch object (ml/train; kueue.x-k8s.io/v1beta1, Kind=Workload): "
     '.status.admissionChecks[name="budget"].requeueAfterSeconds: field not declared in schema'
 )
-RETRY = CheckAnswer(key="ml/train", state=CheckState.RETRY, message="the budget is at its hold line")
+RETRY = RoomAnswer(kind="kueue_check", key="ml/train", state="Retry", message="the budget is at its hold line")
 
 
 def a_document(*fields: str, checks: Any = None) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def cluster(httpserver: HTTPServer) -> Iterator[KubernetesCluster]:
     httpserver.expect_request(f"{API}/admissionchecks").respond_with_json(a_list(an_admission_check()))
     httpserver.expect_request(f"{API}/workloads").respond_with_json(a_list(a_checked_workload()))
     httpserver.expect_request(f"{API}/resourceflavors").respond_with_json(a_list())
-    adapter = a_cluster_at(httpserver.url_for(""), clock=FixedClock(NOW), admission_checks=True)
+    adapter = a_cluster_at(httpserver.url_for(""), clock=FixedClock(NOW), readers=[AdmissionChecks])
     yield adapter
     adapter.close()
 
@@ -100,7 +101,7 @@ def test_only_fields_that_the_served_version_has_are_written(
     otherwise(httpserver)
     cluster.look()
     with capture_logs() as said:
-        cluster.answer_check(RETRY)
+        cluster.answer_request(RETRY)
     assert written(httpserver) == [state]
     told = [line["detail"] for line in said if line["event"] == "field not served"]
     lost = "this cluster's Workload (kueue.x-k8s.io/v1beta1) has no field .status.admissionChecks[].requeueAfterSeconds"
@@ -117,8 +118,8 @@ def test_without_the_document_a_field_that_a_refusal_names_is_left_out(
     httpserver.expect_request(re.compile("^/apis/.*/status$"), method="PATCH").respond_with_handler(answer)
     otherwise(httpserver)
     cluster.look()
-    cluster.answer_check(RETRY)
-    cluster.answer_check(RETRY)
+    cluster.answer_request(RETRY)
+    cluster.answer_request(RETRY)
     assert written(httpserver) == [{**PLAIN, "requeueAfterSeconds": 300}, PLAIN, PLAIN]
 
 
@@ -130,5 +131,5 @@ def test_a_refusal_that_names_no_field_is_told_and_tried_once(
     otherwise(httpserver)
     cluster.look()
     with pytest.raises(TryLater, match="etcd is away"):
-        cluster.answer_check(RETRY)
+        cluster.answer_request(RETRY)
     assert len(written(httpserver)) == 1

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,9 +24,10 @@ from receiver.core.scaling.decide import decide_all
 from receiver.ports import Grounds, GroundsKept, WontWork
 from tests.adapters.store.any_value import any_value
 from tests.adapters.store.builders import after, decision
-from tests.adapters.store.earlier_formats import objects, without_parts
-from tests.core.builders import PARTS
+from tests.adapters.store.earlier_formats import objects, with_types_of_requests, without_parts
+from tests.core.builders import NOW, PARTS, a_pod, with_fields
 from tests.core.worlds import LAWS, World, worlds
+from tests.given.requests import a_buffer, booking_of, buffer_of, candidate_of
 
 NAMES = Path(__file__).with_name("stored_names.json")  # of the inputs of decisions, as first written
 
@@ -34,6 +36,15 @@ def any_grounds(seed: int) -> Grounds:
     """Facts and a policy with anything in every field."""
     dice = Random(seed)
     return Grounds(facts=any_value(Facts, dice), policy=any_value(Policy, dice))
+
+
+def any_earlier_grounds(seed: int) -> Grounds:
+    """Those that an earlier version knew, too: each request for room is one of three kinds."""
+    made_from = any_grounds(seed)
+    booking = booking_of("ml/r", [a_pod("r")], valid_for=timedelta(hours=2), provisioned_at=NOW, consumed=True)
+    candidates = candidate_of("ml/w", [a_pod()], rejects=True), candidate_of("ml/x", ready=True, named=True)
+    requests = (a_buffer(3), buffer_of("ml/odd", None, problem="no template"), *candidates, booking)
+    return replace(made_from, facts=with_fields(made_from.facts, requests=requests))
 
 
 def as_kept(made_from: Grounds) -> GroundsKept:
@@ -116,7 +127,7 @@ def test_what_format_1_called_terminating_and_leaving_is_read() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_format_2_stored_of_a_node_which_had_no_parts_is_read(seed: int) -> None:
-    made_from = any_grounds(seed)
+    made_from = any_earlier_grounds(seed)
     earlier = without_parts(as_kept(made_from), 2, *PARTS)
     for node in objects(earlier.facts):
         if "cordoned_by" in node:
@@ -126,9 +137,16 @@ def test_what_format_2_stored_of_a_node_which_had_no_parts_is_read(seed: int) ->
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_format_3_stored_of_pools_which_had_no_parts_is_read(seed: int) -> None:
-    made_from = any_grounds(seed)
+    made_from = any_earlier_grounds(seed)
     earlier = without_parts(as_kept(made_from), 3, *(kind for kind in PARTS if kind is not Node))
     assert any("removal_backoff" in each for each in objects(earlier.facts))
+    assert kept_as.read_grounds(earlier).facts == made_from.facts
+
+
+def test_what_format_4_stored_of_requests_which_had_a_type_for_each_kind_is_read() -> None:
+    made_from = any_earlier_grounds(1)
+    earlier = with_types_of_requests(as_kept(made_from))
+    assert {"buffers", "candidates", "bookings"} <= earlier.facts["other_work"].keys()
     assert kept_as.read_grounds(earlier).facts == made_from.facts
 
 
@@ -142,9 +160,9 @@ def test_a_node_of_an_earlier_version_that_knew_only_that_it_was_usable_was_so_s
 
 def test_a_later_format_is_refused_with_what_to_do() -> None:
     with pytest.raises(
-        WontWork, match=r"a later version stored the inputs .* \(format 5; this one reads 4\): use that version"
+        WontWork, match=r"a later version stored the inputs .* \(format 6; this one reads 5\): use that version"
     ):
-        kept_as.read_grounds(replace(as_kept(any_grounds(3)), format=5))
+        kept_as.read_grounds(replace(as_kept(any_grounds(3)), format=6))
 
 
 def test_what_cannot_be_read_is_named() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store.decisions import FORMAT, decompressed, grounds_values
+from receiver.capabilities import registry
 from receiver.capabilities.bundles.bundle import NotFaithfulError, bundle
 from receiver.capabilities.bundles.comparison import compared, said
 from receiver.capabilities.bundles.repetition import made_again, read
@@ -41,6 +42,7 @@ from tests.adapters.wire import unused_url
 from tests.cli.asked import ask, serving
 from tests.core.builders import (
     HOUR,
+    MINUTE,
     NOW,
     PARTS,
     a_busy_node,
@@ -58,6 +60,7 @@ from tests.core.builders import (
 from tests.given import lives
 from tests.given.life import a_job
 from tests.given.life import a_policy as a_living_policy
+from tests.given.requests import booking_of, buffer_of, candidate_of
 from tests.web.builders import Bench
 
 
@@ -151,6 +154,7 @@ DEVICES = {
         2,
     ): 2,
 }
+SOURCES = registry.step_additions().sources
 WORLDS: dict[str, tuple[Facts, Policy]] = {
     "labels, taints, affinity and a gang": (
         facts(
@@ -186,6 +190,18 @@ WORLDS: dict[str, tuple[Facts, Policy]] = {
                 offer=an_offer(POOLS[1], devices='[[["gpu.acme.example","orca","gpu-0"]],{}]'),
             ),
             waiting=tuple(a_pod(f"otter-{n}", requests={CLAIMED: 2}, claims=("2 of acme",)) for n in range(2)),
+        ),
+        a_policy(*POOLS),
+    ),
+    "requests for room": (
+        facts(
+            a_state(a_due_node("hippo-1"), pool="zebra-id"),
+            a_state(pool="apple-id"),
+            requests=(
+                buffer_of("acme-ml/otter", a_pod("orca", namespace="acme-ml"), 2),
+                candidate_of("acme-ml/squad", [a_pod("squad-0", namespace="acme-ml")], rejects=True),
+                booking_of("acme-ml/launch", provisioned_at=NOW - MINUTE, valid_for=2 * HOUR),
+            ),
         ),
         a_policy(*POOLS),
     ),
@@ -248,7 +264,7 @@ def kept_of(found: Facts, policy: Policy) -> dict[str, Any]:
 
 def decided(kept: dict[str, Any], pool: str) -> dict[str, Any]:
     told = {"id": 7, "pool": pool, "pool_name": pool.removesuffix("-id"), "at": "2026-11-20T12:00:00Z", "mode": "act"}
-    return {**told, "version": "1", **said(made_again(read(kept), pool))}
+    return {**told, "version": "1", **said(made_again(read(kept), pool, SOURCES))}
 
 
 @pytest.mark.parametrize("pool", ["zebra-id", "apple-id"])
@@ -256,10 +272,10 @@ def decided(kept: dict[str, Any], pool: str) -> dict[str, Any]:
 def test_no_name_survives_and_the_decision_stays_the_same(world: str, pool: str) -> None:
     kept = kept_of(*WORLDS[world])
     then = decided(kept, pool)
-    found = bundle(then, kept)
+    found = bundle(then, kept, SOURCES)
     text = json.dumps(found, ensure_ascii=False).lower()
     assert [name for name in NAMES if name in text] == []
-    again = said(made_again(read(found), found["decision"]["pool"]))
+    again = said(made_again(read(found), found["decision"]["pool"], SOURCES))
     assert compared(found["decision"], again) == {}
     assert (again["from"], again["to"]) == (then["from"], then["to"])
     assert [r["rule"] for r in again["reasons"]] == [r["rule"] for r in then["reasons"]]
@@ -292,7 +308,7 @@ def test_one_of_inputs_that_an_earlier_version_stored_is_the_same(world: str) ->
 def test_one_that_names_decide_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = kept_of(*WORLDS["nodes that go by name"])
     monkeypatch.setattr(
-        "receiver.capabilities.bundles.bundle.made_again", lambda grounds, pool: _by_name(made_again(grounds, pool))
+        "receiver.capabilities.bundles.bundle.made_again", lambda grounds, pool, _: _by_name(made_again(grounds, pool))
     )
     with pytest.raises(NotFaithfulError):
         bundle(decided(kept, "zebra-id"), kept)

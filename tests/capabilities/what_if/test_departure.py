@@ -21,7 +21,6 @@ from tests.core.builders import (
     HOUR,
     MINUTE,
     NOW,
-    a_buffer,
     a_due_node,
     a_node,
     a_pod,
@@ -34,6 +33,7 @@ from tests.core.builders import (
     an_override,
     facts,
 )
+from tests.given.requests import a_buffer
 
 
 def a_job(name: str = "train", gpus: int = 1, **changes: Any) -> Any:
@@ -249,7 +249,7 @@ REJECTED = a_question("i-n1", answer=Answer.REJECT, who="bob", answered_at=NOW -
 @pytest.mark.parametrize(
     ("found", "policy", "why"),
     [
-        (facts(a_state(a_due_node()), buffers=(a_buffer(1),)), None, "CapacityBuffer ml/warm keeps it free"),
+        (facts(a_state(a_due_node()), requests=(a_buffer(1),)), None, "CapacityBuffer ml/warm keeps it free"),
         (facts(a_state(a_due_node())), a_policy(a_pool(approval=REMOVALS)), "an approval is needed"),
         (facts(a_state(a_due_node()), questions=(REJECTED,)), a_policy(a_pool(approval=REMOVALS)), "bob rejected"),
     ],

@@ -17,7 +17,7 @@ from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import BoundsInForce
 from receiver.core.scaling.demand import refusal, workloads
 from receiver.core.scaling.failures import Failure, Failures
-from receiver.core.scaling.wanted import Assignment, Wanted
+from receiver.core.scaling.wanted import Assignment, Rank, SizeSource, Wanted
 from receiver.core.scaling.witness import request_of
 from tests.core.builders import (
     GPU,
@@ -123,17 +123,14 @@ def test_a_bug_in_what_the_scheduler_refuses_holds_up_no_waiting_work(monkeypatc
     assert (pools[ONE.id].new_nodes, len(failures.all), failures.set_aside) == (1, 1, {})
 
 
-@pytest.mark.parametrize("extra", ["keep_buffers", "answer_checks"])
-def test_an_extra_that_fails_even_without_work_of_its_own_is_left_out(
-    extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("rank", Rank)
+def test_a_source_of_size_that_fails_even_without_work_of_its_own_is_left_out(rank: Rank) -> None:
     def fails(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(f"receiver.core.scaling.assign.{extra}", fails)
-    failures = Failures()
+    failures, source = Failures(), SizeSource(kind="odd", rank=rank, serve=fails)
     found = facts(a_state(pool=ONE.id), a_state(pool=TWO.id), waiting=[bound_for("one", "p")])
-    pools = assign(found, POLICY, failures).pools
+    pools = assign(found, POLICY, failures, [source]).pools
     assert (pools[ONE.id].new_nodes, len(failures.all), failures.set_aside) == (1, 1, {})
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiver.core.scaling.failures import Extra, Failures, LeftOut, blame
+from receiver.core.scaling.failures import Failures, LeftOut, blame
 from tests.core.builders import a_pod, a_state, facts
 
 
@@ -56,13 +56,13 @@ def test_what_passes_without_an_exception_is_blamed_for_nothing() -> None:
 
 
 def test_an_extra_is_left_out_before_a_pool_or_an_owner() -> None:
-    left_out, failures = learnt(raised(blame(pool="one", owner="ml/a"), blame(part=Extra.BUFFERS)))
-    assert (left_out.parts, left_out.pairs, failures.set_aside) == ({Extra.BUFFERS}, set(), {})
+    left_out, failures = learnt(raised(blame(pool="one", owner="ml/a"), blame(part="buffers")))
+    assert (left_out.parts, left_out.pairs, failures.set_aside) == ({"buffers"}, set(), {})
 
 
 def test_an_extra_that_was_left_out_is_not_the_reason() -> None:
-    left_out = LeftOut(parts={Extra.BUFFERS})
-    assert list(learnt(raised(blame(pool="one"), blame(part=Extra.BUFFERS)), left_out)[1].set_aside) == ["one"]
+    left_out = LeftOut(parts={"buffers"})
+    assert list(learnt(raised(blame(pool="one"), blame(part="buffers")), left_out)[1].set_aside) == ["one"]
 
 
 def test_an_exception_that_is_raised_again_is_judged_anew() -> None:

@@ -9,13 +9,27 @@ import pytest
 from hypothesis import given
 
 from receiver.core.model.model import Facts, Node, Stage
-from receiver.core.model.pods import Buffer, HostRule, Pod, PodPhase, Requirement, Together
+from receiver.core.model.pods import HostRule, Pod, PodPhase, Requirement, Together
 from receiver.core.model.policy import Objective, Policy
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.wanted import Assignment, Wanted
-from tests.core.builders import GPU, HOUR, MINUTE, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, with_fields
+from tests.core.builders import (
+    GPU,
+    HOUR,
+    MINUTE,
+    NOW,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_state,
+    assigned,
+    facts,
+    with_fields,
+)
 from tests.core.choices import Choices, built
 from tests.core.worlds import LAWS
+from tests.given.requests import buffer_of
 
 X8 = a_pool("x8", id="l40s-id", resources={GPU: 8})
 POLICY = a_policy(X8, objective=Objective.COST)
@@ -176,17 +190,17 @@ def test_pods_that_keep_apart_get_the_smallest_nodes() -> None:
 
 def test_a_buffer_of_pods_that_keep_apart_keeps_a_node_for_each() -> None:
     [chunk] = replicas(1, apart())
-    found = assign(facts(a_state(), buffers=(Buffer(key="ml/b", replicas=3, pod=chunk),)), POLICY)
+    found = assigned(facts(a_state(), requests=(buffer_of("ml/b", chunk, 3),)), POLICY)
     assert found.pools["l40s-id"].by_source["buffer"] == 3
 
 
 def test_a_buffer_of_pods_that_run_beside_others_opens_no_nodes_without_end() -> None:
     [chunk] = replicas(1, beside())
     there = running("n1", a_pod("full", 7), *replicas(1, name="r", labels={"app": "a"}))
-    found = assign(facts(a_state(there), buffers=(Buffer(key="ml/b", replicas=3, pod=chunk),)), POLICY)
-    assert (found.pools["l40s-id"].by_source["buffer"], found.buffers[0].held) == (
+    found = assigned(facts(a_state(there), requests=(buffer_of("ml/b", chunk, 3),)), POLICY)
+    assert (found.pools["l40s-id"].by_source["buffer"], found.answers[0].message) == (
         0,
-        "a chunk must run beside pods that its affinity names",
+        "0 of 3 chunks have room; a chunk must run beside pods that its affinity names",
     )
 
 

@@ -7,10 +7,12 @@ import pytest
 
 from receiver.core.model.installations import ALONE, InstallationLease, OtherInstallations
 from receiver.core.model.model import Facts
-from receiver.core.model.pods import Booking, Buffer, Candidate, Pod, PodPhase, Requirement
+from receiver.core.model.pods import Pod, PodPhase, Requirement
 from receiver.core.model.policy import Policy, Pool, Taint
+from receiver.core.model.room_requests import RoomRequest
 from receiver.core.scaling.ownership import own_work, shuts_down
 from tests.core.builders import GPU, HOUR, MINUTE, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts
+from tests.given.requests import booking_of, buffer_of, candidate_of
 
 SIZE = "node.kubernetes.io/instance-type"
 OURS = a_pool("l40s", labels={"gpu": "l40s"})
@@ -32,20 +34,20 @@ def left(others: OtherInstallations, *pods: Pod, policy: Policy | None = None, *
     return own_work(known, policy or a_policy(OURS), others)
 
 
-def candidate(*pods: Pod, **changes: Any) -> Candidate:
-    return Candidate(key="ml/w", pods=pods, **changes)
+def candidate(*pods: Pod, **changes: Any) -> RoomRequest:
+    return candidate_of("ml/w", pods, **changes)
 
 
 def announced(count: int = 1, gpus: int = 1, **changes: Any) -> tuple[Pod, ...]:
     return tuple(a_pod(f"p{n}", gpus, uid="", gang="ml/r", **changes) for n in range(count))
 
 
-def booking(*pods: Pod, **changes: Any) -> Booking:
-    return Booking(key="ml/r", created_at=NOW, pods=pods, announced=pods, **changes)
+def booking(*pods: Pod, **changes: Any) -> RoomRequest:
+    return booking_of("ml/r", pods, NOW, announced=pods, **changes)
 
 
 def test_alone_the_facts_are_as_they_were() -> None:
-    known = facts(a_state(), waiting=[a_pod(gpus=16)], candidates=(candidate(),))
+    known = facts(a_state(), waiting=[a_pod(gpus=16)], requests=(candidate(),))
     assert own_work(known, a_policy(OURS), ALONE) is known
     assert own_work(known, a_policy(OURS), beside(THEIRS, minutes=61)) is known
 
@@ -114,67 +116,62 @@ def test_a_gang_is_left_whole() -> None:
 def test_a_workload_is_answered_by_the_pools_that_hold_all_of_it() -> None:
     here, there = a_pod(node_selector={"gpu": "l40s"}), a_pod(node_selector={"gpu": "a100"})
     for pods, ours in (((here,), True), ((there,), False), ((here, there), False)):
-        assert bool(left(beside(THEIRS), candidates=(candidate(*pods),)).other_work.candidates) is ours
+        assert bool(left(beside(THEIRS), requests=(candidate(*pods),)).other_work.requests) is ours
 
 
 @pytest.mark.parametrize(("key", "ours"), [("z/other", True), ("a/other", False)])
 def test_of_two_that_hold_it_the_first_answers(key: str, ours: bool) -> None:
     twin = a_pool("other", labels={"gpu": "l40s"})
-    assert bool(left(beside(twin, key=key), candidates=(candidate(a_pod()),)).other_work.candidates) is ours
-    assert (
-        bool(left(beside(twin, key=key), candidates=(candidate(),)).other_work.candidates) is ours
-    )  # it requests no GPU
+    assert bool(left(beside(twin, key=key), requests=(candidate(a_pod()),)).other_work.requests) is ours
+    assert bool(left(beside(twin, key=key), requests=(candidate(),)).other_work.requests) is ours  # it requests no GPU
 
 
 def test_one_that_is_down_does_not_come_first() -> None:
     twin = beside(a_pool("other"), key="a/other", minutes=10)
-    assert left(twin, candidates=(candidate(a_pod()),)).other_work.candidates
+    assert left(twin, requests=(candidate(a_pod()),)).other_work.requests
 
 
 def test_what_names_our_pools_is_ours_although_it_does_not_fit() -> None:
     found = left(
         beside(WIDE, key="a/other"),
         *announced(2, gpus=8),
-        candidates=(candidate(a_pod(gpus=8), named=True),),
-        bookings=(booking(*announced(2, gpus=8), named=True),),
-        buffers=(Buffer(key="ml/b", replicas=1, pod=a_pod(gpus=8, uid=""), named=True),),
+        requests=(
+            candidate(a_pod(gpus=8), named=True),
+            booking(*announced(2, gpus=8), named=True),
+            buffer_of("ml/b", a_pod(gpus=8, uid=""), 1, named=True),
+        ),
     )
-    assert (
-        len(found.waiting),
-        len(found.other_work.candidates),
-        len(found.other_work.bookings),
-        len(found.other_work.buffers),
-    ) == (2, 1, 1, 1)
+    assert (len(found.waiting), len(found.other_work.requests)) == (2, 3)
 
 
 def test_a_request_of_another_is_left_with_its_pods() -> None:
     pods = announced(2, node_selector={"gpu": "a100"})
-    found = left(beside(THEIRS), a_pod(), *pods, bookings=(booking(*pods),))
-    assert ([pod.name for pod in found.waiting], found.other_work.bookings) == (["train"], ())
+    found = left(beside(THEIRS), a_pod(), *pods, requests=(booking(*pods),))
+    assert ([pod.name for pod in found.waiting], found.other_work.requests) == (["train"], ())
 
 
 def test_a_request_is_left_to_the_pools_that_may_have_as_many_nodes() -> None:
     pods = announced(9)
     large = beside(replace(THEIRS, labels={}, max_nodes=20), key="z/other")
-    assert not left(large, *pods, bookings=(booking(*pods),)).other_work.bookings
+    assert not left(large, *pods, requests=(booking(*pods),)).other_work.requests
     small = beside(replace(THEIRS, labels={}, max_nodes=2), key="z/other")
     assert left(
-        small, *pods, bookings=(booking(*pods),)
-    ).other_work.bookings  # too large for both: the first refuses it
+        small, *pods, requests=(booking(*pods),)
+    ).other_work.requests  # too large for both: the first refuses it
 
 
 def test_a_request_whose_pods_run_stays_with_the_one_that_booked_it() -> None:
-    used = Booking(key="ml/r", created_at=NOW, announced=announced(1, node_selector={"gpu": "a100"}), consumed=True)
-    assert not left(beside(THEIRS), bookings=(used,)).other_work.bookings
+    used = booking_of("ml/r", (), NOW, announced=announced(1, node_selector={"gpu": "a100"}), consumed=True)
+    assert not left(beside(THEIRS), requests=(used,)).other_work.requests
     ours = replace(used, announced=announced(1, node_selector={"gpu": "l40s"}))
-    assert left(beside(THEIRS, key="a/other"), bookings=(ours,)).other_work.bookings
+    assert left(beside(THEIRS, key="a/other"), requests=(ours,)).other_work.requests
 
 
 def test_a_buffer_is_kept_by_the_pools_that_hold_its_chunks() -> None:
-    def chunk(gpu: str) -> Buffer:
-        return Buffer(key=f"ml/{gpu}", replicas=2, pod=a_pod(gpu, uid="", node_selector={"gpu": gpu}))
+    def chunk(gpu: str) -> RoomRequest:
+        return buffer_of(f"ml/{gpu}", a_pod(gpu, uid="", node_selector={"gpu": gpu}), 2)
 
-    assert [b.key for b in left(beside(THEIRS), buffers=(chunk("l40s"), chunk("a100"))).other_work.buffers] == [
+    assert [b.key for b in left(beside(THEIRS), requests=(chunk("l40s"), chunk("a100"))).other_work.requests] == [
         "ml/l40s"
     ]
 
@@ -198,7 +195,7 @@ def test_a_gate_that_no_installation_opened_in_time_is_opened_by_the_first() -> 
 
 def test_claims_of_devices_are_judged_by_the_installation_that_has_them() -> None:
     claims = a_pod(requests={GPU: 1}, claims=("gpu",))
-    assert left(beside(OURS, key="a/other"), candidates=(candidate(claims),)).other_work.candidates
+    assert left(beside(OURS, key="a/other"), requests=(candidate(claims),)).other_work.requests
     assert not left(beside(WIDE, key="z/other"), a_pod(gpus=2, claims=("gpu",))).waiting
 
 

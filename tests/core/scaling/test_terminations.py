@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
 from receiver.core.model.model import CordonedBy, Node, Stage
-from receiver.core.model.pods import Booking, Buffer, Pod, PodPhase
-from receiver.core.scaling.bookings import BookingStage, progress
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.scaling.terminations import LEAST, NODE_TAKES, STUCK_AFTER
 from receiver.core.scaling.wanted import Assignment
 from tests.core.builders import (
@@ -31,6 +30,7 @@ from tests.core.builders import (
     run,
 )
 from tests.core.worlds import LAWS
+from tests.given.requests import buffer_of
 
 KAI_HALF = "kai.scheduler/gpu-fraction=0.5"
 
@@ -188,18 +188,11 @@ def test_a_standby_node_is_bought_beside_one_that_a_pod_leaves_in_an_hour() -> N
 
 
 def test_a_buffer_waits_for_room_that_comes() -> None:
-    buffer = Buffer(key="ml/spare", replicas=1, pod=a_pod("chunk"))
-    assignment, decisions = run(facts(a_state(left_by(ending())), buffers=(buffer,)), a_policy())
-    [kept] = assignment.buffers
-    assert (decisions["l40s"].target, kept.ready, kept.coming) == (1, 0, 1)
-
-
-def test_a_booking_is_not_provisioned_before_the_pod_has_gone() -> None:
-    placeholder = a_pod("r-0", uid="", gang="ml/r")
-    booking = Booking(key="ml/r", created_at=NOW, pods=(placeholder,))
-    found = facts(a_state(left_by(ending())), waiting=[placeholder], bookings=(booking,))
-    assignment, _ = run(found, a_policy())
-    assert progress(booking, assignment, a_policy(), NOW, lambda _: "").stage is BookingStage.ACCEPTED
+    buffer = buffer_of("ml/spare", a_pod("chunk"), 1)
+    assignment, decisions = run(facts(a_state(left_by(ending())), requests=(buffer,)), a_policy())
+    [kept] = assignment.answers
+    assert (decisions["l40s"].target, kept.ready_gpus) == (1, 0)
+    assert kept.message.startswith("1 of 1 chunk has room, 1 of them on nodes that are on their way")
 
 
 def test_the_moment_from_which_an_ending_pod_is_stuck_is_looked_at_again() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from receiver.core.explain.explain import State, explain
 from receiver.core.model.model import CordonedBy, Facts, Source
-from receiver.core.model.pods import Buffer, Pod, PodPhase
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Policy
 from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.scaling.assign import assign
@@ -48,6 +48,7 @@ from tests.core.builders import (
     run,
     with_fields,
 )
+from tests.given.requests import buffer_of
 
 MIXED = "0/4 nodes are available: 1 node(s) exceed max volume count, 3 Insufficient nvidia.com/gpu."
 HUGEPAGES = "0/4 nodes are available: 4 Insufficient hugepages-2Mi, 3 Insufficient nvidia.com/gpu."
@@ -220,8 +221,8 @@ def test_it_keeps_nothing_from_being_ready() -> None:
 
 def test_a_buffer_beside_it_is_kept() -> None:
     seen = without_nodes(refused(job()))
-    buffer = Buffer(key="ml/spare", replicas=1, pod=a_pod("spare", uid=""))
-    assert bought(with_fields(seen, buffers=(buffer,))) == 1
+    buffer = buffer_of("ml/spare", a_pod("spare", uid=""), 1)
+    assert bought(with_fields(seen, requests=(buffer,))) == 1
 
 
 def test_eight_pods_of_one_job_are_refused_together() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.http.sessions import Calls
-from receiver.adapters.kubernetes.cluster import connect
+from receiver.adapters.kubernetes.cluster import ClusterOptions, connect
 from receiver.config.devices import DeviceSpec, devices_text
 from receiver.core.model.model import Stage
 from receiver.core.model.policy import Pool
@@ -23,6 +23,7 @@ from simulator.world import World
 from tests.core.builders import HOUR, MINUTE, SECOND
 from tests.expect import bought, living, published, titles
 from tests.given.life import GPU, POOL, PRICE, SIZE, START, Life, a_policy
+from tests.given.requests import EVERY_READER
 from tests.simulator.builders import config
 
 JSON = dict[str, Any]
@@ -125,7 +126,12 @@ def begin(
         life = ClaimLife(world=sim.world, policy=policy, store=store, lock=sim.live.lock, denied=sim.live.denied)
         life.name, life.figure = request.node.name.removeprefix("test_").replace("_", " "), figure
         life.custom = sim.live.custom
-        adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), clock=clock, calls=Calls(timeouts=(60, 60)))
+        adapter = connect(
+            str(sim.kubeconfig(tmp_path / "kubeconfig")),
+            clock=clock,
+            calls=Calls(timeouts=(60, 60)),
+            options=ClusterOptions(readers=EVERY_READER),
+        )
         life.cluster = adapter  # type: ignore[assignment]  # the product's own
         opened.extend((adapter.close, sim.stop))
         return life

@@ -1,18 +1,18 @@
-"""What a step writes for Kueue's checks and ProvisioningRequests, and what goes on when it cannot."""
+"""What a step writes for Kueue's checks, and what goes on when it cannot."""
 
 from collections.abc import Sequence
 from decimal import Decimal
 
 import pytest
 
-from receiver.core.model.pods import Booking, Candidate, Pod
+from receiver.capabilities.kueue_check.judging import CheckState
+from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Budget
-from receiver.core.scaling.bookings import BookingStage
-from receiver.core.scaling.wanted import CheckState
 from receiver.ports import Store, TryLater, WontWork
 from tests.core.builders import MINUTE, a_pod
 from tests.given import lives
 from tests.given.life import START, Life, a_job
+from tests.given.requests import candidate_of
 
 
 def pods(name: str, count: int = 1) -> Sequence[Pod]:
@@ -22,19 +22,19 @@ def pods(name: str, count: int = 1) -> Sequence[Pod]:
 def a_life(store: Store, *names: str, usd: str = "1000") -> Life:
     """A life with a Workload of one pod for each of *names*, pending."""
     life = lives.at_zero(store, budget=Budget(monthly_usd=Decimal(usd)))
-    life.world.candidates = tuple(Candidate(key=f"ml/{name}", pods=tuple(pods(name))) for name in names)
+    life.world.requests = tuple(candidate_of(f"ml/{name}", pods(name)) for name in names)
     return life
 
 
 def states(life: Life) -> dict[str, CheckState]:
-    return {key: answer.state for key, answer in life.world.answers.items()}
+    return {key: CheckState(answer.state) for (_, key), answer in life.world.answers.items()}
 
 
 def test_each_workload_is_answered_once_and_buys_nothing(store: Store) -> None:
     life = a_life(store, "a", "b", usd="2")
     life.run(2 * MINUTE)
     assert states(life) == {"ml/a": CheckState.READY, "ml/b": CheckState.RETRY}
-    assert (len(life.writes("answer_check")), life.required()) == (2, 0)
+    assert (len(life.writes("answer_request")), life.required()) == (2, 0)
 
 
 def test_nothing_is_answered_while_civo_does_not_answer(store: Store) -> None:
@@ -52,8 +52,8 @@ def test_an_answer_that_cannot_be_written_delays_neither_the_others_nor_the_pool
     error: Exception, store: Store
 ) -> None:
     life = a_life(store, "a", "b")
-    life.cluster.fail_next(error, "keep_checks_active")
-    life.cluster.fail_next(error, "answer_check")
+    life.cluster.fail_next(error, "keep_active")
+    life.cluster.fail_next(error, "answer_request")
     life.submit(a_job())
     life.step()
     assert (states(life), life.required()) == ({"ml/b": CheckState.READY}, 1)
@@ -64,7 +64,7 @@ def test_an_answer_that_cannot_be_written_delays_neither_the_others_nor_the_pool
 def test_an_answer_that_is_refused_for_good_is_told_once(store: Store) -> None:
     life = a_life(store, "a")
     for _ in range(2):
-        life.cluster.fail_next(WontWork("the object is invalid"), "answer_check")
+        life.cluster.fail_next(WontWork("the object is invalid"), "answer_request")
     life.run(2 * MINUTE)
     told = [m.notice for m in store.messages(START, life.now) if m.notice.topic == "checks"]
     assert [(n.key, "ml/a" in n.body) for n in told] == [("the object is invalid", True)]
@@ -73,28 +73,9 @@ def test_an_answer_that_is_refused_for_good_is_told_once(store: Store) -> None:
 @pytest.mark.parametrize("error", [TryLater("no"), WontWork("no", code="http_403")])
 def test_a_server_that_takes_no_answer_is_not_asked_for_all_of_them_in_one_step(error: Exception, store: Store) -> None:
     life = a_life(store, *"abcdef")
-    life.world.bookings = tuple(Booking(key=f"ml/{n}", pods=tuple(pods(n)), created_at=START) for n in "uvwxyz")
-    for verb in ("answer_check", "report_booking"):
-        for _ in range(3):
-            life.cluster.fail_next(error, verb)
+    for _ in range(3):
+        life.cluster.fail_next(error, "answer_request")
     life.step()
-    assert (states(life), life.world.progress) == ({}, {})
+    assert states(life) == {}
     life.step()
-    assert (len(states(life)), len(life.world.progress)) == (6, 6)
-
-
-def test_a_request_is_bought_for_booked_and_reported(store: Store) -> None:
-    life = lives.at_zero(store)
-    life.world.bookings = (Booking(key="ml/r", pods=tuple(pods("r", 2)), created_at=START),)
-    life.step()
-    assert (life.required(), life.world.progress["ml/r"].stage) == (2, BookingStage.ACCEPTED)
-    life.run(5 * MINUTE)
-    assert life.world.progress["ml/r"].stage is BookingStage.PROVISIONED
-
-
-def test_a_request_that_cannot_be_written_delays_neither_the_others_nor_the_pools(store: Store) -> None:
-    life = lives.at_zero(store)
-    life.world.bookings = tuple(Booking(key=f"ml/{n}", pods=tuple(pods(n)), created_at=START) for n in "ab")
-    life.cluster.fail_next(TryLater("no"), "report_booking")
-    life.step()
-    assert (list(life.world.progress), life.required()) == (["ml/b"], 2)
+    assert len(states(life)) == 6

@@ -10,8 +10,9 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
-from receiver.core.model.pods import Candidate
-from receiver.core.scaling.wanted import CheckAnswer, CheckState
+from receiver.capabilities.kueue_check.judging import KIND, READY, REJECTS, CheckState
+from receiver.capabilities.kueue_check.reader import AdmissionChecks
+from receiver.core.model.room_requests import RoomAnswer, RoomRequest
 from receiver.ports import REJECT_TOO_LARGE, Did, TryLater
 from tests.adapters.kubernetes.custom_objects import (
     CREATED,
@@ -26,11 +27,16 @@ from tests.adapters.kubernetes.custom_objects import (
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
 from tests.clocks import FixedClock
 from tests.core.builders import NOW
+from tests.given.requests import candidate_of
 
 API = "/apis/kueue.x-k8s.io/v1beta2"
 
 
 OURS = (an_admission_check(),)
+
+
+def answer_of(state: CheckState, message: str = "") -> RoomAnswer:
+    return RoomAnswer(kind=KIND, key="ml/train", state=state, message=message)
 
 
 @contextmanager
@@ -51,16 +57,16 @@ def serving(
             httpserver.expect_request(f"{API}/{plural}").respond_with_json(a_list(*found))
     httpserver.expect_request(re.compile("^/apis/.*/status$"), method="PATCH").respond_with_json({}, status=patched)
     httpserver.expect_request(re.compile("^/apis/")).respond_with_json({"message": "no"}, status=404)
-    cluster = a_cluster_at(httpserver.url_for(""), clock=FixedClock(NOW), admission_checks=True, **options)
+    cluster = a_cluster_at(httpserver.url_for(""), clock=FixedClock(NOW), **{"readers": [AdmissionChecks], **options})
     try:
         yield cluster
     finally:
         cluster.close()
 
 
-def seen(httpserver: HTTPServer, *workloads: dict[str, Any], **given: Any) -> tuple[Candidate, ...]:
+def seen(httpserver: HTTPServer, *workloads: dict[str, Any], **given: Any) -> tuple[RoomRequest, ...]:
     with serving(httpserver, *workloads, **given) as cluster:
-        return cluster.look().candidates
+        return cluster.look().requests
 
 
 def patches(httpserver: HTTPServer) -> list[tuple[str, dict[str, Any]]]:
@@ -76,7 +82,7 @@ def answered(httpserver: HTTPServer, workload: dict[str, Any], state: CheckState
     """The checks as they are applied for that answer."""
     with serving(httpserver, workload, **given) as cluster:
         cluster.look()
-        cluster.answer_check(CheckAnswer(key="ml/train", state=state, message="because"))
+        cluster.answer_request(answer_of(state, "because"))
     return [check for _, body in patches(httpserver) for check in body["status"]["admissionChecks"]]
 
 
@@ -85,7 +91,7 @@ def answered(httpserver: HTTPServer, workload: dict[str, Any], state: CheckState
 
 def test_a_workload_with_quota_and_our_check_pending_is_judged(httpserver: HTTPServer) -> None:
     (found,) = seen(httpserver, a_checked_workload())
-    assert (found.key, found.ready, found.rejects) == ("ml/train", False, False)
+    assert (found.key, found.terms) == ("ml/train", {})
     assert [(p.key, p.gpus, p.gang) for p in found.pods] == [
         ("ml/train/main-0", 1, "ml/train"),
         ("ml/train/main-1", 1, "ml/train"),
@@ -140,12 +146,12 @@ def test_a_check_may_reject_what_is_too_large(httpserver: HTTPServer) -> None:
     (found,) = seen(
         httpserver, a_checked_workload(), checks=(an_admission_check(annotations={REJECT_TOO_LARGE: "true"}),)
     )
-    assert found.rejects
+    assert REJECTS in found.terms
 
 
 def test_one_that_is_ready_counts_until_its_pods_are_there(httpserver: HTTPServer) -> None:
     (found,) = seen(httpserver, a_checked_workload(a_check_state(state="Ready")))
-    assert (found.ready, len(found.pods)) == (True, 2)
+    assert (READY in found.terms, len(found.pods)) == (True, 2)
 
 
 def test_one_that_is_ready_and_has_pods_is_their_demand(httpserver: HTTPServer) -> None:
@@ -166,7 +172,7 @@ def test_an_admitted_workload_without_pods_counts_for_five_minutes(
 
 def test_a_check_that_is_added_later_stops_no_running_work(httpserver: HTTPServer) -> None:
     admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": CREATED}
-    assert seen(httpserver, a_checked_workload(conditions=(QUOTA_RESERVED, admitted))) == (Candidate(key="ml/train"),)
+    assert seen(httpserver, a_checked_workload(conditions=(QUOTA_RESERVED, admitted))) == (candidate_of("ml/train"),)
 
 
 def test_what_waits_for_our_answer_is_no_queued_demand(httpserver: HTTPServer) -> None:
@@ -219,8 +225,7 @@ def test_of_two_checks_of_ours_the_one_that_is_ready_stays(httpserver: HTTPServe
 def test_a_workload_that_is_gone_is_not_answered(httpserver: HTTPServer) -> None:
     with serving(httpserver) as cluster:
         cluster.look()
-        answer = CheckAnswer(key="ml/train", state=CheckState.READY, message="")
-        assert cluster.answer_check(answer).did is Did.DIFFERS
+        assert cluster.answer_request(answer_of(CheckState.READY)).did is Did.DIFFERS
 
 
 def test_our_check_is_set_active_once(httpserver: HTTPServer) -> None:
@@ -232,7 +237,7 @@ def test_our_check_is_set_active_once(httpserver: HTTPServer) -> None:
     )
     with serving(httpserver, checks=checks) as cluster:
         cluster.look()
-        assert cluster.keep_checks_active().did is Did.DONE
+        assert cluster.keep_active(KIND).did is Did.DONE
     [(path, body)] = patches(httpserver)
     assert path == f"{API}/admissionchecks/budget/status"
     [condition] = body["status"]["conditions"]
@@ -243,7 +248,7 @@ def test_a_workload_that_changed_meanwhile_is_answered_by_the_next_step(httpserv
     with serving(httpserver, a_checked_workload(), patched=409) as cluster:
         cluster.look()
         with pytest.raises(TryLater) as conflict:
-            cluster.answer_check(CheckAnswer(key="ml/train", state=CheckState.READY, message=""))
+            cluster.answer_request(answer_of(CheckState.READY))
     assert conflict.value.code == "conflict"
 
 
@@ -256,11 +261,11 @@ def named_by(annotation: str) -> dict[str, Any]:
 
 def test_a_check_that_names_a_pool_of_another_is_left_alone(httpserver: HTTPServer) -> None:
     with serving(httpserver, a_checked_workload(), checks=(named_by("a100"),), pools=lambda: ("l40s",)) as cluster:
-        assert cluster.look().candidates == ()
-        assert cluster.keep_checks_active().did is Did.ALREADY
-        assert cluster.answer_check(CheckAnswer(key="ml/train", state=CheckState.READY, message="")).did is Did.DIFFERS
+        assert cluster.look().requests == ()
+        assert cluster.keep_active(KIND).did is Did.ALREADY
+        assert cluster.answer_request(answer_of(CheckState.READY)).did is Did.DIFFERS
 
 
 def test_a_check_that_names_a_pool_of_ours_is_for_us_alone(httpserver: HTTPServer) -> None:
     with serving(httpserver, a_checked_workload(), checks=(named_by("l40s"),), pools=lambda: ("l40s",)) as cluster:
-        assert [c.named for c in cluster.look().candidates] == [True]
+        assert [c.named for c in cluster.look().requests] == [True]

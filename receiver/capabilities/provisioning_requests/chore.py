@@ -6,30 +6,30 @@ step.
 
 from functools import partial
 
+from receiver.capabilities.provisioning_requests.progress import KIND, progress
 from receiver.core.model.model import Source
 from receiver.core.promises.promise import Promises
-from receiver.core.scaling.bookings import progress
-from receiver.step.chores.checks import ANSWER
-from receiver.step.parts import StepContext, Write, WriteKind
+from receiver.step.parts import StepContext, Write, WriteKind, fails_too_often
 
-CONDITIONS = WriteKind("ProvisioningRequest not written", "ProvisioningRequest", gives_up=ANSWER.gives_up)
+CONDITIONS = WriteKind("ProvisioningRequest not written", "ProvisioningRequest", gives_up=fails_too_often)
 
 
 def report_bookings(work: StepContext) -> None:
     """Write the conditions of every ProvisioningRequest where they differ; nothing while Civo does not answer."""
     cluster = work.hands.cluster
     assert cluster is not None
-    if not work.facts.other_work.bookings or not work.facts.up(Source.CIVO):
+    requests = work.facts.other_work.of_kind(KIND)
+    if not requests or not work.facts.up(Source.CIVO):
         return
     eta = partial(_eta, work)
-    reports = [progress(each, work.assignment, work.policy, work.now, eta) for each in work.facts.other_work.bookings]
+    answers = [progress(request, work.assignment, work.policy, work.now, eta) for request in requests]
     writes = [
         Write(
-            {"request": report.key},
-            partial(cluster.report_booking, report),
-            result={"stage": report.stage.value, "detail": report.message},
+            {"request": answer.key},
+            partial(cluster.answer_request, answer),
+            result={"stage": answer.state, "detail": answer.message},
         )
-        for report in reports
+        for answer in answers
     ]
     work.hands.write_each(CONDITIONS, writes)
 

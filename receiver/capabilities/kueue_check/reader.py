@@ -4,20 +4,20 @@ The rules are those of kubernetes-sigs/kueue at ff69552e: ``pkg/controller/admis
 like ours), ``pkg/workload`` (what each state does). Without an AdmissionCheck of ours no Workload is read.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from receiver.adapters.http.sessions import moment
+from receiver.adapters.kubernetes.announced import Reading, RequestReader
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text, words
 from receiver.adapters.kubernetes.installations import names_pools
 from receiver.adapters.kubernetes.multikueue import CHECKS, checks_of, names_one_of
 from receiver.adapters.kubernetes.pods import SeenPod, whole
-from receiver.adapters.kubernetes.queues import KUEUE_WORKLOADS, Reading, announced, at_work, names_of
+from receiver.adapters.kubernetes.queues import KUEUE_WORKLOADS, announced, at_work, names_of
 from receiver.adapters.kubernetes.reflector import ResourceKind
-from receiver.core.model.pods import Candidate
-from receiver.core.scaling.admission import RETRY_AFTER
-from receiver.core.scaling.wanted import CheckAnswer, CheckState
+from receiver.capabilities.kueue_check.judging import KIND, READY, REJECTS, RETRY_AFTER, CheckState
+from receiver.core.model.room_requests import RoomAnswer, RoomRequest
 from receiver.ports import BUDGET_CHECK, REJECT_TOO_LARGE, ClusterFacts, Did, Receipt, TryLater
 
 FLAVORS = ResourceKind("kueue.x-k8s.io", "resourceflavors", ("v1beta2", "v1beta1"))
@@ -29,14 +29,14 @@ PODS_COME_WITHIN = RETRY_AFTER  # of an admitted Workload: later its cost is no 
 LONGEST_MESSAGE = 32_768
 
 
-class AdmissionChecks:
+class AdmissionChecks(RequestReader):
     """Our AdmissionChecks, and the Workloads with one of them. While the API server does not answer, none is judged. A
     check that names pools, none of which is among our pools, is left to another installation."""
 
-    def __init__(self, reading: Reading, booked: Callable[[], Collection[str]], *, reads: bool) -> None:
-        """*booked* returns the uids of Workloads that a ProvisioningRequest buys for."""
-        self._reading, self._lists, self._clock, self._booked = reading, reading.lists, reading.clock, booked
-        self._reads = reads
+    kind = KIND
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading, self._lists, self._clock = reading, reading.lists, reading.clock
         self._checks: dict[str, Json] = {}
         self._named: frozenset[str] = frozenset()  # those of them that name a pool of ours
         self._of_controller: frozenset[str] = frozenset()  # with those of other installations
@@ -46,7 +46,7 @@ class AdmissionChecks:
     def add_to(self, facts: ClusterFacts, living_pods: Sequence[SeenPod]) -> ClusterFacts:
         """Return *facts* with the Workloads that wait for our answer, and those that have it and no pods yet."""
         read = self._lists.if_readable
-        checks = read(CHECKS, WITHOUT_CHECKS) if self._reads else ()
+        checks = read(CHECKS, WITHOUT_CHECKS)
         if checks is not None:
             ours = (check for check in checks if section(check, "spec").get("controllerName") == BUDGET_CHECK)
             every = {text(section(check, "metadata"), "name"): check for check in ours}
@@ -68,9 +68,8 @@ class AdmissionChecks:
         flavors = read(FLAVORS, WITHOUT_FLAVORS) or () if self._workloads else ()
         by_name = {text(section(flavor, "metadata"), "name"): section(flavor, "spec") for flavor in flavors}
         running = at_work(living_pods) if self._workloads else set()
-        booked = self._booked()
-        candidates = (self._candidate(workload, by_name, running, booked) for workload in self._workloads.values())
-        return replace(facts, candidates=tuple(candidate for candidate in candidates if candidate is not None))
+        candidates = (self._candidate(workload, by_name, running) for workload in self._workloads.values())
+        return replace(facts, requests=(*facts.requests, *filter(None, candidates)))
 
     def keep_active(self) -> Receipt:
         """Set the condition Active where it is missing: without it, Kueue stops each ClusterQueue with the check."""
@@ -89,7 +88,7 @@ class AdmissionChecks:
         names = ", ".join(text(section(check, "metadata"), "name") for check in missing)
         return Receipt(did=Did.DONE, sentence=f"AdmissionCheck {names} is active")
 
-    def answer(self, answer: CheckAnswer) -> Receipt:
+    def answer(self, answer: RoomAnswer) -> Receipt:
         """Write *answer* into every check of ours that is pending in its Workload."""
         workload = self._workloads.get(answer.key)
         if workload is None:
@@ -103,31 +102,31 @@ class AdmissionChecks:
         self._lists.apply_status(KUEUE_WORKLOADS, "Workload", workload, {"admissionChecks": wanted})
         return Receipt(did=Did.DONE, sentence=f"answered the check of Workload {answer.key}: {answer.state}")
 
-    def _answered(self, entry: Json, answer: CheckAnswer) -> dict[str, Any]:
+    def _answered(self, entry: Json, answer: RoomAnswer) -> dict[str, Any]:
         if entry.get("state") != CheckState.PENDING or entry.get("name") not in self._checks:
             return _ours(entry)
-        stays = answer.state is CheckState.PENDING
-        retry = {"requeueAfterSeconds": int(RETRY_AFTER.total_seconds())} if answer.state is CheckState.RETRY else {}
+        stays = answer.state == CheckState.PENDING
+        retry = {"requeueAfterSeconds": int(RETRY_AFTER.total_seconds())} if answer.state == CheckState.RETRY else {}
         return {
             "name": entry["name"],
-            "state": answer.state.value,
+            "state": answer.state,
             "message": answer.message[:LONGEST_MESSAGE],
             "lastTransitionTime": entry.get("lastTransitionTime") or self._now() if stays else self._now(),
             **retry,
         }
 
-    def _candidate(
-        self, workload: Json, flavors: Mapping[str, Json], running: set[str], booked: Collection[str]
-    ) -> Candidate | None:
+    def _candidate(self, workload: Json, flavors: Mapping[str, Json], running: set[str]) -> RoomRequest | None:
         """Return *workload* as the core sees it, None for one that has its answer and its pods."""
         own_entries, key = self._entries(workload), key_of(workload)
         states = {entry.get("state") for entry in own_entries}
         admitted = condition(section(workload, "status"), "Admitted")
         waits = CheckState.PENDING in states
-        paid = section(workload, "metadata").get("uid") in booked  # as demand of its own, which budgets hold too
+        paid = (
+            section(workload, "metadata").get("uid") in self._reading.paid_elsewhere
+        )  # as demand of its own, which budgets hold too
         paid = paid or names_one_of(self._of_multikueue, workload)  # or in another cluster
         if waits and (paid or admitted):  # a check that was added later stops no running work
-            return Candidate(key=key, named=self._is_named(own_entries))
+            return RoomRequest(kind=KIND, key=key, named=self._is_named(own_entries))
         if paid:
             return None
         if not waits:
@@ -143,7 +142,9 @@ class AdmissionChecks:
         names = [text(entry, "name") for entry in own_entries]
         rejects = (words(section(self._checks[n], "metadata"), "annotations").get(REJECT_TOO_LARGE) for n in names)
         named = self._is_named(own_entries)
-        return Candidate(key=key, pods=pods, ready=not waits, rejects="true" in rejects, named=named)
+        terms = {READY: not waits, REJECTS: "true" in rejects}
+        terms_said = {term: "true" for term, holds in terms.items() if holds}
+        return RoomRequest(kind=KIND, key=key, pods=pods, named=named, terms=terms_said)
 
     def _is_named(self, own_entries: Iterable[Json]) -> bool:
         """True if the *own_entries* of a Workload are for us alone."""

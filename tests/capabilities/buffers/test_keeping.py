@@ -1,5 +1,6 @@
 """CapacityBuffers: the room of their chunks, what is bought for them, the idle nodes they keep, what comes first."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -8,22 +9,21 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from receiver.capabilities.buffers import keeping
+from receiver.capabilities.buffers.keeping import KeptBuffer
 from receiver.core.explain.explain import State, fates
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Node, PoolState, Source, Spend, Stage
-from receiver.core.model.pods import Buffer
 from receiver.core.model.policy import Approval, Budget, Limits, Objective, Policy
+from receiver.core.model.room_requests import RoomAnswer, RoomRequest
 from receiver.core.model.signals import SignalAction
-from receiver.core.scaling import buffers
-from receiver.core.scaling.assign import assign
 from receiver.core.scaling.failures import Failures
-from receiver.core.scaling.wanted import Assignment, KeptBuffer
+from receiver.core.scaling.wanted import Assignment
 from tests.core.builders import (
     GPU,
     HOUR,
     MINUTE,
     NOW,
-    a_buffer,
     a_busy_node,
     a_due_node,
     a_node,
@@ -34,6 +34,7 @@ from tests.core.builders import (
     a_state,
     all_up,
     an_override,
+    assigned,
     facts,
     remedies,
     rules,
@@ -41,24 +42,53 @@ from tests.core.builders import (
     with_fields,
 )
 from tests.core.worlds import LAWS, World, worlds
+from tests.given.requests import a_buffer, buffer_of
 
+KEPT = re.compile(
+    r"(?P<placed>\d+) of (?P<chunks>\d+) chunks? ha(?:s|ve) room(?:, (?P<coming>\d+) of them "
+    r"on nodes that are on their way)?"
+    r"(?:; (?:(?P<unknown>a price is missing)|\$(?P<usd>[\d.]+) per hour|(?P<paid>on nodes that are paid for anyway)))?"
+    r"(?:; (?P<held>.+))?"
+)
 EIGHT = a_pool(resources={GPU: 8}, price_usd_per_hour=8 * Decimal("1.29"))
+
+
+def read(answer: RoomAnswer) -> KeptBuffer:
+    """What *answer* says in its sentence."""
+    said = KEPT.fullmatch(answer.message)
+    assert said is not None, answer.message
+    coming = int(said["coming"] or 0)
+    usd = None if said["unknown"] else Decimal(said["usd"] or 0)
+    level = KeptBuffer(
+        key=answer.key,
+        chunks=int(said["chunks"]),
+        ready=int(said["placed"]) - coming,
+        coming=coming,
+        usd_per_hour=usd,
+        held=said["held"] or "",
+    )
+    assert str(level) == answer.message
+    return level
+
+
+def levels(assignment: Assignment) -> tuple[KeptBuffer, ...]:
+    return tuple(map(read, assignment.answers))
 
 
 def decided(
     *nodes: Node,
     policy: Policy | None = None,
-    buffers: Sequence[Buffer] = (a_buffer(),),
+    buffers: Sequence[RoomRequest] = (a_buffer(),),
     state: PoolState | None = None,
     **known: Any,
 ) -> tuple[Assignment, Decision]:
-    found = facts(state or a_state(*nodes), buffers=tuple(buffers), **known)
+    found = facts(state or a_state(*nodes), requests=tuple(buffers), **known)
     assignment, decisions = run(found, policy or a_policy())
     return assignment, decisions["l40s"]
 
 
 def kept(*nodes: Node, **known: Any) -> KeptBuffer:
-    [found] = decided(*nodes, **known)[0].buffers
+    [found] = levels(decided(*nodes, **known)[0])
     return found
 
 
@@ -68,7 +98,7 @@ def kept(*nodes: Node, **known: Any) -> KeptBuffer:
 def test_a_node_is_bought_for_each_chunk_without_room() -> None:
     assignment, decision = decided()
     assert (decision.target, rules(decision, "wants")) == (2, ["buffer"])
-    assert assignment.buffers == (KeptBuffer(key="ml/warm", chunks=2, coming=2, usd_per_hour=Decimal("2.58")),)
+    assert levels(assignment) == (KeptBuffer(key="ml/warm", chunks=2, coming=2, usd_per_hour=Decimal("2.58")),)
 
 
 def test_the_decision_names_the_buffer_and_what_would_end_the_purchase() -> None:
@@ -83,8 +113,8 @@ def test_chunks_on_free_gpus_of_a_busy_node_cost_no_node() -> None:
     busy = a_busy_node(allocatable={GPU: 8})
     assignment, decision = decided(busy, policy=a_policy(EIGHT))
     assert decision.target == 1
-    assert assignment.buffers == (KeptBuffer(key="ml/warm", chunks=2, ready=2),)
-    assert str(assignment.buffers[0]) == "2 of 2 chunks have room; on nodes that are paid for anyway"
+    assert levels(assignment) == (KeptBuffer(key="ml/warm", chunks=2, ready=2),)
+    assert str(levels(assignment)[0]) == "2 of 2 chunks have room; on nodes that are paid for anyway"
 
 
 def test_a_buffer_costs_the_whole_nodes_that_it_keeps() -> None:
@@ -95,7 +125,7 @@ def test_a_buffer_costs_the_whole_nodes_that_it_keeps() -> None:
 def test_a_node_on_its_way_is_not_bought_twice() -> None:
     building = a_node(stage=Stage.BUILDING)
     assignment, decision = decided(building)
-    assert (decision.target, assignment.buffers[0].coming) == (2, 2)
+    assert (decision.target, levels(assignment)[0].coming) == (2, 2)
 
 
 def test_a_node_that_civo_does_not_list_yet_is_not_bought_twice() -> None:
@@ -109,7 +139,7 @@ def test_chunks_share_a_node_that_holds_several() -> None:
 def test_the_cheapest_pool_that_fits_is_bought_from() -> None:
     cheap = a_pool("cheap", price_usd_per_hour=Decimal("0.50"))
     states = (a_state(), a_state(pool="cheap-id"))
-    _, decisions = run(facts(*states, buffers=(a_buffer(),)), a_policy(a_pool(), cheap))
+    _, decisions = run(facts(*states, requests=(a_buffer(),)), a_policy(a_pool(), cheap))
     assert (decisions["l40s"].target, decisions["cheap"].target) == (0, 2)
 
 
@@ -118,7 +148,7 @@ def test_many_chunks_go_to_the_pool_that_is_cheapest_for_all_of_them() -> None:
     states = (a_state(), a_state(pool="small-id"))
     policy = a_policy(EIGHT, small)
     for chunks, wide, narrow in ((8, 1, 0), (2, 0, 2)):
-        _, decisions = run(facts(*states, buffers=(a_buffer(chunks),)), policy)
+        _, decisions = run(facts(*states, requests=(a_buffer(chunks),)), policy)
         assert (decisions["l40s"].target, decisions["small"].target) == (wide, narrow)
 
 
@@ -132,10 +162,10 @@ def test_buffers_add_up() -> None:
 
 
 def test_a_buffer_without_chunks_or_with_a_problem_asks_for_nothing() -> None:
-    empty = Buffer(key="ml/empty", pod=a_pod("chunk"))
-    broken = Buffer(key="ml/broken", problem="no template")
+    empty = buffer_of("ml/empty", a_pod("chunk"))
+    broken = buffer_of("ml/broken", None, problem="no template")
     assignment, decision = decided(buffers=[empty, broken])
-    assert (decision.target, assignment.buffers) == (0, ())
+    assert (decision.target, levels(assignment)) == (0, ())
 
 
 def test_the_same_gpus_are_not_free_for_two_buffers() -> None:
@@ -211,7 +241,7 @@ def test_a_ceiling_takes_the_nodes_of_a_buffer() -> None:
     ceiling = an_override("ceiling", 1)
     assignment, decision = decided(*nodes, overrides=(ceiling,))
     assert decision.target == 1
-    assert assignment.buffers[0].held == "no GPU pool can hold a chunk (l40s: beyond its maximum or set aside)"
+    assert levels(assignment)[0].held == "no GPU pool can hold a chunk (l40s: beyond its maximum or set aside)"
 
 
 def test_an_unclear_kubernetes_takes_no_node() -> None:
@@ -223,8 +253,8 @@ def test_an_unclear_kubernetes_takes_no_node() -> None:
 
 def test_no_buffer_takes_a_pool_beyond_its_maximum() -> None:
     assignment, decision = decided(policy=a_policy(a_pool(max_nodes=1)))
-    assert (decision.target, assignment.buffers[0].coming) == (1, 1)
-    assert assignment.buffers[0].held == "the pool is at its maximum (pool l40s)"
+    assert (decision.target, levels(assignment)[0].coming) == (1, 1)
+    assert levels(assignment)[0].held == "the pool is at its maximum (pool l40s)"
 
 
 def test_no_buffer_buys_beyond_the_limits() -> None:
@@ -249,7 +279,7 @@ def test_a_budget_that_holds_drops_buffers_and_their_idle_nodes() -> None:
     policy = a_policy(budget=Budget(monthly_usd=Decimal(100)))
     assignment, decision = decided(a_due_node(), policy=policy, spend=spend)
     assert decision.target == 0
-    assert assignment.buffers[0].held == "the cluster budget is at its hold line"
+    assert levels(assignment)[0].held == "the cluster budget is at its hold line"
 
 
 def test_a_budget_that_refuses_waiting_work_drops_buffers() -> None:
@@ -257,7 +287,7 @@ def test_a_budget_that_refuses_waiting_work_drops_buffers() -> None:
     waiting = [a_pod(f"p{n}", gpus=8) for n in range(3)]
     assignment, decision = decided(a_due_node(allocatable={GPU: 8}), policy=policy, waiting=waiting)
     assert "buffer" not in rules(decision, "wants")
-    assert assignment.buffers[0].held == "a budget does not cover the nodes that come before it"
+    assert levels(assignment)[0].held == "a budget does not cover the nodes that come before it"
 
 
 def test_limits_that_refuse_waiting_work_drop_buffers() -> None:
@@ -269,7 +299,7 @@ def test_limits_that_refuse_waiting_work_drop_buffers() -> None:
 def test_nothing_is_bought_where_refused_work_could_start() -> None:
     gang = [a_pod(f"g{n}", gang="ml/g") for n in range(9)]
     assignment, decision = decided(waiting=gang)
-    assert (decision.target, assignment.buffers[0].held) == (0, "growth is held (pool l40s)")
+    assert (decision.target, levels(assignment)[0].held) == (0, "growth is held (pool l40s)")
 
 
 def test_a_gang_that_finds_no_room_takes_no_node_from_a_buffer() -> None:
@@ -297,10 +327,10 @@ def test_an_error_in_buffers_leaves_them_out_and_holds_up_no_waiting_work(monkey
     def failing(*_: object, **__: object) -> KeptBuffer:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(buffers, "_fill", failing)
+    monkeypatch.setattr(keeping, "_fill", failing)
     failures = Failures()
-    found = facts(a_state(), waiting=[a_pod()], buffers=(a_buffer(),))
-    wanted = assign(found, a_policy(), failures).pools["l40s-id"]
+    found = facts(a_state(), waiting=[a_pod()], requests=(a_buffer(),))
+    wanted = assigned(found, a_policy(), failures).pools["l40s-id"]
     assert (wanted.for_demand, wanted.by_source["buffer"], wanted.failed) == (1, 0, "")
     assert [str(failure) for failure in failures.all] == ["RuntimeError: no"]
 
@@ -309,8 +339,8 @@ def test_an_error_in_buffers_leaves_them_out_and_holds_up_no_waiting_work(monkey
 @given(worlds())
 def test_a_buffer_takes_nothing_from_what_comes_before_it(world: World) -> None:
     found, policy = world
-    beside = assign(found, policy).pools
-    for pool, alone in assign(with_fields(found, buffers=()), policy).pools.items():
+    beside = assigned(found, policy).pools
+    for pool, alone in assigned(with_fields(found, requests=()), policy).pools.items():
         found_beside = beside[pool]
         for source in ("demand", "floor", "standby", "headroom"):
             assert found_beside.by_source[source] == alone.by_source[source]
@@ -322,9 +352,9 @@ def test_a_buffer_takes_nothing_from_what_comes_before_it(world: World) -> None:
 @given(worlds())
 def test_every_chunk_has_room_once_or_a_reason(world: World) -> None:
     found, policy = world
-    assignment = assign(found, policy)
+    assignment = assigned(found, policy)
     assert all(
-        k.ready + k.coming == k.chunks if not k.held else k.ready + k.coming < k.chunks for k in assignment.buffers
+        k.ready + k.coming == k.chunks if not k.held else k.ready + k.coming < k.chunks for k in levels(assignment)
     )
     assert not any(w.by_source["buffer"] for w in assignment.pools.values()) or not assignment.budgets.holding
 
@@ -332,7 +362,7 @@ def test_every_chunk_has_room_once_or_a_reason(world: World) -> None:
 def test_patient_work_that_shares_a_coming_node_with_chunks_is_told_of_that_node() -> None:
     coming = a_node("n1", stage=Stage.BUILDING, created_at=NOW - MINUTE, idle_since=None)
     pod, policy = a_pod("patient", may_wait=4 * HOUR), a_policy(EIGHT)
-    found = facts(a_state(coming), waiting=[pod], buffers=(a_buffer(),))
+    found = facts(a_state(coming), waiting=[pod], requests=(a_buffer(),))
     assignment, decisions = run(found, policy)
     assert assignment.pools["l40s-id"].nodes.needed == {"i-n1"}
     [(_, fate)] = fates(found, assignment, {d.pool: d for d in decisions.values()}, policy)
@@ -340,10 +370,10 @@ def test_patient_work_that_shares_a_coming_node_with_chunks_is_told_of_that_node
 
 
 def test_a_full_node_is_tried_once_for_all_buffers_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried, fill = list[None](), buffers._fill
-    monkeypatch.setattr(buffers, "_fill", lambda *given, **how: tried.append(None) or fill(*given, **how))  # type: ignore[func-returns-value]
+    tried, fill = list[None](), keeping._fill
+    monkeypatch.setattr(keeping, "_fill", lambda *given, **how: tried.append(None) or fill(*given, **how))  # type: ignore[func-returns-value]
     nodes = [a_busy_node(f"b{n}") for n in range(20)]
     policy = a_policy(a_pool(max_nodes=20))
     assignment, _ = decided(*nodes, policy=policy, buffers=[a_buffer(1, name=f"warm{n}") for n in range(30)])
-    assert {kept.held for kept in assignment.buffers} == {"the pool is at its maximum (pool l40s)"}
+    assert {kept.held for kept in levels(assignment)} == {"the pool is at its maximum (pool l40s)"}
     assert len(tried) == 20

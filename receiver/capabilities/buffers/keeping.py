@@ -1,21 +1,52 @@
 """CapacityBuffers: room that is kept free beside all demand. They come last, and a budget drops them first."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 
-from receiver.core.model.pods import Buffer, Pod, Workload
+from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.policy import Scope
+from receiver.core.model.room_requests import NO_GPU, RoomAnswer, RoomRequest
+from receiver.core.model.text import dollars, some
 from receiver.core.money.cost import next_unit_at
 from receiver.core.scaling.capacity import RULES, Allowance, Tally
 from receiver.core.scaling.demand import refusal
 from receiver.core.scaling.market import Matching
 from receiver.core.scaling.rooms import COMING, OPENED, USABLE, Bin, Kind
 from receiver.core.scaling.spare import may_open
-from receiver.core.scaling.wanted import Draft, KeptBuffer
+from receiver.core.scaling.wanted import Draft
 
+KIND = "buffers"
+NOT_READY = "NotReadyForProvisioning"  # the state of one that nothing can be kept for; its message says why
 NO_MORE = ("the budget does not cover another node", "the pool is at its maximum", "the limits allow no more nodes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptBuffer:
+    """What is kept of a buffer's chunks: *ready* have room on usable nodes, *coming* on nodes that are on their way or
+    bought now. *usd_per_hour* is the price of the nodes that are kept or bought for it alone, None where a pool has no
+    price. *held* says why the others have no room."""
+
+    key: str
+    chunks: int
+    ready: int = 0
+    coming: int = 0
+    usd_per_hour: Decimal | None = Decimal(0)
+    held: str = ""
+
+    @property
+    def _cost(self) -> str:
+        return f"{dollars(self.usd_per_hour)} per hour" if self.usd_per_hour else "on nodes that are paid for anyway"
+
+    def __str__(self) -> str:
+        placed = self.ready + self.coming
+        parts = [f"{placed} of {some(self.chunks, 'chunk')} {'has' if placed == 1 else 'have'} room"]
+        if self.coming:
+            parts[0] += f", {self.coming} of them on nodes that are on their way"
+        if placed:
+            parts.append("a price is missing" if self.usd_per_hour is None else self._cost)
+        return "; ".join([*parts, *([self.held] if self.held else [])])
 
 
 def keep_buffers(draft: Draft) -> None:
@@ -24,7 +55,7 @@ def keep_buffers(draft: Draft) -> None:
     While a budget holds, or budget or limits refuse nodes of a higher rank, nothing is kept and idle nodes go. No node
     is opened where refused work could start, nor where it would make other growth need an approval.
     """
-    buffers = [buffer for buffer in draft.facts.other_work.buffers if buffer.pod is not None and buffer.replicas]
+    buffers = [r for r in draft.facts.other_work.of_kind(KIND) if r.pods and r.copies and not r.problem]
     if not buffers:
         return
     tallies = draft.served
@@ -34,11 +65,25 @@ def keep_buffers(draft: Draft) -> None:
     for tally in within:
         _add_spare_nodes(tally)
     matching, rooms = draft.matching(within), _Rooms(draft)
-    levels: list[KeptBuffer] = []
+    answers: list[RoomAnswer] = []
     for buffer in buffers:
-        level = KeptBuffer(key=buffer.key, chunks=buffer.replicas, held=dropped)
-        levels.append(level if dropped else _keep(buffer, level, matching, rooms, draft))
-    draft.buffers = tuple(levels)
+        level = KeptBuffer(key=buffer.key, chunks=buffer.copies, held=dropped)
+        level = level if dropped else _keep(buffer, level, matching, rooms, draft)
+        ready_gpus = level.ready * buffer.pods[0].gpus
+        answers.append(RoomAnswer(kind=KIND, key=buffer.key, message=str(level), ready_gpus=ready_gpus))
+    draft.answer(answers)
+
+
+def answered(requests: Sequence[RoomRequest], answers: Sequence[RoomAnswer]) -> Sequence[RoomAnswer]:
+    """Return what each of *requests* that is ours is told: its answer of an assignment, an empty one without that."""
+    known = {answer.key: answer for answer in answers if answer.kind == KIND}
+
+    def one(request: RoomRequest) -> RoomAnswer:
+        if request.problem:
+            return RoomAnswer(kind=KIND, key=request.key, state=NOT_READY, message=request.problem)
+        return known.get(request.key, RoomAnswer(kind=KIND, key=request.key))
+
+    return [one(request) for request in requests if request.problem != NO_GPU]
 
 
 def _why_dropped(tallies: Collection[Tally], allowance: Allowance) -> str:
@@ -95,9 +140,8 @@ def _add_spare_nodes(tally: Tally) -> None:
         tally.shelves.add(tally.empty_bin())
 
 
-def _keep(buffer: Buffer, level: KeptBuffer, matching: Matching, rooms: _Rooms, draft: Draft) -> KeptBuffer:
-    pod = buffer.pod
-    assert pod is not None
+def _keep(buffer: RoomRequest, level: KeptBuffer, matching: Matching, rooms: _Rooms, draft: Draft) -> KeptBuffer:
+    [pod] = buffer.pods
     work = Workload(key=f"CapacityBuffer {buffer.key}", pods=(pod,))
     fitting = matching.fitting(pod)
     for shelf in (USABLE, OPENED, COMING):

@@ -8,27 +8,28 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from receiver.capabilities.kueue_check import judging
+from receiver.capabilities.kueue_check.judging import CheckState
 from receiver.core.model.devices import CLAIM
 from receiver.core.model.model import Node, Spend
-from receiver.core.model.pods import Candidate
 from receiver.core.model.policy import Budget, Limits, Policy
-from receiver.core.scaling import admission
-from receiver.core.scaling.assign import assign
+from receiver.core.model.room_requests import RoomAnswer, RoomRequest
 from receiver.core.scaling.failures import Failures
-from receiver.core.scaling.wanted import Assignment, CheckAnswer, CheckState
-from tests.core.builders import a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run, with_fields
+from receiver.core.scaling.wanted import Assignment
+from tests.core.builders import a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, assigned, facts, run, with_fields
 from tests.core.worlds import LAWS, World, worlds
+from tests.given.requests import candidate_of
 
 READY, RETRY, PENDING, REJECTED = CheckState.READY, CheckState.RETRY, CheckState.PENDING, CheckState.REJECTED
 VISION = {"team": "vision"}
 
 
-def a_candidate(name: str = "w", pods: int = 2, gpus: int = 1, *, ready: bool = False, **said: Any) -> Candidate:
+def a_candidate(name: str = "w", pods: int = 2, gpus: int = 1, *, ready: bool = False, **said: Any) -> RoomRequest:
     """A Workload ml/*name* of that many pods; *said* are fields of the pods, or *rejects*."""
     rejects = said.pop("rejects", False)
     gang = {"gang": f"ml/{name}"} if pods > 1 else {}
     members = [a_pod(f"{name}/main-{n}", gpus, uid="", **gang, **said) for n in range(pods)]
-    return Candidate(key=f"ml/{name}", pods=tuple(members), ready=ready, rejects=rejects)
+    return candidate_of(f"ml/{name}", members, ready=ready, rejects=rejects)
 
 
 def spending(usd: str, **more: Any) -> Spend:
@@ -39,15 +40,15 @@ def with_budget(monthly: str, **more: Any) -> Policy:
     return a_policy(budget=Budget(monthly_usd=Decimal(monthly), **more))
 
 
-def assigned(
-    *candidates: Candidate, nodes: Sequence[Node] = (), policy: Policy | None = None, **known: Any
+def judged_beside(
+    *candidates: RoomRequest, nodes: Sequence[Node] = (), policy: Policy | None = None, **known: Any
 ) -> Assignment:
-    found = facts(a_state(*nodes), candidates=candidates, **known)
+    found = facts(a_state(*nodes), requests=candidates, **known)
     return run(found, policy or a_policy())[0]
 
 
-def judged(*candidates: Candidate, **given: Any) -> dict[str, tuple[CheckState, str]]:
-    return {v.key: (v.state, v.message) for v in assigned(*candidates, **given).answers}
+def judged(*candidates: RoomRequest, **given: Any) -> dict[str, tuple[CheckState, str]]:
+    return {v.key: (CheckState(v.state), v.message) for v in judged_beside(*candidates, **given).answers}
 
 
 def test_a_workload_that_cannot_be_judged_is_not_let_through() -> None:
@@ -74,7 +75,7 @@ def test_a_workload_is_ready_when_the_budgets_cover_its_new_nodes() -> None:
 
 
 def test_no_node_is_bought_for_it_before_it_is_admitted() -> None:
-    found = assigned(a_candidate(), policy=with_budget("100"))
+    found = judged_beside(a_candidate(), policy=with_budget("100"))
     assert found.pools["l40s-id"].new_nodes == 0
 
 
@@ -90,7 +91,7 @@ def test_without_a_budget_every_workload_is_ready() -> None:
 
 def test_a_workload_without_gpus_of_the_pools_is_ready() -> None:
     elsewhere = a_candidate(node_selector={"gpu": "h100"})
-    assert judged(elsewhere, Candidate(key="ml/x"), policy=with_budget("0")) == {
+    assert judged(elsewhere, candidate_of("ml/x"), policy=with_budget("0")) == {
         "ml/w": (READY, "it asks no GPU pool for anything that a budget must cover"),
         "ml/x": (
             READY,
@@ -100,7 +101,7 @@ def test_a_workload_without_gpus_of_the_pools_is_ready() -> None:
 
 
 def test_only_the_pods_that_fit_a_pool_count() -> None:
-    mixed = Candidate(key="ml/w", pods=(a_pod("a", uid=""), a_pod("b", uid="", node_selector={"gpu": "h100"})))
+    mixed = candidate_of("ml/w", (a_pod("a", uid=""), a_pod("b", uid="", node_selector={"gpu": "h100"})))
     assert judged(mixed, policy=with_budget("2"))["ml/w"][1].startswith("the budgets cover it: 1 new node")
 
 
@@ -117,14 +118,14 @@ def test_one_that_was_let_through_keeps_its_money_until_its_pods_are_there() -> 
 def test_the_money_of_an_answer_is_not_spent_on_spare_nodes_in_the_same_step() -> None:
     pool = a_pool(standby_nodes=3)
     policy = a_policy(pool, budget=Budget(monthly_usd=Decimal(4)))
-    assert assigned(policy=policy).pools["l40s-id"].allowed.budget == 3
-    found = assigned(a_candidate(), policy=policy)
+    assert judged_beside(policy=policy).pools["l40s-id"].allowed.budget == 3
+    found = judged_beside(a_candidate(), policy=policy)
     assert ([v.state for v in found.answers], found.pools["l40s-id"].allowed.budget) == ([READY], 1)
 
 
 def test_limits_that_the_trial_used_up_are_there_for_spare_nodes() -> None:
     policy = a_policy(a_pool(standby_nodes=2), limits=Limits(max_gpus=2))
-    assert assigned(a_candidate(), policy=policy).pools["l40s-id"].allowed.limits == 2
+    assert judged_beside(a_candidate(), policy=policy).pools["l40s-id"].allowed.limits == 2
 
 
 def test_the_new_nodes_of_other_work_are_not_its_own() -> None:
@@ -197,7 +198,7 @@ def test_the_hold_of_a_pool_stops_new_nodes_alone() -> None:
 def test_a_cheaper_pool_that_the_budgets_cover_is_enough() -> None:
     pools = (a_pool(budget_usd=Decimal(1)), a_pool("l4", price_usd_per_hour=Decimal(2)))
     states = (a_state(), a_state(pool="l4-id"))
-    found = run(facts(*states, candidates=(a_candidate(),)), a_policy(*pools, budget=Budget(monthly_usd=Decimal(50))))
+    found = run(facts(*states, requests=(a_candidate(),)), a_policy(*pools, budget=Budget(monthly_usd=Decimal(50))))
     assert [v.message for v in found[0].answers] == ["the budgets cover it: 2 new nodes in pool l4 at $4.00 per hour"]
 
 
@@ -208,7 +209,7 @@ def test_an_unknown_spend_leaves_it_pending() -> None:
 
 
 def test_more_pods_than_are_judged_leave_it_pending() -> None:
-    truncated = Candidate(key="ml/w", pods=tuple(a_pod(f"{n}", uid="", gang="ml/w", gang_min=9) for n in range(2)))
+    truncated = candidate_of("ml/w", tuple(a_pod(f"{n}", uid="", gang="ml/w", gang_min=9) for n in range(2)))
     assert judged(truncated)["ml/w"] == (PENDING, "it has more GPU pods than are judged at once (2)")
 
 
@@ -219,7 +220,7 @@ def test_the_maximum_of_a_pool_holds_up_no_answer() -> None:
 
 
 def test_a_long_queue_is_judged_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(judging, "MOST_AT_ONCE", 2)
     ready = [a_candidate(f"ready-{n}", ready=True) for n in range(3)]  # they crowd out no other
     assert list(judged(*ready, *map(a_candidate, "abc"))) == ["ml/a", "ml/b"]
 
@@ -228,7 +229,7 @@ def test_parts_that_fit_different_pools_are_judged_together() -> None:
     pools = (a_pool(labels={"kind": "a"}), a_pool("l4", labels={"kind": "b"}))
     states = (a_state(), a_state(pool="l4-id"))
     pods = tuple(a_pod(kind, uid="", gang="ml/w", node_selector={"kind": kind}) for kind in "ab")
-    found = facts(*states, candidates=(Candidate(key="ml/w", pods=pods),))
+    found = facts(*states, requests=(candidate_of("ml/w", pods),))
     for monthly, expected in (("3", READY), ("2", RETRY)):
         policy = a_policy(*pools, budget=Budget(monthly_usd=Decimal(monthly), hold_at=Decimal(1)))
         assert [v.state for v in run(found, policy)[0].answers] == [expected], monthly
@@ -241,7 +242,7 @@ def test_a_pool_in_which_it_waits_for_room_counts_as_covered() -> None:
     states = (a_state(), a_state(a_busy_node("b1"), a_busy_node("b2"), pool="l4-id"))
     policy = a_policy(*pools, budget=Budget(monthly_usd=Decimal(1000)))
     spend = spending("4", pools={"l40s-id": Decimal(4)})
-    [found] = run(facts(*states, candidates=(a_candidate(),), spend=spend), policy)[0].answers
+    [found] = run(facts(*states, requests=(a_candidate(),), spend=spend), policy)[0].answers
     assert (found.state, found.message) == (READY, "the budgets cover it; it waits for room in its pool")
 
 
@@ -256,16 +257,16 @@ def test_the_shortage_is_that_of_the_pool_where_it_costs_least() -> None:
     pools = (a_pool(), a_pool("l4", price_usd_per_hour=Decimal(2)))
     states = (a_state(), a_state(a_node("n1"), pool="l4-id"))
     policy = a_policy(*pools, budget=Budget(monthly_usd=Decimal(5), hold_at=Decimal(1)))
-    found = facts(*states, candidates=(a_candidate(),), spend=spending("1.50"))
+    found = facts(*states, requests=(a_candidate(),), spend=spending("1.50"))
     [answer] = run(found, policy)[0].answers
     assert answer.message == "held by the cluster budget: $0.50 short, resumes 1 Dec"
 
 
 def test_a_price_that_is_missing_leaves_it_pending_where_there_is_a_budget() -> None:
     pool = a_pool(price_usd_per_hour=None)
-    [found] = assigned(a_candidate(), policy=a_policy(pool, budget=Budget(monthly_usd=Decimal(9)))).answers
+    [found] = judged_beside(a_candidate(), policy=a_policy(pool, budget=Budget(monthly_usd=Decimal(9)))).answers
     assert (found.state, found.message) == (PENDING, "waiting: a pool that it fits has no price")
-    [found] = assigned(a_candidate(), policy=a_policy(pool)).answers
+    [found] = judged_beside(a_candidate(), policy=a_policy(pool)).answers
     assert found.message == "no budget: 2 new nodes in pool l40s, of which a price is missing"
 
 
@@ -274,14 +275,14 @@ def test_a_part_that_needs_no_node_of_a_pool_without_a_price_costs_nothing() -> 
     states = (a_state(a_node("n1")), a_state(pool="l4-id"))
     pods = tuple(a_pod(kind, uid="", gang="ml/w", node_selector={"kind": kind}) for kind in "ab")
     policy = a_policy(*pools, budget=Budget(monthly_usd=Decimal(2), hold_at=Decimal(1)))
-    [found] = run(facts(*states, candidates=(Candidate(key="ml/w", pods=pods),)), policy)[0].answers
-    assert found.state is PENDING
+    [found] = run(facts(*states, requests=(candidate_of("ml/w", pods),)), policy)[0].answers
+    assert found.state == PENDING
 
 
 def test_pods_that_share_a_pool_go_there_together() -> None:
     pools = (a_pool(labels={"kind": "a"}), a_pool("l4", labels={"kind": "b"}, price_usd_per_hour=Decimal(2)))
     pods = (a_pod("any", uid="", gang="ml/w"), a_pod("b", uid="", gang="ml/w", node_selector={"kind": "b"}))
-    found = facts(a_state(), a_state(pool="l4-id"), candidates=(Candidate(key="ml/w", pods=pods),))
+    found = facts(a_state(), a_state(pool="l4-id"), requests=(candidate_of("ml/w", pods),))
     [answer] = run(found, a_policy(*pools))[0].answers
     assert answer.message == "the budgets cover it: 2 new nodes in pool l4 at $4.00 per hour"
 
@@ -289,9 +290,9 @@ def test_pods_that_share_a_pool_go_there_together() -> None:
 def test_pods_without_a_pool_in_common_go_to_their_own() -> None:
     pools = tuple(a_pool(kind, labels={"kind": kind}) for kind in "abc")
     selecting = (a_pod(kind, uid="", gang="ml/w", node_selector={"kind": kind}) for kind in "bc")
-    work = Candidate(key="ml/w", pods=(a_pod("any", uid="", gang="ml/w"), *selecting))
+    work = candidate_of("ml/w", (a_pod("any", uid="", gang="ml/w"), *selecting))
     states = (a_state(pool=f"{kind}-id") for kind in "abc")
-    [answer] = run(facts(*states, candidates=(work,)), a_policy(*pools))[0].answers
+    [answer] = run(facts(*states, requests=(work,)), a_policy(*pools))[0].answers
     one_each = "1 new node in pool a, 1 new node in pool b, 1 new node in pool c"
     assert answer.message == f"the budgets cover it: {one_each} at $3.87 per hour"
 
@@ -326,7 +327,7 @@ def test_what_a_whole_pool_can_hold_waits_for_room_in_it() -> None:
 def test_one_pool_that_could_hold_it_is_enough() -> None:
     pools = (a_pool(budget_usd=Decimal(1)), a_pool("l4", price_usd_per_hour=Decimal(2)))
     policy = a_policy(*pools, budget=Budget(monthly_usd=Decimal(5), hold_at=Decimal(1)))
-    found = facts(a_state(), a_state(pool="l4-id"), candidates=(a_candidate(),), spend=spending("2"))
+    found = facts(a_state(), a_state(pool="l4-id"), requests=(a_candidate(),), spend=spending("2"))
     [answer] = run(found, policy)[0].answers
     assert answer.message == "held by the cluster budget: $1.00 short, resumes 1 Dec"
 
@@ -335,13 +336,13 @@ def test_one_pool_that_could_hold_it_is_enough() -> None:
 
 
 def test_a_bug_in_the_answers_delays_no_waiting_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> CheckAnswer:
+    def fails(*_: object) -> RoomAnswer:
         raise RuntimeError("bug")
 
-    monkeypatch.setattr(admission, "_judged", fails)
+    monkeypatch.setattr(judging, "_judged", fails)
     failures = Failures()
-    found = facts(a_state(), candidates=(a_candidate(),), waiting=[a_pod()])
-    assignment = assign(found, a_policy(), failures)
+    found = facts(a_state(), requests=(a_candidate(),), waiting=[a_pod()])
+    assignment = assigned(found, a_policy(), failures)
     assert (assignment.answers, assignment.pools["l40s-id"].for_demand, len(failures.all)) == ((), 1, 1)
 
 
@@ -355,8 +356,8 @@ def test_without_candidates_nothing_is_judged() -> None:
 def as_candidates(world: World) -> World:
     """*world* with every second pod that waits held by our check instead."""
     found, policy = world
-    held = tuple(Candidate(key=pod.key, pods=(replace(pod, uid=""),)) for pod in found.waiting[1::2])
-    return with_fields(found, waiting=found.waiting[::2], candidates=held), policy
+    held = tuple(candidate_of(pod.key, (replace(pod, uid=""),)) for pod in found.waiting[1::2])
+    return with_fields(found, waiting=found.waiting[::2], requests=held), policy
 
 
 FIRST = ("demand", "floor")
@@ -366,7 +367,7 @@ FIRST = ("demand", "floor")
 @given(worlds())
 def test_candidates_change_no_demand_and_at_most_leave_less_money_for_spare_nodes(world: World) -> None:
     found, policy = as_candidates(world)
-    beside, alone = assign(found, policy), assign(with_fields(found, candidates=()), policy)
+    beside, alone = assigned(found, policy), assigned(with_fields(found, requests=()), policy)
     for pool, wanted in alone.pools.items():
         assert [beside.pools[pool].by_source[source] for source in FIRST] == [wanted.by_source[s] for s in FIRST]
         assert replace(beside.pools[pool].work, buffers=()) == replace(wanted.work, buffers=())
@@ -377,10 +378,10 @@ def test_candidates_change_no_demand_and_at_most_leave_less_money_for_spare_node
 @given(worlds())
 def test_every_candidate_has_one_answer_and_money_is_promised_once(world: World) -> None:
     found, policy = as_candidates(world)
-    answers = assign(found, policy).answers
-    assert sorted(v.key for v in answers) == sorted(c.key for c in found.other_work.candidates)
-    admitted = {v.key for v in answers if v.state is READY}
-    later = with_fields(
-        found, candidates=tuple(replace(c, ready=c.key in admitted) for c in found.other_work.candidates)
-    )
-    assert READY not in {v.state for v in assign(later, policy).answers}
+    answers = assigned(found, policy).answers
+    assert sorted(v.key for v in answers) == sorted(c.key for c in found.other_work.requests)
+    admitted = {v.key for v in answers if v.state == READY}
+    terms = {True: {judging.READY: "true"}, False: dict[str, str]()}
+    requests = tuple(replace(c, terms=terms[c.key in admitted]) for c in found.other_work.requests)
+    later = with_fields(found, requests=requests)
+    assert READY not in {v.state for v in assigned(later, policy).answers}

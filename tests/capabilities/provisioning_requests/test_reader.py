@@ -11,8 +11,8 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
-from receiver.core.model.pods import Booking
-from receiver.core.scaling.bookings import BookingProgress, BookingStage
+from receiver.capabilities.provisioning_requests.progress import KIND, Booking, BookingStage
+from receiver.core.model.room_requests import RoomAnswer, RoomRequest
 from receiver.ports import PROVISIONING_CLASS, UPSTREAM_CLASS, Did
 from tests.adapters.kubernetes.capacity_objects import (
     CONSUMES_REQUEST,
@@ -25,6 +25,7 @@ from tests.adapters.kubernetes.custom_objects import CREATED, GPU, a_template
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
 from tests.clocks import FixedClock
 from tests.core.builders import NOW
+from tests.given.requests import booking_reader
 
 BEFORE = {"cluster-autoscaler.kubernetes.io/consume-provisioning-request": "r"}
 
@@ -44,7 +45,7 @@ def serving(
     httpserver.expect_request(POD_TEMPLATES).respond_with_json(a_list(*found))
     httpserver.expect_request(re.compile("^/apis/.*/status$"), method="PATCH").respond_with_json({})
     httpserver.expect_request(re.compile("^/apis/")).respond_with_json({"message": "no"}, status=404)
-    given = {"provisioning_classes": (PROVISIONING_CLASS,), "clock": FixedClock(NOW), **options}
+    given = {"readers": [booking_reader()], "clock": FixedClock(NOW), **options}
     cluster = a_cluster_at(httpserver.url_for(""), **given)
     try:
         yield cluster
@@ -52,16 +53,16 @@ def serving(
         cluster.close()
 
 
-def seen(httpserver: HTTPServer, *requests: dict[str, Any], **given: Any) -> tuple[Booking, ...]:
+def seen(httpserver: HTTPServer, *requests: dict[str, Any], **given: Any) -> tuple[RoomRequest, ...]:
     with serving(httpserver, *requests, **given) as cluster:
-        return cluster.look().bookings
+        return cluster.look().requests
 
 
 def reported(httpserver: HTTPServer, request: dict[str, Any], stage: BookingStage) -> list[dict[str, Any]]:
     """The conditions that are applied for that stage."""
     with serving(httpserver, request) as cluster:
         cluster.look()
-        cluster.report_booking(BookingProgress(key="ml/r", stage=stage, reason="Why", message="so"))
+        cluster.answer_request(RoomAnswer(kind=KIND, key="ml/r", state=stage, reason="Why", message="so"))
     sent = [request for request, _ in httpserver.log if request.method == "PATCH"]
     assert all(r.path == f"{PROVISIONING_REQUESTS.replace('/v1/', '/v1/namespaces/ml/')}/r/status" for r in sent)
     found: list[dict[str, Any]] = [c for r in sent for c in json.loads(r.get_data())["status"]["conditions"]]
@@ -78,8 +79,8 @@ def brief(conditions: list[dict[str, Any]]) -> list[tuple[str, ...]]:
 def test_a_request_is_a_gang_of_pods_that_wait_and_do_not_exist(httpserver: HTTPServer) -> None:
     with serving(httpserver, a_provisioning_request()) as cluster:
         facts = cluster.look()
-    (booking,) = facts.bookings
-    assert (booking.key, booking.provisioned_at, booking.consumed, booking.problem) == ("ml/r", None, False, "")
+    (booking,) = facts.requests
+    assert (booking.key, booking.problem, Booking.of(booking).provisioned_at) == ("ml/r", "", None)
     assert [(p.key, p.uid, p.gang, p.gang_min) for p in booking.pods] == [
         ("ml/r/0-0", "", "ml/r", None),
         ("ml/r/0-1", "", "ml/r", None),
@@ -110,8 +111,8 @@ def test_other_classes_are_left_to_others(httpserver: HTTPServer) -> None:
 def test_the_class_of_upstream_is_served_where_it_is_asked_for(httpserver: HTTPServer) -> None:
     classes = (PROVISIONING_CLASS, UPSTREAM_CLASS)
     request = a_provisioning_request(provisioningClassName=UPSTREAM_CLASS, parameters={"ValidUntilSeconds": "3600"})
-    (booking,) = seen(httpserver, request, provisioning_classes=classes)
-    assert booking.valid_for == timedelta(hours=1)
+    (booking,) = seen(httpserver, request, readers=[booking_reader(classes)])
+    assert Booking.of(booking).valid_for == timedelta(hours=1)
 
 
 def test_a_request_of_upstream_without_gpus_is_left_to_others(httpserver: HTTPServer) -> None:
@@ -119,7 +120,7 @@ def test_a_request_of_upstream_without_gpus_is_left_to_others(httpserver: HTTPSe
         a_provisioning_request(provisioningClassName=UPSTREAM_CLASS),
         [a_named_template("ppt", a_template(0))],
     )
-    assert seen(httpserver, request, templates=templates, provisioning_classes=(UPSTREAM_CLASS,)) == ()
+    assert seen(httpserver, request, templates=templates, readers=[booking_reader((UPSTREAM_CLASS,))]) == ()
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_a_new_request_waits_for_its_templates_which_kueue_makes_after_it(httpse
 def test_pods_that_use_it_take_the_place_of_its_own(annotations: dict[str, str], httpserver: HTTPServer) -> None:
     pod = a_pod("train-0", annotations=annotations)
     (booking,) = seen(httpserver, a_provisioning_request(), pods=(pod,))
-    assert (len(booking.pods), booking.consumed) == (1, False)
+    assert (len(booking.pods), Booking.of(booking).consumed) == (1, False)
 
 
 def test_pods_that_use_it_take_the_place_of_their_like(httpserver: HTTPServer) -> None:
@@ -168,19 +169,17 @@ def test_a_pod_behind_a_gate_does_not_use_it_yet(httpserver: HTTPServer) -> None
 @pytest.mark.parametrize(("node", "consumed"), [("gpu-1", True), (None, False)])
 def test_it_is_consumed_once_all_its_pods_have_nodes(node: str | None, consumed: bool, httpserver: HTTPServer) -> None:
     pods = [a_pod(f"train-{n}", node=node, annotations=CONSUMES_REQUEST) for n in range(2)]
-    assert seen(httpserver, a_provisioning_request(), pods=pods)[0].consumed is consumed
+    [booking] = seen(httpserver, a_provisioning_request(), pods=pods)
+    assert Booking.of(booking).consumed is consumed
 
 
 def test_the_condition_remembers_since_when_it_is_booked(httpserver: HTTPServer) -> None:
     provisioned = a_condition("Provisioned", since="2026-11-20T11:55:00Z")
-    assert seen(httpserver, a_provisioning_request(conditions=[provisioned]))[0].provisioned_at == NOW - timedelta(
-        minutes=5
-    )
+    [booking] = seen(httpserver, a_provisioning_request(conditions=[provisioned]))
+    assert Booking.of(booking).provisioned_at == NOW - timedelta(minutes=5)
     httpserver.clear()
-    assert (
-        seen(httpserver, a_provisioning_request(conditions=[a_condition("Provisioned", "False")]))[0].provisioned_at
-        is None
-    )
+    [waiting] = seen(httpserver, a_provisioning_request(conditions=[a_condition("Provisioned", "False")]))
+    assert Booking.of(waiting).provisioned_at is None
 
 
 def test_what_was_read_last_counts_while_the_api_server_does_not_answer(httpserver: HTTPServer) -> None:
@@ -190,7 +189,7 @@ def test_what_was_read_last_counts_while_the_api_server_does_not_answer(httpserv
         httpserver.expect_request(NODES).respond_with_json(a_list(a_node()))
         httpserver.expect_request(PODS).respond_with_json(a_list())
         httpserver.expect_request(re.compile("^/apis/")).respond_with_json({"message": "no"}, status=500)
-        assert cluster.look().bookings == before.bookings
+        assert cluster.look().requests == before.requests
 
 
 # --- what is written --------------------------------------------------------------------------------------
@@ -228,8 +227,8 @@ def test_a_booking_that_goes_on_is_not_written(httpserver: HTTPServer) -> None:
 def test_a_request_that_is_gone_is_not_written(httpserver: HTTPServer) -> None:
     with serving(httpserver) as cluster:
         cluster.look()
-        said = BookingProgress(key="ml/r", stage=BookingStage.FAILED, reason="Why", message="")
-        assert cluster.report_booking(said).did is Did.DIFFERS
+        said = RoomAnswer(kind=KIND, key="ml/r", state=BookingStage.FAILED, reason="Why")
+        assert cluster.answer_request(said).did is Did.DIFFERS
 
 
 @pytest.mark.parametrize(("pools", "named"), [("l40s", [True]), ("a100", [])])

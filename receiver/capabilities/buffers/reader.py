@@ -14,21 +14,23 @@ from typing import Any
 
 from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.affinity import requirement_from
+from receiver.adapters.kubernetes.announced import MOST_OF_ONE, Reading, RequestReader, announced_pod, trimmed
 from receiver.adapters.kubernetes.api import Json, entries, key_of, section, text, versioned, words
 from receiver.adapters.kubernetes.installations import names_pools
 from receiver.adapters.kubernetes.nodes import MOST_BYTES, bounded
 from receiver.adapters.kubernetes.pods import SeenPod
-from receiver.adapters.kubernetes.queues import MOST_OF_ONE, Reading, announced_pod
 from receiver.adapters.kubernetes.reflector import ResourceKind
 from receiver.adapters.kubernetes.requests import effective
-from receiver.core.model.pods import CPU, MEMORY, Buffer, Pod
+from receiver.capabilities.buffers.keeping import KIND, NOT_READY
+from receiver.core.model.pods import CPU, MEMORY, Pod
+from receiver.core.model.room_requests import RoomAnswer, RoomRequest
 from receiver.core.scaling.demand import meets
 from receiver.ports import ClusterFacts, Did, Receipt, TryLater, WontWork
 
-KIND = ResourceKind("autoscaling.x-k8s.io", "capacitybuffers", ("v1beta1", "v1alpha1"))
+RESOURCE = ResourceKind("autoscaling.x-k8s.io", "capacitybuffers", ("v1beta1", "v1alpha1"))
 ACTIVE = "buffer.x-k8s.io/active-capacity"
 READY, LIMITED, PROVISIONING = "ReadyForProvisioning", "LimitedByQuotas", "Provisioning"
-NOT_READY = "CapacityBuffer is not ready for provisioning"
+UNREADY = "CapacityBuffer is not ready for provisioning"
 SCALABLES = {  # by API group and kind: resource, path, and the field with the number of pods
     ("apps", "Deployment"): ("deployments", api.DEPLOYMENTS, "replicas"),
     ("apps", "ReplicaSet"): ("replicasets", api.REPLICA_SETS, "replicas"),
@@ -64,58 +66,58 @@ class Translated:
     one refers to."""
 
     raw: Json
-    buffer: Buffer
+    request: RoomRequest
     status: Mapping[str, Any]
     chunk: Chunk | None
 
 
-class Buffers:
+class Buffers(RequestReader):
     """The CapacityBuffers of the cluster. What was read last counts while the API server cannot tell: otherwise idle
     nodes that a buffer keeps would go. One that names pools, none of which is among our pools, is
     left to another installation."""
 
-    def __init__(self, reading: Reading, *, reads: bool) -> None:
-        self._reading, self._lists, self._clock, self._reads = reading, reading.lists, reading.clock, reads
+    kind = KIND
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading, self._lists, self._clock = reading, reading.lists, reading.clock
         self._last: dict[str, Translated] = {}
         self._found: dict[str, dict[str, Json] | str] = {}  # in this step, by resource; or why it cannot be read
 
     def add_to(self, facts: ClusterFacts, living_pods: Sequence[SeenPod]) -> ClusterFacts:
         """Return *facts* with the buffers for GPUs, the oldest first; none where the CRD is not installed or we may not
         list it."""
-        if not self._reads:
-            return facts
         self._found.clear()
         try:
-            self._last = {t.buffer.key: t for t in self._translated(living_pods)}
+            self._last = {t.request.key: t for t in self._translated(living_pods)}
         except TryLater as error:
             self._lists.remarks.warn("CapacityBuffers not read", f"{error}; those read last count")
-        return replace(facts, buffers=tuple(t.buffer for t in self._last.values()))
+        return replace(facts, requests=(*facts.requests, *(t.request for t in self._last.values())))
 
-    def report(self, key: str, message: str, problem: str = "") -> Receipt:
-        """Write the status of the buffer *key* that was read last, if it differs; *message* is that of Provisioning,
-        *problem* says why nothing can be kept."""
+    def answer(self, answer: RoomAnswer) -> Receipt:
+        """See `Cluster.answer_request`; the message is that of the condition Provisioning."""
+        key = answer.key
         translated = self._last.get(key)
         if translated is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no CapacityBuffer {key}")
         before = section(translated.raw, "status")
-        wanted: Json = {**translated.status, "conditions": self._conditions(translated, message, problem)}
-        wanted = self._lists.known_status(KIND, "CapacityBuffer", wanted)  # or it would be written again for ever
+        wanted: Json = {**translated.status, "conditions": self._conditions(translated, answer)}
+        wanted = self._lists.known_status(RESOURCE, "CapacityBuffer", wanted)  # or it would be written again for ever
         if all(before.get(name) == value for name, value in wanted.items()):
             return Receipt(did=Did.ALREADY, sentence=f"CapacityBuffer {key} says so already")
         namespace, _, name = key.partition("/")
         body = {"metadata": versioned(translated.raw), "status": wanted}
-        self._lists.patch_status(KIND, namespace, name, body)
+        self._lists.patch_status(RESOURCE, namespace, name, body)
         return Receipt(did=Did.DONE, sentence=f"wrote the status of CapacityBuffer {key}")
 
-    def _conditions(self, translated: Translated, message: str, problem: str) -> list[dict[str, Any]]:
+    def _conditions(self, translated: Translated, answer: RoomAnswer) -> list[dict[str, Any]]:
         """Return all conditions, as ``meta.SetStatusCondition`` leaves them: a time changes with its status alone."""
-        provisioning = condition(PROVISIONING, "FakePodsInjected", message)
-        if translated.buffer.pod is None:
-            provisioning = condition(PROVISIONING, "NotReadyForProvisioning", NOT_READY, status="False")
-        elif not translated.buffer.replicas:
+        provisioning = condition(PROVISIONING, "FakePodsInjected", answer.message)
+        if not translated.request.pods:
+            provisioning = condition(PROVISIONING, NOT_READY, UNREADY, status="False")
+        elif not translated.request.copies:
             provisioning = condition(PROVISIONING, "BufferIsEmpty", "CapacityBuffer has zero replicas", status="False")
-        elif problem:
-            provisioning = condition(PROVISIONING, "NotReadyForProvisioning", problem, status="False")
+        elif answer.state == NOT_READY:
+            provisioning = condition(PROVISIONING, NOT_READY, answer.message, status="False")
         now = f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}"
         conditions: dict[str, Any] = {
             text(c, "type"): dict(c) for c in entries(section(translated.raw, "status"), "conditions")
@@ -129,7 +131,7 @@ class Buffers:
     def _translated(self, living_pods: Sequence[SeenPod]) -> list[Translated]:
         raws = [
             raw
-            for raw in self._lists.if_allowed(KIND, WITHOUT) or ()
+            for raw in self._lists.if_allowed(RESOURCE, WITHOUT) or ()
             if section(raw, "spec").get("provisioningStrategy") in (None, "", ACTIVE)
             and not section(raw, "metadata").get("deletionTimestamp")
             and (section(raw, "spec").get("podTemplateRef") or section(raw, "spec").get("scalableRef"))
@@ -138,10 +140,10 @@ class Buffers:
         raws = [raw for raw in raws if names_pools(raw, pools) is not False]
         raws.sort(key=lambda raw: (text(section(raw, "metadata"), "creationTimestamp"), key_of(raw)))
         translations = [t for raw in raws if (t := self._translate(raw, living_pods)) is not None]
-        ready = {t.buffer.key: t for t in translations if t.buffer.pod is not None}
+        ready = {t.request.key: t for t in translations if t.request.pods}
         if ready and (quotas := self._quotas()) is not None:
-            ready = {t.buffer.key: t for t in limited(ready.values(), quotas)}
-        return [ready.get(t.buffer.key, t) for t in translations]
+            ready = {t.request.key: t for t in limited(ready.values(), quotas)}
+        return [ready.get(t.request.key, t) for t in translations]
 
     def _quotas(self) -> list[Json] | None:
         try:
@@ -177,8 +179,15 @@ class Buffers:
         if pod is not None:
             pod = replace(pod, name=f"capacity-buffer-{pod.name}")
         ours = names_pools(raw, self._reading.pools()) is True
-        buffer = Buffer(key=key, pod=pod, replicas=min(replicas or 0, MOST_OF_ONE), problem=problem, named=ours)
-        return Translated(raw=raw, buffer=buffer, status=status, chunk=chunk)
+        request = RoomRequest(
+            kind=KIND,
+            key=key,
+            pods=() if pod is None else (pod,),
+            copies=min(replicas or 0, MOST_OF_ONE),
+            problem=problem,
+            named=ours,
+        )
+        return Translated(raw=raw, request=request, status=status, chunk=chunk)
 
     def _chunk(self, raw: Json, living_pods: Sequence[SeenPod]) -> Chunk:
         """Return what *raw* refers to. Of a scalable with pods the newest counts, as it was admitted. Raises
@@ -221,17 +230,6 @@ class Buffers:
         if isinstance(objects, str):
             raise UnreadyError(objects)
         return objects.get(f"{namespace}/{name}")
-
-
-def trimmed(raw: Json) -> Json:
-    """Return what is read of a template or scalable: a cluster may have thousands."""
-    metadata, spec = section(raw, "metadata"), section(raw, "spec")
-    return {
-        "metadata": {name: metadata.get(name) for name in ("namespace", "name", "generation")},
-        "spec": {name: spec.get(name) for name in ("replicas", "parallelism", "selector", "template")},
-        "status": {"replicas": section(raw, "status").get("replicas") or 0},
-        "template": raw.get("template"),
-    }
 
 
 def selected(spec: Json, pods: Iterable[SeenPod]) -> list[SeenPod]:
@@ -292,7 +290,7 @@ def _limited(one: Translated, quotas: Sequence[Json], taken: Counter[tuple[str, 
     assert one.chunk is not None
     requests = one.chunk.requests()
     requests |= {f"requests.{name}": n for name, n in requests.items()}
-    namespace, replicas = one.buffer.key.partition("/")[0], one.status["replicas"]
+    namespace, replicas = one.request.key.partition("/")[0], one.status["replicas"]
     mine = {key_of(q): q for q in quotas if section(q, "metadata").get("namespace") == namespace}
     rooms: dict[str, int] = {}
     for key, quota in mine.items():
@@ -313,7 +311,7 @@ def _limited(one: Translated, quotas: Sequence[Json], taken: Counter[tuple[str, 
         **({"observedGeneration": generation} if generation else {}),
     )
     status = {**one.status, "replicas": allowed, "conditions": [*one.status["conditions"], limit_condition]}
-    return replace(one, status=status, buffer=replace(one.buffer, replicas=min(allowed, one.buffer.replicas)))
+    return replace(one, status=status, request=replace(one.request, copies=min(allowed, one.request.copies)))
 
 
 def _covers(spec: Json, chunk: Chunk) -> bool:

@@ -12,17 +12,25 @@ from typing import Any
 
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes import api
+from receiver.adapters.kubernetes.announced import (
+    MOST_OF_ONE,
+    Announcement,
+    Reading,
+    RequestReader,
+    Run,
+    announced_pod,
+    trimmed,
+)
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text
-from receiver.adapters.kubernetes.buffers import trimmed
 from receiver.adapters.kubernetes.installations import names_pools
 from receiver.adapters.kubernetes.pods import SeenPod, whole
-from receiver.adapters.kubernetes.queues import MOST_OF_ONE, Announcement, Reading, Run, announced_pod
 from receiver.adapters.kubernetes.reflector import ResourceKind
-from receiver.core.model.pods import Booking, Pod
-from receiver.core.scaling.bookings import BookingProgress, BookingStage
+from receiver.capabilities.provisioning_requests.progress import KIND, Booking, BookingStage
+from receiver.core.model.pods import Pod
+from receiver.core.model.room_requests import RoomAnswer, RoomRequest
 from receiver.ports import PROVISIONING_CLASS, UPSTREAM_CLASS, ClusterFacts, Did, Receipt, TryLater, WontWork
 
-KIND = ResourceKind("autoscaling.x-k8s.io", "provisioningrequests", ("v1", "v1beta1"))
+RESOURCE = ResourceKind("autoscaling.x-k8s.io", "provisioningrequests", ("v1", "v1beta1"))
 CONSUMES = (
     "autoscaling.x-k8s.io/consume-provisioning-request",
     "cluster-autoscaler.kubernetes.io/consume-provisioning-request",
@@ -39,10 +47,12 @@ def provisioning_classes(*, upstream: bool) -> tuple[str, ...]:
     return (PROVISIONING_CLASS, UPSTREAM_CLASS) if upstream else (PROVISIONING_CLASS,)
 
 
-class ProvisioningRequests:
+class ProvisioningRequests(RequestReader):
     """The requests of our classes that have not ended. Those read last count while the API server does not answer:
     otherwise booked nodes would be removed. One that names pools, none of which is among our pools,
     is left to another installation."""
+
+    kind = KIND
 
     def __init__(self, reading: Reading, classes: Collection[str]) -> None:
         self._reading, self._lists, self._clock, self._classes = reading, reading.lists, reading.clock, classes
@@ -51,8 +61,9 @@ class ProvisioningRequests:
 
     def add_to(self, facts: ClusterFacts, living_pods: Sequence[SeenPod]) -> ClusterFacts:
         """Return *facts* with what is booked, the oldest first, and with its pods."""
+        self._reading.paid_elsewhere.clear()
         try:
-            raws = (self._lists.if_allowed(KIND, WITHOUT) or ()) if self._classes else ()
+            raws = (self._lists.if_allowed(RESOURCE, WITHOUT) or ()) if self._classes else ()
             requests = {key_of(raw): raw for raw in raws if self._serves(raw)}
             if requests:
                 templates = self._lists.every("podtemplates", api.POD_TEMPLATES, view=trimmed)
@@ -67,30 +78,27 @@ class ProvisioningRequests:
                 consumers.setdefault(f"{pod.namespace}/{name}", []).append(pod)
         ordered = sorted(self._requests.items(), key=lambda item: (_created(item[1]), item[0]))
         bookings = tuple(b for key, raw in ordered if (b := self._booking(raw, consumers.get(key, ()))) is not None)
-        return replace(facts, bookings=bookings, pods=(*facts.pods, *(pod for each in bookings for pod in each.pods)))
+        owners = (o for raw in self._requests.values() for o in entries(section(raw, "metadata"), "ownerReferences"))
+        self._reading.paid_elsewhere.update(text(owner, "uid") for owner in owners)
+        pods = (*facts.pods, *(pod for each in bookings for pod in each.pods))
+        return replace(facts, requests=(*facts.requests, *bookings), pods=pods)
 
-    @property
-    def owners(self) -> frozenset[str]:
-        """The uids of what owns the requests that are served: their cost is part of these."""
-        raws = self._requests.values()
-        return frozenset(text(o, "uid") for raw in raws for o in entries(section(raw, "metadata"), "ownerReferences"))
-
-    def report(self, progress: BookingProgress) -> Receipt:
-        """Write the conditions of a request that was read last, if they differ."""
-        raw = self._requests.get(progress.key)
+    def answer(self, answer: RoomAnswer) -> Receipt:
+        """See `Cluster.answer_request`; writes the conditions."""
+        raw = self._requests.get(answer.key)
         if raw is None:
-            return Receipt(did=Did.DIFFERS, sentence=f"there is no ProvisioningRequest {progress.key}")
+            return Receipt(did=Did.DIFFERS, sentence=f"there is no ProvisioningRequest {answer.key}")
         conditions = {text(c, "type"): c for c in entries(section(raw, "status"), "conditions")}
-        wanted = self._conditions(progress, conditions)
+        wanted = self._conditions(answer, conditions)
         if all(_alike(conditions.get(c["type"], {}), c) for c in wanted):
-            return Receipt(did=Did.ALREADY, sentence=f"ProvisioningRequest {progress.key} says so already")
+            return Receipt(did=Did.ALREADY, sentence=f"ProvisioningRequest {answer.key} says so already")
         own_conditions = {kind: _said(c) for kind, c in conditions.items() if kind in list(BookingStage)}
         own_conditions |= {c["type"]: c for c in wanted}
-        self._lists.apply_status(KIND, "ProvisioningRequest", raw, {"conditions": list(own_conditions.values())})
-        return Receipt(did=Did.DONE, sentence=f"ProvisioningRequest {progress.key}: {progress.stage}")
+        self._lists.apply_status(RESOURCE, "ProvisioningRequest", raw, {"conditions": list(own_conditions.values())})
+        return Receipt(did=Did.DONE, sentence=f"ProvisioningRequest {answer.key}: {answer.state}")
 
-    def _conditions(self, progress: BookingProgress, conditions: Mapping[str, Json]) -> list[dict[str, Any]]:
-        """Return the conditions that *progress* sets. Kueue shows the message of Provisioned while it is False."""
+    def _conditions(self, answer: RoomAnswer, conditions: Mapping[str, Json]) -> list[dict[str, Any]]:
+        """Return the conditions that *answer* sets. Kueue shows the message of Provisioned while it is False."""
 
         def made(stage: BookingStage, reason: str, message: str, *, status: str = "True") -> dict[str, Any]:
             before = conditions.get(stage, {})
@@ -99,11 +107,11 @@ class ProvisioningRequests:
             fields = {"type": stage.value, "status": status, "reason": reason, "message": message}
             return {**fields, "lastTransitionTime": since or now}
 
-        texts = (progress.reason, progress.message)
-        if progress.stage in ENDED:
-            return [made(progress.stage, *texts)]
-        provisioned = progress.stage is BookingStage.PROVISIONED
-        if provisioned and conditions.get(progress.stage, {}).get("status") == "True":
+        texts, stage = (answer.reason, answer.message), BookingStage(answer.state)
+        if stage in ENDED:
+            return [made(stage, *texts)]
+        provisioned = stage is BookingStage.PROVISIONED
+        if provisioned and conditions.get(stage, {}).get("status") == "True":
             return []
         accepted = made(BookingStage.ACCEPTED, "Accepted", ACCEPTED)
         return [accepted, made(BookingStage.PROVISIONED, *texts, status="True" if provisioned else "False")]
@@ -117,7 +125,7 @@ class ProvisioningRequests:
     def _names_ours(self, raw: Json) -> bool | None:
         return names_pools(raw, self._reading.pools(), section(section(raw, "spec"), "parameters"))
 
-    def _booking(self, raw: Json, consumers: Sequence[SeenPod]) -> Booking | None:
+    def _booking(self, raw: Json, consumers: Sequence[SeenPod]) -> RoomRequest | None:
         """Return what *raw* books: the GPU pods that it announces, less those of *consumers*, which are there."""
         key, provisioned = key_of(raw), condition(section(raw, "status"), BookingStage.PROVISIONED)
         created = moment(_created(raw)) or self._clock.now()
@@ -142,16 +150,21 @@ class ProvisioningRequests:
             if (place := next(like, None)) is not None:
                 del pods[place]
         seconds = whole(section(section(raw, "spec"), "parameters").get(VALID_UNTIL))
-        return Booking(
-            key=key,
-            pods=tuple(pods),
-            announced=tuple(announced),
+        booking = Booking(
             created_at=created,
             provisioned_at=moment(provisioned.get("lastTransitionTime")),
             consumed=not pods and all(pod.node for pod in consumers),
             valid_for=timedelta(seconds=seconds) if seconds else None,
+        )
+        return RoomRequest(
+            kind=KIND,
+            key=key,
+            pods=tuple(pods),
+            waits=True,
+            announced=tuple(announced),
             problem=problem,
             named=self._names_ours(raw) is True,
+            terms=booking.terms(),
         )
 
     def _announced(self, raw: Json) -> Announcement:

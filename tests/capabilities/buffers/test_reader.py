@@ -15,9 +15,11 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes import api
-from receiver.adapters.kubernetes import buffers as module
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
-from receiver.core.model.pods import Buffer, PodPhase, Toleration
+from receiver.capabilities.buffers import reader as module
+from receiver.capabilities.buffers.keeping import NOT_READY
+from receiver.core.model.pods import PodPhase, Toleration
+from receiver.core.model.room_requests import RoomAnswer, RoomRequest
 from receiver.ports import Did
 from tests.adapters.kubernetes.capacity_objects import (
     ACTIVE_CAPACITY,
@@ -69,6 +71,10 @@ def of_replica_set(**changes: Any) -> dict[str, Any]:
     return a_capacity_buffer(template=None, scalableRef=reference, **changes)
 
 
+def answer_to(key: str, message: str = "", state: str = "") -> RoomAnswer:
+    return RoomAnswer(kind="buffers", key=key, state=state, message=message)
+
+
 @contextmanager
 def serving(
     httpserver: HTTPServer, *buffers: dict[str, Any], pods: tuple[dict[str, Any], ...] = (), **served: Any
@@ -86,7 +92,7 @@ def serving(
     httpserver.expect_request(re.compile("^/apis?/")).respond_with_json(
         {"message": "no"}, status=served.get("else", 404)
     )
-    cluster = a_cluster_at(httpserver.url_for(""), capacity_buffers=True, pools=served.get("pools", lambda: ()))
+    cluster = a_cluster_at(httpserver.url_for(""), readers=[module.Buffers], pools=served.get("pools", lambda: ()))
     try:
         yield cluster
     finally:
@@ -99,16 +105,16 @@ def written(httpserver: HTTPServer) -> list[dict[str, Any]]:
     return [json.loads(request.get_data())["status"] for request in requests]
 
 
-def seen(httpserver: HTTPServer, *buffers: dict[str, Any], **served: Any) -> tuple[Buffer, ...]:
+def seen(httpserver: HTTPServer, *buffers: dict[str, Any], **served: Any) -> tuple[RoomRequest, ...]:
     with serving(httpserver, *buffers, **served) as cluster:
-        return cluster.look().buffers
+        return cluster.look().requests
 
 
 def reported(httpserver: HTTPServer, *buffers: dict[str, Any], **served: Any) -> list[dict[str, Any]]:
     """What is written for *buffers* when the core says that two chunks have room."""
     with serving(httpserver, *buffers, **served) as cluster:
-        for buffer in cluster.look().buffers:
-            cluster.report_buffer(buffer, "2 of 2 chunks have room")
+        for buffer in cluster.look().requests:
+            cluster.answer_request(answer_to(buffer.key, "2 of 2 chunks have room"))
     return written(httpserver)
 
 
@@ -125,8 +131,8 @@ def test_a_buffer_is_room_for_pods_of_its_template(httpserver: HTTPServer) -> No
         "tolerations": [{"key": "gpu", "operator": "Exists"}],
     }
     (buffer,) = seen(httpserver, a_capacity_buffer(replicas=2), templates=[a_chunk_template(gpus=4, **selector)])
-    assert (buffer.key, buffer.replicas, buffer.problem) == ("ml/warm", 2, "")
-    pod = buffer.pod
+    assert (buffer.key, buffer.copies, buffer.problem) == ("ml/warm", 2, "")
+    [pod] = buffer.pods
     assert pod is not None
     assert (pod.uid, pod.name, pod.phase, pod.requests) == ("", "capacity-buffer-warm", PodPhase.WAITING, {GPU: 4})
     assert pod.scheduling.node_selector == {"gpu": "on-demand"}
@@ -139,8 +145,8 @@ def test_the_newest_pod_of_a_scalable_shows_what_a_chunk_is(httpserver: HTTPServ
     new = a_pod("new", gpus=2, node="gpu-1", labels={"app": "serve"}, creationTimestamp="2026-11-20T11:00:00Z")
     other = a_pod("other", gpus=3, node="gpu-1", labels={"app": "x"}, creationTimestamp="2026-11-20T12:00:00Z")
     (buffer,) = seen(httpserver, of_replica_set(percentage=20), pods=(old, new, other))
-    assert buffer.pod is not None
-    assert (buffer.replicas, buffer.pod.requests, buffer.pod.node) == (2, {GPU: 2}, None)
+    [pod] = buffer.pods
+    assert (buffer.copies, pod.requests, pod.node) == (2, {GPU: 2}, None)
 
 
 def test_buffers_come_in_the_order_of_their_age(httpserver: HTTPServer) -> None:
@@ -163,14 +169,14 @@ def test_a_buffer_that_is_not_ours_is_left_alone(httpserver: HTTPServer, buffer:
 
 
 def test_a_strategy_that_is_not_set_is_the_default_one(httpserver: HTTPServer) -> None:
-    assert [b.replicas for b in seen(httpserver, a_capacity_buffer(replicas=1, provisioningStrategy=None))] == [1]
+    assert [b.copies for b in seen(httpserver, a_capacity_buffer(replicas=1, provisioningStrategy=None))] == [1]
 
 
 def test_the_older_api_is_read_where_the_newer_one_is_not_served(httpserver: HTTPServer) -> None:
     httpserver.expect_request(CAPACITY_BUFFERS).respond_with_json({}, status=404)
     older = CAPACITY_BUFFERS.replace("v1beta1", "v1alpha1")
     httpserver.expect_request(older).respond_with_json(a_list(a_capacity_buffer(replicas=1)))
-    assert [b.replicas for b in seen(httpserver)] == [1]
+    assert [b.copies for b in seen(httpserver)] == [1]
 
 
 def test_without_the_crd_nothing_else_is_asked_for(httpserver: HTTPServer) -> None:
@@ -183,7 +189,7 @@ def test_what_was_read_last_counts_while_the_api_server_cannot_tell(httpserver: 
     httpserver.expect_oneshot_request(CAPACITY_BUFFERS).respond_with_json(a_list(a_capacity_buffer(replicas=1)))
     httpserver.expect_request(CAPACITY_BUFFERS).respond_with_json({}, status=500)
     with serving(httpserver) as cluster:
-        assert cluster.look().buffers == cluster.look().buffers != ()
+        assert cluster.look().requests == cluster.look().requests != ()
 
 
 def test_without_the_right_to_list_them_there_are_none(httpserver: HTTPServer) -> None:
@@ -283,7 +289,7 @@ def test_the_parallelism_of_a_job_is_its_number_of_pods(httpserver: HTTPServer) 
     httpserver.expect_request("/apis/batch/v1/jobs").respond_with_json(a_list(job))
     reference = {"apiGroup": "batch", "kind": "Job", "name": "train"}
     (buffer,) = seen(httpserver, a_capacity_buffer(template=None, scalableRef=reference, percentage=50))
-    assert buffer.replicas == 2
+    assert buffer.copies == 2
 
 
 def test_two_buffers_share_a_quota_the_older_first(httpserver: HTTPServer) -> None:
@@ -346,8 +352,8 @@ def test_a_status_that_says_so_already_is_not_written(httpserver: HTTPServer) ->
     (status,) = reported(httpserver, a_capacity_buffer(replicas=2))
     httpserver.clear()
     with serving(httpserver, after(status)) as cluster:
-        (buffer,) = cluster.look().buffers
-        assert cluster.report_buffer(buffer, "2 of 2 chunks have room").did is Did.ALREADY
+        (buffer,) = cluster.look().requests
+        assert cluster.answer_request(answer_to(buffer.key, "2 of 2 chunks have room")).did is Did.ALREADY
     assert written(httpserver) == []
 
 
@@ -377,8 +383,8 @@ def test_the_write_goes_to_the_status_of_the_version_that_was_read(httpserver: H
 
 def test_a_buffer_whose_claims_cannot_be_served_is_not_provisioned(httpserver: HTTPServer) -> None:
     with serving(httpserver, a_capacity_buffer(replicas=2)) as cluster:
-        (buffer,) = cluster.look().buffers
-        cluster.report_buffer(Buffer(key=buffer.key, problem="there is no DeviceClass gold"), "")
+        (buffer,) = cluster.look().requests
+        cluster.answer_request(answer_to(buffer.key, "there is no DeviceClass gold", NOT_READY))
     (status,) = written(httpserver)
     said = ("Provisioning", "False", "NotReadyForProvisioning", "there is no DeviceClass gold")
     assert said in conditions(status)
@@ -387,7 +393,7 @@ def test_a_buffer_whose_claims_cannot_be_served_is_not_provisioned(httpserver: H
 def test_a_buffer_that_is_gone_is_not_written(httpserver: HTTPServer) -> None:
     with serving(httpserver) as cluster:
         cluster.look()
-        assert cluster.report_buffer(Buffer(key="ml/gone"), "").did is Did.DIFFERS
+        assert cluster.answer_request(answer_to("ml/gone")).did is Did.DIFFERS
 
 
 def test_a_selector_is_read_once_for_all_pods(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,7 +420,7 @@ def test_a_buffer_that_names_pools_is_for_the_installation_that_has_them(
     buffer = a_capacity_buffer()
     buffer["metadata"]["annotations"] = {"gpu-autoscaler.io/pools": pools}
     with serving(httpserver, buffer, pools=lambda: ("l40s",)) as cluster:
-        assert [b.named for b in cluster.look().buffers] == named
+        assert [b.named for b in cluster.look().requests] == named
 
 
 def test_a_status_field_that_the_served_version_lacks_is_not_written(httpserver: HTTPServer) -> None:

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from receiver.core.model.devices import UNJUDGED, UNKNOWN
-from receiver.core.model.pods import Candidate, Pod, Workload
+from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.policy import Policy
+from receiver.core.model.room_requests import NO_GPU, RoomAnswer, RoomRequest
 from receiver.core.model.text import dollars, listed, some
 from receiver.core.money.budget import BudgetStage, BudgetView, Refusal, passes_hold, teams_of
 from receiver.core.money.cost import unit_price
@@ -20,8 +22,11 @@ from receiver.core.scaling.capacity import Allowance, Tally
 from receiver.core.scaling.demand import missing_pods
 from receiver.core.scaling.gangs import checkpoint, new_nodes, place_gang, place_parts
 from receiver.core.scaling.market import Matching
-from receiver.core.scaling.wanted import CheckAnswer, CheckState, Draft
+from receiver.core.scaling.wanted import Draft
 
+KIND = "kueue_check"
+# Terms of a request: it has the answer and no pods yet; it is rejected where it is too large for every budget or pool.
+READY, REJECTS = "ready", "rejects"
 MOST_AT_ONCE = 200  # Workloads answered in a step, about half a second beside 1,000 nodes; others follow in the next
 MOST_READY = 800  # beside those, with an answer and no pods yet
 RETRY_AFTER = timedelta(minutes=5)  # Kueue reserves quota again after this time at the earliest
@@ -30,44 +35,55 @@ NOTHING_TO_COVER = (
 )
 
 
+class CheckState(StrEnum):
+    """The states of an AdmissionCheck, in Kueue's words."""
+
+    PENDING = "Pending"  # not judged yet; the quota stays reserved
+    READY = "Ready"
+    RETRY = "Retry"  # Kueue gives the quota to others, and reserves it again later
+    REJECTED = "Rejected"  # Kueue deactivates the Workload
+
+
 Part = tuple[Workload, Sequence[Tally]]  # pods of a Workload, and the pools that fit all of them
 
 
 def answer_checks(draft: Draft) -> None:
     """Answer the candidates that are not ready. Their cost stays subtracted where the budgets cover it, so that nothing
     of a lower rank takes it; the tallies are as before."""
-    if not draft.facts.other_work.candidates:
+    candidates = draft.facts.other_work.of_kind(KIND)
+    if not candidates:
         return
     allowance, tallies = draft.allowance, tuple(draft.tallies.values())
     undo, shared = checkpoint(tallies), allowance.mark()
     matching = draft.matching(tallies)
-    answers: list[CheckAnswer] = []
+    answers: list[RoomAnswer] = []
     # Those that are ready first: their cost was promised. They may wait for other checks for hours, beside the others.
-    ranked = sorted(draft.facts.other_work.candidates, key=_rank)
-    ready, others = [c for c in ranked if c.ready], [c for c in ranked if not c.ready]
+    ranked = sorted(candidates, key=_rank)
+    ready, others = [c for c in ranked if READY in c.terms], [c for c in ranked if READY not in c.terms]
     for candidate in (*ready[:MOST_READY], *others[:MOST_AT_ONCE]):
         answer = _judged(candidate, draft.policy, matching, allowance)
-        answers += [] if candidate.ready else [answer]
+        answers += [] if READY in candidate.terms else [answer]
     budgets_left = dict(allowance.left)
     undo()
     allowance.return_to(shared)
     allowance.left = budgets_left
-    draft.answers = tuple(answers)
+    draft.answer(answers)
 
 
-def _rank(candidate: Candidate) -> tuple[object, ...]:
+def _rank(candidate: RoomRequest) -> tuple[object, ...]:
     first = [(-pod.priority, pod.created_at) for pod in candidate.pods[:1]]  # they are of one age and priority
     return first, candidate.key
 
 
-def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance: Allowance) -> CheckAnswer:
-    def said(state: CheckState, message: str) -> CheckAnswer:
-        return CheckAnswer(key=candidate.key, state=state, message=message)
+def _judged(candidate: RoomRequest, policy: Policy, matching: Matching, allowance: Allowance) -> RoomAnswer:
+    def said(state: CheckState, message: str) -> RoomAnswer:
+        return RoomAnswer(kind=KIND, key=candidate.key, state=state, message=message)
 
-    if not candidate.pods and not candidate.problem:
+    problem = "" if candidate.problem == NO_GPU else candidate.problem
+    if not candidate.pods and not problem:
         return said(CheckState.READY, NOTHING_TO_COVER)
     pods = tuple(pod for pod in candidate.pods if matching.fitting(pod))
-    if unknown := candidate.problem or _unknown(candidate, matching):
+    if unknown := problem or _unknown(candidate, matching):
         return said(CheckState.PENDING, f"not judged: {unknown}")
     if not pods:
         return said(CheckState.READY, "it asks no GPU pool for anything that a budget must cover")
@@ -83,7 +99,7 @@ def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance:
         opened = {t: n for _, fitting in parts for t in fitting if (n := t.counts["demand"] - before[t.pool.id])}
         return said(CheckState.READY, _covered(opened))
     if too_large := _too_large(parts, policy, allowance):
-        return said(CheckState.REJECTED if candidate.rejects else CheckState.RETRY, too_large)
+        return said(CheckState.REJECTED if REJECTS in candidate.terms else CheckState.RETRY, too_large)
     refused = _refused(parts, policy, allowance)
     if refused is None:
         return said(CheckState.READY, "the budgets cover it; it waits for room in its pool")
@@ -97,7 +113,7 @@ def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance:
     return said(CheckState.RETRY, _held(refusal.view, shortfall, policy))
 
 
-def _unknown(candidate: Candidate, matching: Matching) -> str:
+def _unknown(candidate: RoomRequest, matching: Matching) -> str:
     """Why it is not known what pods cost that claim devices; empty where it is known."""
     for pod in candidate.pods:
         if pod.claiming.words and not matching.fitting(pod):

@@ -1,0 +1,1 @@
+"""CapacityBuffers: room that is kept free beside all demand."""

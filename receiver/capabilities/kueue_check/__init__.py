@@ -1,0 +1,1 @@
+"""An AdmissionCheck of Kueue: Workloads are admitted once the budgets cover them."""

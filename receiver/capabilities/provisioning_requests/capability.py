@@ -1,0 +1,34 @@
+"""What ProvisioningRequests add to the product."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from receiver.adapters.kubernetes.announced import MakeReader
+from receiver.capabilities.capability import Capability, RightsRow
+from receiver.capabilities.provisioning_requests.chore import report_bookings
+from receiver.capabilities.provisioning_requests.progress import KIND
+from receiver.capabilities.provisioning_requests.reader import RESOURCE, ProvisioningRequests, provisioning_classes
+from receiver.config.model import Configuration
+from receiver.step.parts import Chore
+
+BOOKS = "ProvisioningRequests book nodes"
+
+
+def _readers(configuration: Configuration) -> Sequence[MakeReader]:
+    classes = provisioning_classes(upstream=configuration.kubernetes.best_effort_atomic)
+    return (partial(ProvisioningRequests, classes=classes),)
+
+
+def _rights(_: Configuration, groups: frozenset[str]) -> Iterator[RightsRow]:
+    serves = RESOURCE.group in groups
+    yield serves, "list", RESOURCE.group, RESOURCE.plural, BOOKS, "weaker"
+    yield serves, "list", "", "podtemplates", BOOKS, "weaker"
+    yield serves, "patch", RESOURCE.group, "provisioningrequests/status", BOOKS, "acts"
+
+
+CAPABILITY = Capability(
+    name=KIND,
+    readers=_readers,
+    chores=(Chore(name="bookings", make=report_bookings),),
+    rights=_rights,
+)
