@@ -17,6 +17,8 @@ TAKES_APART = {
 }
 PATTERNS = {"findall", "finditer", "fullmatch", "match", "search", "split", "sub"}
 ALLOWED = {
+    "capabilities/kueue_check/reader:_answered": "the longest message that the API takes",
+    "capabilities/kueue_check/judging:_unknown": "two constants of ours at the end of a refusal",
     "core/explain/evidence:_removal": "splits off the names that it has put before it in the same step",
     "core/model/refusals:_without_names": "kube-scheduler says why in words alone",
     "core/model/refusals:is_judgement": "kube-scheduler says why in words alone",
@@ -25,7 +27,6 @@ ALLOWED = {
     "core/notices/action_notices:_news": "a set of reasons of victims, no sentence",
     "core/notices/concerns:_queues": "decides only whether the same message is sent again",
     "core/notices/grouping:_more": "titles of one group: what they share is printed once",
-    "capabilities/kueue_check/judging:_unknown": "two constants of ours at the end of a refusal",
     "web/health:readyz": "a prefix that would stand there twice",
     "web/pages/guide_text:slug": "the anchor of a heading",
     "web/pages/overview:_plural": "grammar: verbs and pronouns in the plural",

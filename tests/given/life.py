@@ -50,6 +50,7 @@ FAST = Timings(
     image_pull=timedelta(seconds=5),
     delete=timedelta(seconds=20),
 )
+ADDED = step_additions()  # by every capability
 
 
 def a_world(*pools: WorldPool, timings: Timings = FAST, behaviour: Behaviour | None = None, **given: Any) -> World:
@@ -183,16 +184,14 @@ class Life:
     def step(self) -> Stepped:
         """One step now."""
         self._beat()
-        stepped = step(self.sources, self.hands, self.policy, self.mode, self.now, step_additions())
+        stepped = step(self.sources, self.hands, self.policy, self.mode, self.now, ADDED)
         self.steps.append(stepped)
         return stepped
 
     def step_without_chores(self) -> Stepped:
         """One step now as a replay takes it."""
         self._beat()
-        stepped = step(
-            replace(self.sources, readers=False), self.hands, self.policy, self.mode, self.now, step_additions()
-        )
+        stepped = step(replace(self.sources, readers=False), self.hands, self.policy, self.mode, self.now, ADDED)
         self.steps.append(stepped)
         return stepped
 

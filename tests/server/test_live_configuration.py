@@ -79,9 +79,9 @@ def test_the_next_step_takes_policy_and_mode_of_the_file_in_force(
 ) -> None:
     taken: list[Any] = []
 
-    def noted(sources: Any, hands: Any, policy: Any, mode: str, now: Any) -> Any:
+    def noted(sources: Any, hands: Any, policy: Any, mode: str, now: Any, additions: Any) -> Any:
         taken.append((type(hands.cloud).__name__, policy.pools[0].max_nodes, mode))
-        return step(sources, hands, policy, mode, now)
+        return step(sources, hands, policy, mode, now, additions)
 
     monkeypatch.setattr(bootstrap, "step", noted)
     now = served.running.loop._clock.now()

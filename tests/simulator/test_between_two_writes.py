@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from receiver.adapters.http.sessions import Calls
-from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
+from receiver.adapters.kubernetes.cluster import ClusterOptions, KubernetesCluster, connect
 from receiver.ports import BUDGET_CHECK, Did, HeldPlaces, TryLater
 from receiver.replay.world.objects import PodSpec
 from simulator.server import Simulator
+from tests.given.requests import EVERY_READER
 
 GPU = "nvidia.com/gpu"
 Process = Callable[[int], KubernetesCluster]
@@ -38,7 +39,8 @@ def process(tmp_path: Path) -> Iterator[Callable[[Simulator], Process]]:
                     raise DiedError
 
             kubeconfig = str(sim.kubeconfig(tmp_path / f"kubeconfig-{len(opened)}"))
-            opened.append(connect(kubeconfig, calls=Calls(timeouts=(60, 60), before_write=before_write)))
+            calls = Calls(timeouts=(60, 60), before_write=before_write)
+            opened.append(connect(kubeconfig, calls=calls, options=ClusterOptions(readers=EVERY_READER)))
             return opened[-1]
 
         return begin

@@ -31,6 +31,7 @@ from campaigns.faults.truth import ended
 from receiver.adapters.messages import Outbox
 from receiver.adapters.store import SqlStore
 from receiver.adapters.store.schema import metadata
+from receiver.capabilities.registry import step_additions
 from receiver.config.model import Mode
 from receiver.core.model.policy import Policy
 from receiver.core.model.room_requests import RoomAnswer
@@ -173,6 +174,7 @@ class Tried(Run):
             live=SimpleNamespace(settings=self._settings()),
             hands=lambda _mode: self._hands,
             last_step=None,
+            additions=step_additions(),
         )
         self._stepping = Stepping(self._outside, self.world.now)  # type: ignore[arg-type]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from receiver.capabilities.registry import step_additions
 from receiver.capabilities.what_if.departure import Departure, departure, find_node
 from receiver.core.explain.explain import State
 from receiver.core.model.actions import Action, Because, Victim, VictimStage
@@ -48,7 +49,7 @@ def a_worker(*pods: Any, name: str = "n1", **changes: Any) -> Node:
 def gone(found: Facts, policy: Policy | None = None, name: str = "n1") -> Departure:
     node = find_node(found, name)
     assert node is not None
-    return departure(*node, found, policy or a_policy())
+    return departure(*node, found, policy or a_policy(), sources=step_additions().sources)
 
 
 def test_a_node_is_found_by_name_and_by_instance() -> None:
