@@ -82,8 +82,6 @@ REQUESTS = (
     Request("decisions", "decisions", "The newest decisions", api.DecisionDocument, (400, 404), many=True,
             query=(_POOL, _LIMIT, *_WHICH_DECISIONS), **_STEPS),
     Request("decisions/{number}", "decision", "One of them, explained", api.ExplainedDecision, (400, 404)),
-    Request("decisions/{number}/grounds", "grounds", "What it was made from, to make it again", api.GroundsDocument,
-            (400, 404)),
     Request("actions", "actions", "The newest actions", api.ActionDocument, (400, 404), **_LISTS, **_STEPS),
     Request("alerts", "alerts", "Alerts that were delivered within the last hour, the newest first",
             alerts.ReceivedAlert, many=True, query=(_ALERTNAME,)),
@@ -110,6 +108,18 @@ THIS_DOCUMENT = Request("/api/v1/openapi.json", "openapi", "This document", {"ty
 
 def _named(model: type[BaseModel]) -> str:
     return model.__name__.removesuffix(SUFFIX)
+
+
+def _by_resource(requests: Sequence[Request]) -> Sequence[Request]:
+    """*requests* with those of one resource (``decisions``) together, in the order of the first of each."""
+    firsts: dict[str, int] = {}
+    for place, request in enumerate(requests):
+        firsts.setdefault(_resource(request), place)
+    return sorted(requests, key=lambda request: firsts[_resource(request)])
+
+
+def _resource(request: Request) -> str:
+    return request.path.partition("/")[0] or request.path
 
 
 def _models(requests: Sequence[Request]) -> frozenset[type[BaseModel]]:
@@ -174,7 +184,7 @@ def _operation(request: Request, path: str, *, closed: bool) -> Schema:
 def document(version: str, *, closed: bool = False, added: Sequence[Request] = ()) -> Schema:
     """Return the document of the server's *version*; *closed* when reading takes a token. *added* are the requests of
     capabilities."""
-    requests, paths = (*REQUESTS, *added, THIS_DOCUMENT), dict[str, Schema]()
+    requests, paths = _by_resource((*REQUESTS, *added, THIS_DOCUMENT)), dict[str, Schema]()
     for request in requests:
         path = request.path if request.path.startswith("/") else f"/api/v1/{request.path}"
         paths.setdefault(path, {})[request.method] = _operation(request, path, closed=closed)

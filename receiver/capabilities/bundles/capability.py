@@ -1,5 +1,7 @@
-"""What this folder adds to the product: options of commands alone."""
+"""What this folder adds to the product, beside the options of commands in its ``__init__.py``."""
 
+from receiver.capabilities.bundles.api import REQUESTS, add_routes
 from receiver.capabilities.capability import Capability
+from receiver.web import WebAdditions
 
-CAPABILITY = Capability(name="bundles")
+CAPABILITY = Capability(name="bundles", web=WebAdditions(add_routes=add_routes, requests=REQUESTS))

@@ -177,15 +177,6 @@ def explained(stored: StoredDecision, parts: WebParts) -> ExplainedDecision:
     return document.model_copy(update={"actions": actions})
 
 
-class GroundsDocument(Published):
-    """What a decision was made from: all that the program was told."""
-
-    decision: Count = 0
-    format: Annotated[Count, says("of the two parts; a program reads those up to its own")] = 0
-    facts: Annotated[dict[str, Any], says("what was known, as the version that made it wrote it")]
-    policy: Annotated[dict[str, Any], says("what the operator had said, likewise")]
-
-
 # --- overrides and approvals
 
 

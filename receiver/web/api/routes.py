@@ -199,15 +199,6 @@ def _add_decisions(routes: Blueprint, parts: WebParts) -> None:
     def one_decision(number: str) -> Response:
         return jsonify(api.explained(decision_asked(parts, number), parts))
 
-    @routes.get("/decisions/<number>/grounds")
-    def grounds(number: str) -> Response:
-        decision_id = decision_asked(parts, number).id
-        stored_grounds = parts.store.grounds(decision_id)
-        if stored_grounds is None:
-            remedy = "decisions made before this version did not keep it; `gpu-autoscaler status` lists later ones"
-            raise Problem(404, "what this decision was made from is not kept", remedy, field="id")
-        return jsonify(api.GroundsDocument.of(stored_grounds, decision=decision_id))
-
     @routes.get("/actions")
     def actions() -> Response:
         pool, limit = pool_asked(parts), limit_asked()
