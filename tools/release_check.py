@@ -20,7 +20,8 @@ from tools.install_manifests import CHART, EXAMPLE, HELM, NAME, helm
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / ".build" / "release"
-WHEEL_HAS = ("receiver/config/civo_prices.yaml", "receiver/doctor/shipped_rules.json", "receiver/web/templates/")
+TEMPLATES = tuple(f"{folder.relative_to(ROOT).as_posix()}/" for folder in sorted(ROOT.glob("receiver/**/templates")))
+WHEEL_HAS = ("receiver/config/civo_prices.yaml", "receiver/doctor/shipped_rules.json", *TEMPLATES)
 WHEEL_LACKS = ("simulator/", "campaigns/", "tests/", "tools/")
 
 

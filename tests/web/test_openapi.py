@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,12 @@ def test_every_route_that_programs_use_is_in_it_and_nothing_else() -> None:
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
     }
     assert set(ALL) == served
+
+
+def test_requests_of_one_resource_stand_together() -> None:
+    resources = [path.removeprefix("/api/v1/").partition("/")[0] or path for path in told()["paths"]]
+    changes = sum(before != after for before, after in pairwise(resources))
+    assert changes == len(set(resources)) - 1
 
 
 def test_every_schema_is_used() -> None:
