@@ -1,15 +1,18 @@
 """Commands with what capabilities add to them: commands below a group, and options."""
 
+from collections.abc import Mapping
 from copy import copy
 from importlib import import_module
 from inspect import cleandoc
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from receiver.capabilities import registry
 from receiver.terminal.additions import AddedOptions
 from receiver.terminal.short_help import ShortHelp
+
+T = TypeVar("T")
 
 
 def value_at(place: str) -> Any:
@@ -23,16 +26,21 @@ def with_additions(command: click.Command, words: str) -> click.Command:
     for place in registry.options().get(words, ()):
         command = _with_options(command, value_at(place))
     if isinstance(command, click.Group):
-        below = {**command.commands, **_added_below(words)}
+        below = command.commands
+        for typed, added in registry.commands().items():
+            group, _, name = typed.rpartition(" ")
+            if group == words:
+                below = behind(added.after, below, name, value_at(added.place))
         command = copy(command)
         command.commands = {name: with_additions(each, f"{words} {name}") for name, each in below.items()}
     return command
 
 
-def _added_below(words: str) -> dict[str, click.Command]:
-    """The commands that are added to the group *words*, by name."""
-    pairs = ((typed.rpartition(" "), command.place) for typed, command in registry.commands().items())
-    return {name: value_at(place) for (group, _, name), place in pairs if group == words}
+def behind(former: str, entries: Mapping[str, T], name: str, entry: T) -> dict[str, T]:
+    """Return *entries* with *entry* under *name* behind the *former* one; behind all where that name is empty."""
+    items = list(entries.items())
+    items.insert(1 + list(entries).index(former) if former else len(items), (name, entry))
+    return dict(items)
 
 
 def _with_options(command: click.Command, added: AddedOptions) -> click.Command:

@@ -8,7 +8,7 @@ import click
 from receiver import installed_version
 from receiver.adapters.clock import SystemClock
 from receiver.capabilities import registry
-from receiver.cli.added import value_at, with_additions
+from receiver.cli.added import behind, value_at, with_additions
 
 # By name: where the command is, and the first sentence of its help.
 OWN_DAILY = {
@@ -31,13 +31,15 @@ OWN_OTHERS = {
 
 def _with_added_ones() -> tuple[dict[str, tuple[str, str]], dict[str, tuple[str, str]]]:
     """The commands that --help lists, and the others, with those of capabilities that are below no other command."""
-    daily, others = list(OWN_DAILY.items()), dict(OWN_OTHERS)
+    daily, others = OWN_DAILY, dict(OWN_OTHERS)
     for name, (place, says, after) in registry.commands().items():
+        if " " in name:
+            continue
         if after:
-            daily.insert(1 + [before for before, _ in daily].index(after), (name, (place, says)))
-        elif " " not in name:
+            daily = behind(after, daily, name, (place, says))
+        else:
             others[name] = (place, says)
-    return dict(daily), dict(sorted(others.items()))
+    return daily, dict(sorted(others.items()))
 
 
 DAILY, OTHERS = _with_added_ones()  # what --help lists, and what with --all

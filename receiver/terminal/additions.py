@@ -9,7 +9,7 @@ import click
 
 class AddedCommand(NamedTuple):
     """A command. *place* is its module and its name there (``command:what_if``), *says* the first sentence of its help.
-    One with *after* is in the help without --all, behind the command of that name."""
+    It stands behind the command *after*; one without is at the end, or where only --all lists it."""
 
     place: str
     says: str

@@ -6,7 +6,7 @@ from click.testing import CliRunner, Result
 
 from receiver.capabilities import registry
 from receiver.cli import added
-from receiver.cli.added import with_additions
+from receiver.cli.added import behind, with_additions
 from receiver.terminal.additions import AddedCommand, AddedOptions
 
 
@@ -55,6 +55,11 @@ def run(command: click.Command, *words: str) -> Result:
 def test_a_command_is_added_below_a_group(grown: click.Command) -> None:
     assert run(grown, "many").output == "asked many\n"
     assert run(grown, "one", "ada").output == "asked ada\n"
+
+
+def test_a_command_stands_behind_the_one_that_it_names_or_at_the_end() -> None:
+    assert list(behind("one", {"one": 1, "two": 2}, "new", 3)) == ["one", "new", "two"]
+    assert list(behind("", {"one": 1, "two": 2}, "new", 3)) == ["one", "two", "new"]
 
 
 def test_an_added_option_runs_before_the_command_and_only_when_it_is_given(grown: click.Command) -> None:

@@ -5,5 +5,7 @@ from receiver.terminal.additions import AddedCommand
 
 COMMANDS = {
     "what-if": AddedCommand("command:what_if", "Show what another configuration would decide now."),
-    "explain node": AddedCommand("command:explain_node", "Show the effects of removing a node, and what blocks it."),
+    "explain node": AddedCommand(
+        "command:explain_node", "Show the effects of removing a node, and what blocks it.", after="pool"
+    ),
 }
