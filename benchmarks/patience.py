@@ -22,6 +22,7 @@ from statistics import geometric_mean
 import structlog
 
 from benchmarks.shapes import MOST_GPUS, PEER, ZERO, pools
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.policy import Limits, Policy
 from receiver.ports import MAY_WAIT
 from receiver.replay.contest import Result, a_peer, contest, the_product
@@ -65,7 +66,8 @@ def compare(path: Path, sizes: tuple[int, ...]) -> Row:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     jobs = half_patient(load_jobs(path, SETTING.start), path.stem)
     urgent = [replace(job, gate="", annotations={}) if job.gate else job for job in jobs]
-    ours = the_product("product", Policy(pools=pools(sizes), limits=Limits(max_gpus=MOST_GPUS)), SETTING)
+    policy = Policy(pools=pools(sizes), limits=Limits(max_gpus=MOST_GPUS))
+    ours = the_product("product", policy, SETTING, step_additions())
     peer, alone = contest(urgent, [a_peer(PEER, PEERS[PEER], pools((8,))), ours], SETTING)
     (half,) = contest(jobs, [ours], SETTING)
     patient = {job.id for job in jobs if job.gate}

@@ -58,7 +58,7 @@ FOR_NODES = (  # drawn by `campaigns.faults.outside`
     "step/chores/node_upkeep.py:cordon_for_repair",
     "step/chores/idle_shutdown.py:scale_idle_workloads_to_zero",
     "capabilities/buffers/chore.py:report_buffers",
-    "step/chores/admissions.py:admit_deferred_work",
+    "capabilities/patience/chore.py:admit_deferred_work",
     "step/chores/notify.py:announce_window_evictions",
 )
 SHARE_OF_WORLDS = 0.3

@@ -36,8 +36,8 @@ SHARED = (
     "core/scaling/neighbours.py:Neighbours.of",  # which pods are beside each other, in whatever pools
     "core/scaling/neighbours.py:_every",
     "core/scaling/packing.py:movable",
-    "core/scaling/patience.py:Deadlines.__init__",
-    "core/scaling/patience.py:Deadlines.patient",
+    "capabilities/patience/waiting.py:Deadlines.__init__",
+    "capabilities/patience/waiting.py:Deadlines.patient",
     "core/model/pods.py:kept",
     "core/model/pods.py:owner_of",  # the name by which work is left out
     "core/model/model.py:Facts.",

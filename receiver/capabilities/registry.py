@@ -19,6 +19,7 @@ NAMES = (
     "provisioning_requests",
     "kueue_check",
     "buffers",
+    "patience",
     "bundles",
     "costs",
     "what_if",

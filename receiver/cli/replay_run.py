@@ -17,6 +17,7 @@ import click
 import structlog
 
 from receiver import installed_version
+from receiver.capabilities.registry import step_additions
 from receiver.config import ConfigError, FileSettings, civo_access, load_file, load_text
 from receiver.config.values import did_you_mean, spell_duration
 from receiver.core.model.pods import Toleration
@@ -302,7 +303,7 @@ def _ours(name: str, settings: FileSettings, setting: Setting) -> Contestant:
             for pool in hasty
         )
     try:
-        return the_product(name, settings.policy, setting)
+        return the_product(name, settings.policy, setting, step_additions())
     except ValueError as error:
         raise BadInput([f"{name}: {error}"]) from error
 

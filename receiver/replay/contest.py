@@ -20,7 +20,7 @@ from receiver.replay.store import ReplayStore
 from receiver.replay.world.objects import Job
 from receiver.replay.world.world import World
 from receiver.step.gather import Sources
-from receiver.step.parts import Hands
+from receiver.step.parts import NOTHING, Additions, Hands
 from receiver.step.reconcile import Stepped, step
 
 HOUR = timedelta(hours=1)
@@ -234,11 +234,11 @@ Kind = Literal["policy", "peer", "bound"]
 
 
 class Product:
-    """The product's step under a policy. No approval is waited for, since there is no one to give it. *budgets* is
-    the log of the policy's budgets, None where it sets none."""
+    """The product's step under a policy, with the *additions* of capabilities. No approval is waited for, since there
+    is no one to give it. *budgets* is the log of the policy's budgets, None where it sets none."""
 
-    def __init__(self, world: World, policy: Policy, *, priced: bool = False) -> None:
-        self.policy = without_approvals(policy)
+    def __init__(self, world: World, policy: Policy, additions: Additions = NOTHING, *, priced: bool = False) -> None:
+        self.policy, self._additions = without_approvals(policy), additions
         # Without a budget nothing depends on the cost of nodes that are gone.
         self.store = ReplayStore(priced=priced or policy.budget is not None, finished=world.finished)
         self.stepped: Stepped | None = None  # the last step
@@ -263,7 +263,7 @@ class Product:
         return len(self._cloud.writes)
 
     def look(self, now: datetime) -> datetime | None:
-        self.stepped = stepped = step(self._sources, self._hands, self.policy, "act", now)
+        self.stepped = stepped = step(self._sources, self._hands, self.policy, "act", now, self._additions)
         if self.budgets is not None:
             self.budgets.note(stepped.assignment, now)
         return stepped.reconsider_at
@@ -303,15 +303,15 @@ class Result:
     delays: Delays | None = None
 
 
-def the_product(name: str, policy: Policy, setting: Setting) -> Contestant:
-    """Return the product under *policy*, billed as *setting* says. Raises ValueError for budgets of teams: a
-    replay does not account for who held what."""
+def the_product(name: str, policy: Policy, setting: Setting, additions: Additions = NOTHING) -> Contestant:
+    """Return the product under *policy* with the *additions* of capabilities, billed as *setting* says. Raises
+    ValueError for budgets of teams: a replay does not account for who held what."""
     if policy.budget is not None and policy.budget.teams:
         raise ValueError("budgets of teams cannot be replayed: leave budget.teams out")
     billing = replace(policy.billing, granularity=setting.unit, anchor=Anchor.INSTANCE, rounding=Rounding.CEIL)
     billed = replace(policy, billing=billing)
     return Contestant(
-        name=name, kind="policy", pools=policy.pools, make=lambda world, _most, _jobs: Product(world, billed)
+        name=name, kind="policy", pools=policy.pools, make=lambda world, _most, _jobs: Product(world, billed, additions)
     )
 
 

@@ -27,6 +27,7 @@ from receiver.replay.traces.pods import trace_of_pods
 from receiver.replay.traces.trace import BadTrace, TraceReading, misfits
 from receiver.replay.world.objects import VM, Job
 from receiver.replay.world.world import World
+from receiver.step.parts import NOTHING, Additions
 
 NOISE = Decimal("0.01")  # of the cost: smaller differences between two replays mean nothing
 EPISODE = timedelta(minutes=10)  # changes of a pool in one direction, closer together than this, are one
@@ -46,9 +47,10 @@ class Watched:
     past: Past
 
 
-def would_have(watched: Watched, policy: Policy, setting: Setting) -> WouldHave:
-    """Return what *policy* would have cost and done. Raises ValueError, with a sentence, where it cannot be replayed:
-    a pool without a price, or whose `provision_timeout` is shorter than a node needs under *setting*.
+def would_have(watched: Watched, policy: Policy, setting: Setting, additions: Additions = NOTHING) -> WouldHave:
+    """Return what *policy* would have cost and done, with the *additions* of capabilities. Raises ValueError, with a
+    sentence, where it cannot be replayed: a pool without a price, or whose `provision_timeout` is shorter than a node
+    needs under *setting*.
 
     It begins where the samples of the pods do: in the time before, every node would seem to be idle.
     """
@@ -56,16 +58,18 @@ def would_have(watched: Watched, policy: Policy, setting: Setting) -> WouldHave:
     policy, notes = _replayable(policy, setting)
     setting = replace(setting, start=watched.since)
     jobs, left_out = _jobs(watched, policy, "likely")
-    played = _act(jobs, watched, policy, setting)
+    played = _act(jobs, watched, policy, setting, additions)
     would = _cost(played, policy, watched)
     varied_costs = [
-        _cost(_act(jobs, watched, policy, varied), policy, watched) for varied in _variations(setting, policy)
+        _cost(_act(jobs, watched, policy, varied, additions), policy, watched)
+        for varied in _variations(setting, policy)
     ]
     margin = would * NOISE + max(abs(cost - would) for cost in varied_costs)
     if any(pod.held_until is None for pod in watched.past.pods):
         ends: tuple[Unfinished, ...] = ("least", "most")
         varied_costs = [
-            _cost(_act(_jobs(watched, policy, end)[0], watched, policy, setting), policy, watched) for end in ends
+            _cost(_act(_jobs(watched, policy, end)[0], watched, policy, setting, additions), policy, watched)
+            for end in ends
         ]
         margin += max(abs(cost - would) for cost in varied_costs)
     nodes = _always_on(jobs, policy, setting)
@@ -198,8 +202,8 @@ def _begin(world: World, watched: Watched, pools: Sequence[Pool]) -> None:
             vm.created_at = created_at
 
 
-def _act(jobs: Sequence[Job], watched: Watched, policy: Policy, setting: Setting) -> Played:
-    contestant = the_product("act mode", policy, setting)
+def _act(jobs: Sequence[Job], watched: Watched, policy: Policy, setting: Setting, additions: Additions) -> Played:
+    contestant = the_product("act mode", policy, setting, additions)
     world = setting.world(policy.pools)
     _begin(world, watched, policy.pools)
     controller = contestant.make(world, {}, jobs)

@@ -69,15 +69,16 @@ class Replaying(Protocol):
 
 
 class ReplayProcess:
-    """Replays in a process of its own."""
+    """Replays in a process of its own, which runs *module*."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
+        self._module = module
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = False
 
     def __call__(self, asked: ReplayAsked) -> WouldHave:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(SECRETS)}
-        command = [sys.executable, "-m", "receiver.runtime.replaying"]
+        command = [sys.executable, "-m", self._module]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:  # noqa: S603 (our own module)
             self._process = process

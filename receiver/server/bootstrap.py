@@ -421,7 +421,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
             loop.wake()
 
     observer = connections.observer = Observer(
-        ReplayProcess(),
+        ReplayProcess("receiver.server.replaying"),
         connections.store,
         lambda: connections.live.settings,
         loop.leads,

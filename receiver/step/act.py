@@ -24,7 +24,6 @@ from receiver.step.carry_out import (
     carry_out,
     is_smaller_request,
 )
-from receiver.step.chores.admissions import admit_deferred_work
 from receiver.step.chores.budget import close_nodes, held_places, hold_new_work
 from receiver.step.chores.idle_shutdown import scale_idle_workloads_to_zero
 from receiver.step.chores.installations import make_known
@@ -72,9 +71,6 @@ def act(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContex
         with parts.part("soft_taints"):
             change = apply_packing_taints(work)
             again += [change] if change is not None else []
-        with parts.part("admissions"):
-            due = admit_deferred_work(work)
-            again += [due] if due is not None else []
         for chore in work.additions.chores:
             with parts.part(chore.name):
                 due = chore.make(work)

@@ -60,7 +60,6 @@ PARTS = (
     "act",
     "labels_and_taints",
     "soft_taints",
-    "admissions",
     "installations",
     "idle_shutdown",
     "scheduler",
@@ -246,6 +245,9 @@ class Additions:
     chores: Sequence[Chore] = ()
 
 
+NOTHING = Additions()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFrame:
     """What holds for a whole step: the policy, the mode (``act`` or ``observe``), the time, and the ports that it may
@@ -258,7 +260,7 @@ class StepFrame:
     now: datetime
     parts: Parts
     chores: bool = True
-    additions: Additions = Additions()
+    additions: Additions = NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,8 +25,8 @@ from receiver.core.money.cost import next_unit_at
 from receiver.core.notices.pool_concerns import one_cause
 from receiver.core.report.rightsizing import in_use
 from receiver.core.scaling.decide import case_of
+from receiver.core.scaling.demand import deferred
 from receiver.core.scaling.failures import Failure
-from receiver.core.scaling.patience import deferred
 from receiver.core.scaling.waits import awaited_since, waits
 from receiver.core.scaling.wanted import Wanted
 from receiver.ports import RecordStore, Snapshot, TryLater, WontWork

@@ -19,7 +19,7 @@ from receiver.ports import RecordStore
 from receiver.step.act import act
 from receiver.step.decide import decide
 from receiver.step.gather import Sources, gather
-from receiver.step.parts import Additions, Hands, Parts, StepFrame
+from receiver.step.parts import NOTHING, Additions, Hands, Parts, StepFrame
 from receiver.step.publish import publish
 from receiver.step.record import record
 from receiver.step.settle import settle
@@ -36,9 +36,6 @@ class Stepped:
     failed_pools: tuple[str, ...] = ()  # left out because of a bug
     trusted: bool = False  # the clock has not jumped since the step before; else this one only looked
     failures: tuple[Failure, ...] = field(default=(), compare=False)
-
-
-NOTHING = Additions()
 
 
 def step(

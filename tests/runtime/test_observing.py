@@ -13,7 +13,7 @@ from receiver.config import load_text
 from receiver.core.report.would_have import WouldHave
 from receiver.ports import TryLater
 from receiver.runtime.observing import NotReplayed, Observer, ReplayAsked, ReplayProcess
-from receiver.runtime.replaying import setting_of
+from receiver.server.replaying import setting_of
 from tests.clocks import FixedClock
 from tests.core.builders import NOW
 
@@ -152,7 +152,7 @@ def test_a_process_that_cannot_start_or_answers_nonsense_is_no_reason_to_try_aga
 
 
 def test_no_process_works_on_that_was_begun_while_the_server_stopped() -> None:
-    replay = ReplayProcess()
+    replay = ReplayProcess("receiver.server.replaying")
     replay.end()
     with pytest.raises(TryLater, match=r"^the server stops$"):
         replay(asked_of(YAML))
@@ -180,7 +180,7 @@ def test_a_process_that_a_stopping_server_takes_along_is_not_too_much_work(
     popen = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda command, **given: popen([command[0], "-c", kill], **given))
     with pytest.raises(TryLater, match=r"^the server stops$"):
-        ReplayProcess()(asked_of(YAML))
+        ReplayProcess("receiver.server.replaying")(asked_of(YAML))
 
 
 @pytest.mark.usefixtures("own_logs")
@@ -201,7 +201,7 @@ def asked_of(text: str) -> ReplayAsked:
 
 def test_the_process_says_in_a_sentence_why_it_replayed_nothing() -> None:
     with pytest.raises(NotReplayed, match=r"^Prometheus at http://127\.0\.0\.1:9 did not answer"):
-        ReplayProcess()(asked_of(YAML))
+        ReplayProcess("receiver.server.replaying")(asked_of(YAML))
 
 
 def test_the_circumstances_are_those_of_the_configuration() -> None:

@@ -31,7 +31,7 @@ MODULES = (  # those without a survivor
     "receiver.core.scaling.placing",
     "receiver.core.scaling.decide",
     "receiver.core.scaling.gangs",
-    "receiver.core.scaling.patience",
+    "receiver.capabilities.patience.waiting",
     "receiver.core.scaling.retirement",
     "receiver.core.money.budget",
     "receiver.core.promises.promise",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from enum import StrEnum
 from itertools import islice
 from zoneinfo import ZoneInfo
@@ -18,12 +18,11 @@ from receiver.core.model.text import cut, listed, some
 from receiver.core.promises.promise import UNKNOWN, Promise, Promises
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.capacity import HeldWorkload
-from receiver.core.scaling.demand import IGNORED_NAMESPACES, MOST_NAMED, refusal, workloads
+from receiver.core.scaling.demand import IGNORED_NAMESPACES, MOST_NAMED, deferred, refusal, workloads
 from receiver.core.scaling.guardrails.limits import WITHIN_MAXIMUM
 from receiver.core.scaling.guardrails.waiting import COOLED_DOWN
 from receiver.core.scaling.market import LabelIndex
 from receiver.core.scaling.nominations import in_words
-from receiver.core.scaling.patience import deferred, waits_for
 from receiver.core.scaling.rooms import Kind, shape
 from receiver.core.scaling.template import NextLabels
 from receiver.core.scaling.terminations import leaving_soon
@@ -322,7 +321,7 @@ def fates(
     for workload in (*workloads(facts.waiting, facts.other_work.bound_gangs), *deferred(facts)):
         key, fate = workload.key, Fate(state=State.NOT_DEMAND, detail=NOT_COUNTED)
         if key in patient or workload.pods[0].phase is PodPhase.DEFERRED:
-            fate = _may_wait(patient.get(key), facts.at, observing)
+            fate = _may_wait(patient.get(key), observing)
         elif key in misfits:
             detail = misfits[key] if workload.gang else "no GPU pool can hold it"  # `fits` has each pool's reason
             fate = Fate(state=State.FITS_NOWHERE, detail=detail)
@@ -363,12 +362,12 @@ def _last_to_start(pool_fates: Sequence[Fate]) -> Fate:
     return next((fate for fate in pool_fates if fate.state is State.HELD), last)
 
 
-def _may_wait(work: PatientWork | None, now: datetime, observing: bool) -> Fate:
+def _may_wait(work: PatientWork | None, observing: bool) -> Fate:
     """What becomes of *work* that may wait; None: it waits for nothing any more, and its gate is still there."""
     if work is None:
         gate = "stays in observe mode" if observing else "is being removed"
         return Fate(state=State.MAY_WAIT, detail=f"it may wait no longer: its scheduling gate {gate}")
-    detail = waits_for(work, now) + ("; in observe mode nothing is bought" if observing else "")
+    detail = work.why + ("; in observe mode nothing is bought" if observing else "")
     promise = UNKNOWN if observing else Promise(starts_p90=work.starts_by, until=work.buys_at)
     return Fate(state=State.MAY_WAIT, detail=detail, promise=promise)
 

@@ -310,24 +310,6 @@ def unanswered(refused: str, workloads: Sequence[str]) -> Notice:
     )
 
 
-def not_admitted(refused: str, pods: Sequence[Pod]) -> Notice:
-    """Say that the scheduling gate of *pods* cannot be removed, and why Kubernetes *refused* it."""
-    possessive = "its" if len(pods) == 1 else "their"
-    return Notice(
-        cause=Cause.NOT_ADMITTED,
-        topic="admit",
-        key=refused,
-        title=f"{some(len(pods), 'pod')} cannot start: {possessive} scheduling gate cannot be removed",
-        body=wording.worded(
-            why=refused,
-            whose=listed([pod.key for pod in pods]),
-            after="each step tries again",
-            do="To start them now, remove the gate gpu-autoscaler.io/may-wait by hand.",
-        ),
-        severity=Severity.FAILURE,
-    )
-
-
 TOLD_STATES = (State.MAY_WAIT, State.HELD, State.GANG_INCOMPLETE, State.FITS_NOWHERE, State.ON_ITS_WAY)
 AGAIN_AFTER = timedelta(minutes=5)  # the same message is not left on a pod again before
 REST = timedelta(minutes=5)  # after Events could not be written: each try may take half a minute

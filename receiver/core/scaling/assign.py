@@ -16,7 +16,6 @@ from receiver.core.scaling.capacity import Allowance, Tally
 from receiver.core.scaling.demand import workloads
 from receiver.core.scaling.failures import Extra, Failure, Failures, LeftOut, blame
 from receiver.core.scaling.packing import may_not_return, movable
-from receiver.core.scaling.patience import Deadlines, deferred, next_purchase, serve_patient
 from receiver.core.scaling.placing import serve_demand
 from receiver.core.scaling.repair import under_repair
 from receiver.core.scaling.spare import hold_floors, keep_standby, keep_warm, refused
@@ -56,17 +55,18 @@ def assign(
 def _assign(
     facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out: LeftOut, sources: Sequence[SizeSource]
 ) -> Assignment:
-    deadlines = Deadlines(facts, policy, aside)
-    draft = _begun(facts, policy, aside, left_out, deadlines)
+    draft = _begun(facts, policy, aside, left_out)
+    for source in sources:
+        draft.postpone(source)
     # The sources of size in the order of service: what waits or was promised, then what is spare. No node is opened for
     # that where work which was refused could start.
     added = {rank: [(source.serve, source.kind) for source in sources if source.rank is rank] for rank in Rank}
     _serve(((serve_demand, None), *added[Rank.WORK], (hold_floors, None)), draft)
     draft.refused = refused(draft)
-    _serve(((keep_standby, None), (keep_warm, None), *added[Rank.SPARE], (serve_patient, None)), draft)
+    _serve(((keep_standby, None), (keep_warm, None), *added[Rank.SPARE]), draft)
     served, budgets = draft.served, draft.allowance.budgets
     empties = movable(served.values(), facts.at, left_out.pairs)
-    buys_at = next_purchase(draft.patient) if draft.patient else None
+    buys_at = min((p.buys_at for p in draft.patient if p.buys_at is not None and not p.gated), default=None)
     wanted: dict[str, Wanted] = {}
     for pool, tally in served.items():
         with blame(pool=pool):
@@ -75,11 +75,10 @@ def _assign(
         if p.id in aside:
             bounds = BoundsInForce(min_nodes=p.min_nodes, max_nodes=p.max_nodes, standby_nodes=p.standby_nodes)
             wanted[p.id] = Wanted(pool=p.id, bounds=bounds, buys_at=buys_at, failed=str(aside[p.id]))
-    gated = deadlines.patient(deferred(facts), gated=True) if facts.other_work.deferred else ()
     return Assignment(
         pools=wanted,
         misfits=draft.misfits,
-        patient=(*draft.patient, *gated),
+        patient=draft.patient,
         budgets=budgets,
         answers=draft.answers,
     )
@@ -93,25 +92,20 @@ def _serve(sources: Sequence[tuple[Callable[[Draft], None], str | None]], draft:
                 serve(draft)
 
 
-def _begun(
-    facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out: LeftOut, deadlines: Deadlines
-) -> Draft:
+def _begun(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out: LeftOut) -> Draft:
     """A draft in which nothing is served yet."""
     budgets = views(facts, policy)
     allowance = Allowance(facts, policy, budgets)
     everything = workloads(facts.waiting, facts.other_work.bound_gangs)
     with blame(part=Extra.REFUSALS):
         out = Barred() if Extra.REFUSALS in left_out.parts else barred(facts, everything)
-    patient = tuple(deadlines.patient(w for w in everything if w.key not in out.workloads))
-    later = {work.workload.key for work in patient}
     return Draft(
         facts=facts,
         policy=policy,
         allowance=allowance,
         left_out=left_out,
         aside=aside,
-        waiting=tuple(w for w in everything if w.key not in later),
-        patient=patient,
+        waiting=everything,
         barred=out,
     )
 

@@ -1,11 +1,12 @@
 """From pods to workloads, and whether a pod fits a pool (if not, why not)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from receiver.core.model.devices import is_beyond, is_claim, put_claims, why_no_devices
 from receiver.core.model.devices import tolerates as tolerates
-from receiver.core.model.model import Offer, PoolState
+from receiver.core.model.model import Facts, Offer, PoolState
 from receiver.core.model.pods import (
     COMPUTE,
     Pod,
@@ -15,7 +16,7 @@ from receiver.core.model.pods import (
     owner_of,
     too_much,
 )
-from receiver.core.model.policy import Pool, Taint
+from receiver.core.model.policy import Policy, Pool, Taint
 from receiver.core.model.shares import GPU, is_share, put, share_of, why_no_share
 from receiver.core.model.signals import UNASSIGNED
 from receiver.core.model.text import cut
@@ -55,6 +56,27 @@ def workloads(pods: Iterable[Pod], bound: Mapping[str, int] | None = None) -> tu
             first = _rank(parts[0]) if parts[0].gang else None  # pods beyond a minimum must not take its room
             ranked += [(max(first or _rank(w), _rank(w)), w) for w in parts]
     return tuple(w for _, w in sorted(ranked, key=lambda ranking: ranking[0]))
+
+
+def deferred(facts: Facts) -> tuple[Workload, ...]:
+    """The workloads behind our scheduling gate, in the order of service; their pods keep their phase."""
+    grouped = workloads(
+        (replace(pod, phase=PodPhase.WAITING) for pod in facts.other_work.deferred), facts.other_work.bound_gangs
+    )
+    return tuple(replace(w, pods=tuple(replace(p, phase=PodPhase.DEFERRED) for p in w.pods)) for w in grouped)
+
+
+def may_wait(pod: Pod, policy: Policy) -> timedelta:
+    """How long after its creation *pod* may start; zero for urgent work."""
+    patience = policy.patience
+    if pod.wishes.may_wait is not None:
+        return min(pod.wishes.may_wait, patience.longest)
+    named = (
+        (patience.priority_classes, pod.priority_class),
+        (patience.teams, pod.labels.get(policy.attribution.team, "")),
+        (patience.namespaces, pod.namespace),
+    )
+    return next((of[name] for of, name in named if name in of), timedelta(0))
 
 
 def _rank(workload: Workload) -> tuple[int, datetime, str]:

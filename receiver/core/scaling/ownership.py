@@ -21,9 +21,8 @@ from receiver.core.model.model import Facts, PoolState
 from receiver.core.model.pods import Pod, owner_of
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.room_requests import RoomRequest
-from receiver.core.scaling.demand import misfit, refusal, selects
+from receiver.core.scaling.demand import may_wait, misfit, refusal, selects
 from receiver.core.scaling.failures import blame
-from receiver.core.scaling.patience import may_wait
 from receiver.core.scaling.rooms import Kind, shape
 from receiver.core.scaling.template import NextLabels
 

@@ -135,9 +135,10 @@ class RefusedWork:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatientWork:
     """A workload that may still wait: it is to start by *starts_by*, so nodes are bought for it at *buys_at* (None:
-    never). *gated*: our scheduling gate holds it back."""
+    never). *why* is a sentence, *gated*: our scheduling gate holds it back."""
 
     workload: Workload
+    why: str
     starts_by: datetime | None = None
     buys_at: datetime | None = None
     gated: bool = False
@@ -181,8 +182,8 @@ class Draft:
     left_out: LeftOut
     aside: Collection[str]
     waiting: Sequence[Workload]
-    patient: tuple[PatientWork, ...]
     barred: Barred
+    patient: tuple[PatientWork, ...] = ()
     tallies: dict[str, Tally] = field(default_factory=dict)
     misfits: tuple[Misfit, ...] = ()
     answers: tuple[RoomAnswer, ...] = ()
@@ -198,6 +199,13 @@ class Draft:
         """Return the markets of *tallies*; what fails together is kept apart."""
         return Matching(tallies, self.left_out.pairs)
 
+    def postpone(self, source: "SizeSource") -> None:
+        """Let what *source* postpones be no demand. What the scheduler refused is not postponed: it is told."""
+        postponed = tuple(source.postpone([w for w in self.waiting if w.key not in self.barred.workloads], self))
+        later = {work.workload.key for work in postponed}
+        self.waiting = tuple(w for w in self.waiting if w.key not in later)
+        self.patient = (*self.patient, *postponed)
+
     def answer(self, answers: Iterable[RoomAnswer]) -> None:
         """Add *answers* to those of the sources before."""
         self.answers = (*self.answers, *answers)
@@ -212,9 +220,11 @@ class Rank(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeSource:
-    """What a capability adds to an assignment: *serve* gives the requests of *kind* room and answers them. If it fails,
-    the rest is assigned without them."""
+    """What a capability adds to an assignment: *serve* gives room. If it fails, the rest is assigned without the
+    requests of *kind*; without a kind, without what the exception is attributed to. *postpone* yields those workloads
+    of a draft that may still wait: they are no demand of this assignment."""
 
-    kind: str
     rank: Rank
     serve: Callable[[Draft], None]
+    kind: str | None = None
+    postpone: Callable[[Sequence[Workload], Draft], Iterable[PatientWork]] = lambda _, __: ()

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from receiver.capabilities.patience.chore import not_admitted
 from receiver.core.idle.idle_shutdown import Consenting, IdleCase, IdleStanding, consenting
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import Pod, PodPhase
@@ -94,7 +95,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "would_evict": lambda: next(_evicted("observe")),
     "evicts_no_more": _evicts_no_more,
     "keep_until_ignored": _wish,
-    "not_admitted": lambda: workload_notices.not_admitted(
+    "not_admitted": lambda: not_admitted(
         'Kubernetes API: patch pods failed: 403 forbidden: grant the verb "patch" on "pods" in the ClusterRole (RBAC)',
         [a_pod("train-0"), a_pod("train-1")],
     ),

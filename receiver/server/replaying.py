@@ -1,4 +1,4 @@
-"""``python -m receiver.runtime.replaying``: replay a time that was observed (`receiver.runtime.observing`).
+"""``python -m receiver.server.replaying``: replay a time that was observed (`receiver.runtime.observing`).
 
 Reads a `ReplayAsked` as JSON, and writes a `WouldHave`. With exit status 1 the last line on standard error says why
 there is none.
@@ -14,6 +14,7 @@ from datetime import timedelta
 import structlog
 
 from receiver.adapters.monitoring.history import PrometheusHistory
+from receiver.capabilities.registry import step_additions
 from receiver.ports import TryLater, WontWork
 from receiver.replay.observed import Watched, would_have
 from receiver.replay.play import Setting
@@ -45,7 +46,7 @@ def main() -> None:
         history = PrometheusHistory(request.prometheus, team_label=request.policy.attribution.team)
         past = history.past(request.since, request.until, STEP)
         watched = Watched(since=request.since, until=request.until, lives=request.lives, past=past)
-        outcome = would_have(watched, request.policy, setting_of(request))
+        outcome = would_have(watched, request.policy, setting_of(request), step_additions())
     except (TryLater, WontWork, ValueError) as error:
         sys.exit(str(error))
     except MemoryError:

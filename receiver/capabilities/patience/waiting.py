@@ -5,14 +5,14 @@ So work that may wait also carries a scheduling gate (Pod Scheduling Readiness, 
 is room for it that is paid for and that urgent work will probably not need, or when its time has come.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.core.model.model import Facts, Node, PoolState, Stage
-from receiver.core.model.pods import Pod, PodPhase, Workload, owner_of, too_much
+from receiver.core.model.pods import Pod, Workload, owner_of, too_much
 from receiver.core.model.policy import Policy, Pool
-from receiver.core.scaling.demand import misfit, missing_pods, refusal, take, workloads
+from receiver.core.scaling.demand import deferred, may_wait, misfit, missing_pods, refusal, take
 from receiver.core.scaling.failures import blame
 from receiver.core.scaling.gangs import try_gang
 from receiver.core.scaling.neighbours import Neighbours
@@ -24,21 +24,11 @@ from receiver.core.scaling.wanted import ASKED_WITHIN, Draft, PatientWork
 LEAD_MARGIN = timedelta(minutes=1)  # a step, Civo's answer, the scheduler
 SLOWER = 1.5  # times the usual start-up, before enough nodes have shown how long slow ones take
 MOST_AT_ONCE = 50  # pods for which a step finds room: each takes two calls, and the others follow in the next step
+KIND = "patience"
+FOR_ROOM = "it waits for a GPU that is paid for already"
+NEVER_BOUGHT = f"{FOR_ROOM}; no node is bought for work of its priority"
 GOES_ON = 0.9  # the chance (0-1) from which work on a wide node outlives what is put beside it
 PERCENT_OF_ASKED, PERCENT_OF_HELD = 70, 5  # kept free of what urgent work asked for lately, and of what is in use
-
-
-def may_wait(pod: Pod, policy: Policy) -> timedelta:
-    """How long after its creation *pod* may start; zero for urgent work."""
-    patience = policy.patience
-    if pod.wishes.may_wait is not None:
-        return min(pod.wishes.may_wait, patience.longest)
-    named = (
-        (patience.priority_classes, pod.priority_class),
-        (patience.teams, pod.labels.get(policy.attribution.team, "")),
-        (patience.namespaces, pod.namespace),
-    )
-    return next((of[name] for of, name in named if name in of), timedelta(0))
 
 
 def lead(pool: Pool, state: PoolState) -> timedelta:
@@ -71,14 +61,16 @@ class Deadlines:
     def _patient(self, workload: Workload, *, gated: bool) -> PatientWork | None:
         if workload.priority < self._policy.patience.lowest_priority:
             placeable = all(self._lead(pod) is not None for pod in workload.pods)
-            return PatientWork(workload=workload, gated=gated) if placeable else None
+            return PatientWork(workload=workload, why=NEVER_BOUGHT, gated=gated) if placeable else None
         by = min(pod.created_at + may_wait(pod, self._policy) for pod in workload.pods)
         if by <= self._facts.at:
             return None
         leads = [lead for pod in workload.pods if (lead := self._lead(pod)) is not None]
         if len(leads) < len(workload.pods) or by - max(leads) <= self._facts.at:
             return None
-        return PatientWork(workload=workload, starts_by=by, buys_at=by - max(leads), gated=gated)
+        buys_at = by - max(leads)
+        why = waits_for(by, buys_at, self._facts.at)
+        return PatientWork(workload=workload, why=why, starts_by=by, buys_at=buys_at, gated=gated)
 
     def _lead(self, pod: Pod) -> timedelta | None:
         """How long before its deadline a node is bought for *pod*; None where no pool can hold it."""
@@ -95,11 +87,24 @@ class Deadlines:
         return self._leads[kind]
 
 
+def waits_for(starts_by: datetime, buys_at: datetime, now: datetime) -> str:
+    """What work waits for that may wait until *starts_by*, in a sentence."""
+    by, at = (f"{m:%H:%M} UTC" if m.date() == now.date() else f"{m:%Y-%m-%d %H:%M} UTC" for m in (starts_by, buys_at))
+    return f"{FOR_ROOM}, and may wait until {by}; if none is free by {at}, a node is bought for it"
+
+
+def postpone(workloads: Iterable[Workload], draft: Draft) -> Iterator[PatientWork]:
+    """Yield those of *workloads* for which no node is bought yet."""
+    return Deadlines(draft.facts, draft.policy, draft.aside).patient(workloads)
+
+
 def serve_patient(draft: Draft) -> None:
     """Give work that may still wait what room is left that exists or is on its way, and no new node. What finds none
-    stays in the draft."""
-    if draft.patient:
-        draft.patient = tuple(_without_room(draft))
+    stays in the draft, with what is behind our scheduling gate."""
+    found_none = tuple(_without_room(draft)) if draft.patient else ()
+    behind = deferred(draft.facts) if draft.facts.other_work.deferred else ()
+    deadlines = Deadlines(draft.facts, draft.policy, draft.aside)
+    draft.patient = (*found_none, *deadlines.patient(behind, gated=True))
 
 
 def _without_room(draft: Draft) -> Iterator[PatientWork]:
@@ -119,14 +124,6 @@ def _without_room(draft: Draft) -> Iterator[PatientWork]:
                 full.add(place)
             else:
                 yield work
-
-
-def deferred(facts: Facts) -> tuple[Workload, ...]:
-    """The workloads behind our scheduling gate, in the order of service; their pods keep their phase."""
-    grouped = workloads(
-        (replace(pod, phase=PodPhase.WAITING) for pod in facts.other_work.deferred), facts.other_work.bound_gangs
-    )
-    return tuple(replace(w, pods=tuple(replace(p, phase=PodPhase.DEFERRED) for p in w.pods)) for w in grouped)
 
 
 @dataclass(slots=True)
@@ -263,18 +260,3 @@ class Admissions:
         if node.instance not in self._chances:
             self._chances[node.instance] = self._survival.goes_on(node.pods, self._facts.at) if node.pods else 0.0
         return self._chances[node.instance] >= GOES_ON
-
-
-def waits_for(work: PatientWork, now: datetime) -> str:
-    """What *work* waits for, in a sentence."""
-    room = "it waits for a GPU that is paid for already"
-    if work.starts_by is None or work.buys_at is None:
-        return f"{room}; no node is bought for work of its priority"
-    moments = (work.starts_by, work.buys_at)
-    by, at = (f"{m:%H:%M} UTC" if m.date() == now.date() else f"{m:%Y-%m-%d %H:%M} UTC" for m in moments)
-    return f"{room}, and may wait until {by}; if none is free by {at}, a node is bought for it"
-
-
-def next_purchase(patient: Sequence[PatientWork]) -> datetime | None:
-    """When nodes are bought for the first of *patient*."""
-    return min((p.buys_at for p in patient if p.buys_at is not None), default=None)

@@ -3,14 +3,17 @@
 A failed write is tried again by the next step.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
+from receiver.capabilities.patience.waiting import MOST_AT_ONCE, Admissions
 from receiver.core.model.actions import Change
-from receiver.core.model.pods import owner_of
-from receiver.core.notices import workload_notices
+from receiver.core.model.pods import Pod, owner_of
+from receiver.core.model.text import listed, some
+from receiver.core.notices import wording
+from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.scaling.packing import LAST_WORKLOADS, Survival
-from receiver.core.scaling.patience import MOST_AT_ONCE, Admissions
 from receiver.ports import Did, TryLater, WontWork
 from receiver.step.parts import StepContext, Write, WriteKind
 
@@ -46,5 +49,23 @@ def admit_deferred_work(work: StepContext) -> datetime | None:
                 break
     if refused:
         stay = [pod for workload in ready for pod in workload.pods if owner_of(pod) in refused]
-        work.say_later(partial(workload_notices.not_admitted, next(iter(refused.values())), stay))
+        work.say_later(partial(not_admitted, next(iter(refused.values())), stay))
     return next_at
+
+
+def not_admitted(refused: str, pods: Sequence[Pod]) -> Notice:
+    """Say that the scheduling gate of *pods* cannot be removed, and why Kubernetes *refused* it."""
+    possessive = "its" if len(pods) == 1 else "their"
+    return Notice(
+        cause=Cause.NOT_ADMITTED,
+        topic="admit",
+        key=refused,
+        title=f"{some(len(pods), 'pod')} cannot start: {possessive} scheduling gate cannot be removed",
+        body=wording.worded(
+            why=refused,
+            whose=listed([pod.key for pod in pods]),
+            after="each step tries again",
+            do="To start them now, remove the gate gpu-autoscaler.io/may-wait by hand.",
+        ),
+        severity=Severity.FAILURE,
+    )

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from receiver.capabilities.patience import waiting
+from receiver.capabilities.patience.waiting import LEAD_MARGIN, MOST_AT_ONCE, SLOWER, Admissions, lead
 from receiver.core.model.model import CordonedBy, Node, PoolState
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Patience, Policy, Pool
-from receiver.core.scaling import patience
-from receiver.core.scaling.assign import assign
+from receiver.core.scaling.demand import may_wait
 from receiver.core.scaling.failures import Failures
 from receiver.core.scaling.packing import SOFT_TAINTS, Survival
-from receiver.core.scaling.patience import LEAD_MARGIN, MOST_AT_ONCE, SLOWER, Admissions, lead, may_wait, waits_for
 from receiver.core.scaling.rooms import Bin
 from tests.core.builders import (
     GPU,
@@ -30,6 +30,7 @@ from tests.core.builders import (
     a_policy,
     a_pool,
     a_state,
+    assigned,
     facts,
     run,
     with_fields,
@@ -111,7 +112,7 @@ def test_urgent_work_does_not_wait_for_patient_work() -> None:
 def test_patient_work_takes_what_a_coming_node_has_left() -> None:
     wide = a_policy(replace(WIDE, name="l40s", id="l40s-id"))
     found = facts(a_state(required=1, ready_in=USUAL), waiting=[a_pod("urgent", 6), patient("a"), patient("b", 4)])
-    wanted = assign(found, wide)
+    wanted = assigned(found, wide)
     assert [w.workload.key for w in wanted.patient] == ["ml/b"]
     assert wanted.pools["l40s-id"].work.settled == ("ml/urgent", "ml/a")
 
@@ -142,7 +143,7 @@ def test_the_first_of_annotation_class_team_and_namespace_counts(pod: Pod, hours
 
 def test_no_node_is_ever_bought_below_the_lowest_priority() -> None:
     low = a_pod(priority=-11, created_at=NOW - 900 * HOUR)
-    (work,) = assign(facts(a_state(), waiting=[low]), a_policy()).patient
+    (work,) = assigned(facts(a_state(), waiting=[low]), a_policy()).patient
     assert (bought(low), work.buys_at) == (0, None)
     assert bought(a_pod(priority=-10)) == 1
 
@@ -150,12 +151,12 @@ def test_no_node_is_ever_bought_below_the_lowest_priority() -> None:
 @pytest.mark.parametrize("sizes", [(16,), (1, 16)], ids=["a pod", "a gang of which a pod fits"])
 def test_work_of_a_low_priority_that_no_pool_can_hold_waits_for_no_room(sizes: Sequence[int]) -> None:
     pods = [a_pod(f"g{n}", gpus, priority=-11, gang="ml/g") for n, gpus in enumerate(sizes)]
-    assignment = assign(facts(a_state(), waiting=pods), a_policy())
+    assignment = assigned(facts(a_state(), waiting=pods), a_policy())
     assert (assignment.patient, len(assignment.misfits)) == ((), 1)
 
 
 def test_an_annotation_buys_no_node_below_the_lowest_priority() -> None:
-    (work,) = assign(facts(a_state(), waiting=[patient(priority=-11, created_at=NOW)]), a_policy()).patient
+    (work,) = assigned(facts(a_state(), waiting=[patient(priority=-11, created_at=NOW)]), a_policy()).patient
     assert (work.starts_by, work.buys_at) == (None, None)
 
 
@@ -164,26 +165,26 @@ def test_the_slowest_pool_that_a_gang_needs_decides_when_nodes_are_bought() -> N
     states = (a_state(ready_in=USUAL), a_state(pool="wide-id", ready_within=12 * MINUTE))
     only_small = with_fields(gang[0], node_selector={"gpu": "small"})
     policy = a_policy(a_pool(labels={"gpu": "small"}), WIDE)
-    (work,) = assign(facts(*states, waiting=[only_small, gang[1]]), policy).patient
+    (work,) = assigned(facts(*states, waiting=[only_small, gang[1]]), policy).patient
     assert work.buys_at == NOW + FOUR_HOURS - 12 * MINUTE - LEAD_MARGIN
 
 
 def test_of_several_pools_that_fit_the_slowest_decides_when_a_node_is_bought() -> None:
     states = (a_state(ready_within=USUAL), a_state(pool="wide-id", ready_within=12 * MINUTE))
-    (work,) = assign(facts(*states, waiting=[patient(created_at=NOW)]), a_policy(*SMALL_AND_WIDE)).patient
+    (work,) = assigned(facts(*states, waiting=[patient(created_at=NOW)]), a_policy(*SMALL_AND_WIDE)).patient
     assert work.buys_at == NOW + FOUR_HOURS - 12 * MINUTE - LEAD_MARGIN
 
 
 def test_a_pool_that_may_have_no_nodes_does_not_hasten_a_purchase() -> None:
     states = (a_state(ready_within=USUAL), a_state(pool="closed-id"))
     policy = a_policy(a_pool(), a_pool("closed", max_nodes=0))
-    (work,) = assign(facts(*states, waiting=[patient(created_at=NOW)]), policy).patient
+    (work,) = assigned(facts(*states, waiting=[patient(created_at=NOW)]), policy).patient
     assert work.buys_at == NOW + FOUR_HOURS - USUAL - LEAD_MARGIN
 
 
 def test_the_decision_is_looked_at_again_for_the_first_purchase() -> None:
     pods = [patient("later", created_at=NOW), patient("first", created_at=NOW - HOUR), a_pod("never", priority=-11)]
-    wanted = assign(facts(a_state(ready_within=USUAL), waiting=pods), a_policy()).pools["l40s-id"]
+    wanted = assigned(facts(a_state(ready_within=USUAL), waiting=pods), a_policy()).pools["l40s-id"]
     assert wanted.buys_at == NOW - HOUR + FOUR_HOURS - USUAL - LEAD_MARGIN
 
 
@@ -200,8 +201,8 @@ def test_the_decision_is_looked_at_again_for_the_first_purchase() -> None:
 )
 def test_work_is_told_until_when_it_may_wait(hours: int | None, said: str) -> None:
     pod = a_pod(priority=-11) if hours is None else patient(may_wait=hours * HOUR, created_at=NOW)
-    (work,) = assign(facts(a_state(ready_within=USUAL), waiting=[pod]), a_policy()).patient
-    assert waits_for(work, NOW).endswith(said)
+    (work,) = assigned(facts(a_state(ready_within=USUAL), waiting=[pod]), a_policy()).patient
+    assert work.why.endswith(said)
 
 
 def test_gated_work_stays_gated_while_there_is_no_room() -> None:
@@ -377,12 +378,12 @@ def test_admitted_work_has_room_or_is_due(waits: Sequence[int], free: int, ages:
 
 def test_work_that_fits_no_pool_does_not_wait_for_one() -> None:
     big = patient("big", gpus=99)
-    assignment = assign(facts(a_state(ready_in=USUAL), waiting=[big]), a_policy())
+    assignment = assigned(facts(a_state(ready_in=USUAL), waiting=[big]), a_policy())
     assert ([m.workload.key for m in assignment.misfits], assignment.patient) == (["ml/big"], ())
     assert admitted(gated("big", gpus=99)) == ["big"]
     vast = patient("vast", compute={"cpu": 10**9})
     sized = a_state(ready_in=USUAL, compute={"cpu": 8000})
-    assert [m.workload.key for m in assign(facts(sized, waiting=[vast]), a_policy()).misfits] == ["ml/vast"]
+    assert [m.workload.key for m in assigned(facts(sized, waiting=[vast]), a_policy()).misfits] == ["ml/vast"]
 
 
 def test_a_gang_waits_until_all_its_pods_exist() -> None:
@@ -415,9 +416,9 @@ def test_work_behind_the_gate_whose_patience_cannot_be_read_holds_up_nothing(mon
             raise ValueError("a bug")
         return may_wait(pod, policy)
 
-    monkeypatch.setattr("receiver.core.scaling.patience.may_wait", fails)
+    monkeypatch.setattr("receiver.capabilities.patience.waiting.may_wait", fails)
     found = facts(a_state(ready_in=USUAL), waiting=[a_pod("good")], deferred=(gated("bad"), gated("fine")))
-    assignment = assign(found, a_policy(), Failures())
+    assignment = assigned(found, a_policy(), Failures())
     assert assignment.pools["l40s-id"].for_demand == 1
     assert [work.workload.key for work in assignment.patient] == ["ml/fine"]
 
@@ -440,13 +441,13 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[None
 def test_patient_pods_that_fit_nowhere_yet_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     policy, states = states_of_five_pools(in_use=7)
     copies = counted(monkeypatch, Bin, "copy")
-    assert len(assign(facts(*states, waiting=[patient(f"w{n}", 8) for n in range(500)]), policy).patient) == 500
+    assert len(assigned(facts(*states, waiting=[patient(f"w{n}", 8) for n in range(500)]), policy).patient) == 500
     assert len(copies) <= 2 * 200
 
 
 def test_a_step_finds_room_for_no_more_gated_pods_than_it_admits(monkeypatch: pytest.MonkeyPatch) -> None:
     policy, states = states_of_five_pools(in_use=0)
-    reads = counted(monkeypatch, patience, "refusal")
+    reads = counted(monkeypatch, waiting, "refusal")
     gates = [gated(f"w{n:03}", created_at=LONG_AGO) for n in range(500)]
     due = [gated(f"x{n}", created_at=NOW - FOUR_HOURS) for n in range(2)]
     assert len(admitted(*gates, *due, policy=policy, states=states)) == MOST_AT_ONCE + 2
