@@ -38,6 +38,7 @@ SHARED = (
     "core/scaling/packing.py:movable",
     "capabilities/patience/waiting.py:Deadlines.__init__",
     "capabilities/patience/waiting.py:Deadlines.patient",
+    "capabilities/patience/waiting.py:postpone",
     "core/model/pods.py:kept",
     "core/model/pods.py:owner_of",  # the name by which work is left out
     "core/model/model.py:Facts.",

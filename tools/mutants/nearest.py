@@ -6,7 +6,14 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("receiver.core", "receiver.step", "receiver.adapters", "receiver.web.auth", "receiver.config")
+PACKAGES = (
+    "receiver.core",
+    "receiver.capabilities",
+    "receiver.step",
+    "receiver.adapters",
+    "receiver.web.auth",
+    "receiver.config",
+)
 LEFT_OUT = ("receiver.adapters.migrations",)  # runs on import, and a released revision is never edited
 # Tests that start servers, swap code themselves, or draw random worlds for minutes.
 TOO_LARGE = (
