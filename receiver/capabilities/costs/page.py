@@ -11,6 +11,7 @@ from flask import Blueprint, render_template
 
 from receiver.capabilities.costs.api import ONE_AT_A_TIME, report_asked
 from receiver.capabilities.costs.formats import PAID_FOR, standstill
+from receiver.reports.screen import assumed, foreseen
 from receiver.web.pages.show import alone
 from receiver.web.parts import WebParts
 
@@ -42,6 +43,8 @@ def _shown(document: Mapping[str, Any]) -> dict[str, Any]:
         "cluster_name": document.get("cluster_name", ""),
         "paid_for": PAID_FOR,
         "standstill": standstill,
+        "foreseen": foreseen,
+        "assumed": assumed,
         "title": f"{first:%B %Y}",
         "before": f"{first - timedelta(days=1):%Y-%m}",
         "after": f"{first + timedelta(days=length):%Y-%m}" if document["over"] else None,

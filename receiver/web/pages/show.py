@@ -23,7 +23,7 @@ from receiver.core.explain.explain import State
 from receiver.core.model.text import brief, dollars, number, some, span
 from receiver.core.model.text import with_names as names_for_ids
 from receiver.core.report.would_have import against, day
-from receiver.reports.screen import UNKNOWN, assumed, foreseen, minute, moment
+from receiver.reports.screen import UNKNOWN, minute, moment
 from receiver.reports.screen import percent as spaced_percent
 
 
@@ -123,13 +123,11 @@ def with_code(text: object) -> Markup:
 OWN_NAMES = (
     against,
     ago,
-    assumed,
     before,
     brief,
     clock,
     count,
     day,
-    foreseen,
     hours,
     lasting,
     node_name,
