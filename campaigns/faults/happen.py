@@ -17,13 +17,14 @@ from campaigns.faults.scenario import AGAIN
 from campaigns.faults.sick import recover, sicken
 from campaigns.faults.spoken import Word, Words
 from campaigns.faults.truth import is_theirs
-from receiver.core.model.overrides import Answer, Override, OverrideKind, override_by_answer
+from receiver.capabilities.approvals.api import size_of, take_answer
+from receiver.capabilities.approvals.choices import override_by_answer
+from receiver.core.model.overrides import Answer, Override, OverrideKind
 from receiver.core.model.policy import Policy, Taint
 from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.core.notices.notice import Notice, Severity
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, Delivery, Store
 from receiver.replay.world.objects import VM, Denied, PodSpec, WorldNode
-from receiver.web.api.changes import size_of, take_answer
 from simulator.world import Pdb, SimulatedAlarms, World
 
 What = dict[str, Any]

@@ -20,6 +20,7 @@ NAMES = (
     "kueue_check",
     "buffers",
     "patience",
+    "approvals",
     "bundles",
     "costs",
     "what_if",

@@ -20,7 +20,6 @@ OWN_DAILY = {
     "replay": ("receiver.cli.replay:replay", "Compare the cost and waits of policies on recorded work."),
 }
 OWN_OTHERS = {
-    "approvals": ("receiver.cli.operate:approvals", "List, approve or reject approval requests."),
     "check-config": ("receiver.cli.serve:check_config", "Check FILE and show its settings, or the mistakes in it."),
     "completion": ("receiver.cli.completion:completion", "Print the completion script of a shell."),
     "init": ("receiver.cli.init:init", "Write the chart's values for the GPU pools of your cluster."),
@@ -32,8 +31,8 @@ OWN_OTHERS = {
 def _with_added_ones() -> tuple[dict[str, tuple[str, str]], dict[str, tuple[str, str]]]:
     """The commands that --help lists, and the others, with those of capabilities that are below no other command."""
     daily, others = OWN_DAILY, dict(OWN_OTHERS)
-    for name, (place, says, after) in registry.commands().items():
-        if " " in name:
+    for name, (place, says, after, former) in registry.commands().items():
+        if " " in name or former:
             continue
         if after:
             daily = behind(after, daily, name, (place, says))
@@ -44,8 +43,7 @@ def _with_added_ones() -> tuple[dict[str, tuple[str, str]], dict[str, tuple[str,
 
 DAILY, OTHERS = _with_added_ones()  # what --help lists, and what with --all
 COMMANDS = {**DAILY, **OTHERS}
-# They work until the next release, in no list.
-FORMER = {"answer": "receiver.cli.renamed:answer", "questions": "receiver.cli.renamed:questions"}
+FORMER = {name: command.place for name, command in registry.commands().items() if command.former}
 EVERYTHING = "receiver.cli.main.everything"  # in the context's meta: whether the help lists every command
 
 

@@ -4,45 +4,11 @@ from typing import Any
 
 import click
 
-from receiver.cli.operate import (
-    SNOOZES,
-    common,
-    every_request,
-    override,
-    print_requests,
-    send_answer,
-    send_override,
-    why_answered,
-)
-from receiver.core.model.overrides import EVERY_POOL, Answer
-from receiver.terminal.client import as_json, option_who, pool_names, tell_renamed
+from receiver.cli.operate import common, override, send_override
+from receiver.core.model.overrides import EVERY_POOL
+from receiver.terminal.client import pool_names, tell_renamed
 
 SIZED = {"pin": "--exactly", "floor": "--min", "ceiling": "--max"}
-
-
-@click.command(hidden=True)
-@every_request
-@as_json
-def questions(everything: bool, as_json: bool) -> None:
-    """List unanswered approval requests; now `approvals`."""
-    tell_renamed("questions", "approvals list --all" if everything else "approvals")
-    print_requests(everything=everything, as_json=as_json)
-
-
-@click.command(hidden=True)
-@click.argument("number", metavar="ID")
-@click.argument("word", metavar="ANSWER", type=click.Choice([answer.value for answer in Answer]))
-@option_who("answers")
-@why_answered
-@as_json
-def answer(number: str, word: str, who: str, why: str, as_json: bool) -> None:
-    """Answer an approval request; now `approvals approve` and `approvals reject`."""
-    chosen = Answer(word)
-    lengths = {snooze: length for length, snooze in SNOOZES.items()}
-    present = f"approve {number}" if chosen is Answer.APPROVE else f"reject {number}"
-    present += f" --for {lengths[chosen]}" if chosen in lengths else " --pin" if chosen is Answer.PIN else ""
-    tell_renamed("answer", f"approvals {present}")
-    send_answer(number, chosen, who=who, why=why, as_json=as_json)
 
 
 def _sized(kind: str, option: str) -> None:

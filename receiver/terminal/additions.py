@@ -9,11 +9,13 @@ import click
 
 class AddedCommand(NamedTuple):
     """A command. *place* is its module and its name there (``command:what_if``), *says* the first sentence of its help.
-    It stands behind the command *after*; one without is at the end, or where only --all lists it."""
+    It stands behind the command *after*; one without is at the end, or where only --all lists it. A *former* name is in
+    no list."""
 
     place: str
     says: str
     after: str = ""
+    former: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

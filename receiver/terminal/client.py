@@ -179,7 +179,7 @@ class DurationType(click.ParamType[timedelta | None]):
         return length
 
 
-def _completion(path: str, name: Callable[[Mapping[str, Any]], str]) -> Callable[..., list[str]]:
+def completion(path: str, name: Callable[[Mapping[str, Any]], str]) -> Callable[..., list[str]]:
     """Return what completes with the names in ``/api/v1/PATH``; with none while the server does not answer at once."""
 
     def complete(_ctx: click.Context | None, _param: click.Parameter | None, incomplete: str) -> list[str]:
@@ -196,8 +196,12 @@ def _completion(path: str, name: Callable[[Mapping[str, Any]], str]) -> Callable
     return complete
 
 
-pool_names = _completion("pools", lambda pool: str(pool.get("name")))
-waiting_pods = _completion("waiting", lambda pod: f"{pod.get('namespace')}/{pod.get('name')}")
-decision_numbers = _completion("decisions", lambda decision: str(decision.get("id")))
-override_ids = _completion("overrides", lambda override: str(override.get("id")))
-request_ids = _completion("questions", lambda question: str(question.get("id")))
+pool_names = completion("pools", lambda pool: str(pool.get("name")))
+waiting_pods = completion("waiting", lambda pod: f"{pod.get('namespace')}/{pod.get('name')}")
+decision_numbers = completion("decisions", lambda decision: str(decision.get("id")))
+override_ids = completion("overrides", lambda override: str(override.get("id")))
+
+
+def explaining(pool: str | None) -> str:
+    """Return the command that explains *pool* (a name), or every pool."""
+    return f"gpu-autoscaler explain pool {pool}" if pool else "gpu-autoscaler status"

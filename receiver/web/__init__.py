@@ -15,7 +15,7 @@ from receiver.reports.document import Published
 from receiver.web import errors, health, webhook
 from receiver.web.api import routes as api
 from receiver.web.auth import access
-from receiver.web.pages import answers, forms, guides
+from receiver.web.pages import forms, guides
 from receiver.web.pages.budgets import add_budgets_page
 from receiver.web.pages.decisions import add_decisions
 from receiver.web.pages.overview import add_overview
@@ -53,7 +53,8 @@ def create_app(parts: WebParts) -> Flask:
     doors = access.Access(parts)
     acting = forms.overrides(doors, parts)
     add_budgets_page(acting, doors, parts)
-    for blueprint in (access.blueprint(doors, parts), acting, answers.blueprint(doors, parts)):
+    sealed = [make(doors, parts) for addition in parts.added for make in addition.sealed.values()]
+    for blueprint in (access.blueprint(doors, parts), acting, *sealed):
         app.register_blueprint(blueprint)
     for routes_of in (webhook.blueprint, health.blueprint, api.blueprint, guides.blueprint, _pages):
         app.register_blueprint(routes_of(parts))

@@ -15,7 +15,7 @@ from receiver.reports.document import SUFFIX
 from receiver.reports.picture import ChargesDocument, PoolDocument, WaitingPod
 from receiver.web.api import alert_documents as alerts
 from receiver.web.api import documents as api
-from receiver.web.api.request_parts import DEFAULT_LIMIT, LONGEST_TEXT, MAX_LIMIT, Last
+from receiver.web.api.request_parts import LIMIT_QUERY, LONGEST_TEXT, POOL_QUERY, Last
 from receiver.web.api.summary import SummaryDocument
 from receiver.web.operation import COUNT, MOMENT, OF_A_STEP, OPERATOR, READERS, TEXT, WEBHOOK, Request, Schema, one_of
 
@@ -34,14 +34,12 @@ _REFUSALS: dict[int, tuple[str, dict[str, Any]]] = {
     429: ("many different wrong tokens came from this address within a minute", _RETRY),
     503: ("the store does not answer now", _RETRY),
 }
-_POOL = ("pool", {**TEXT, "description": "a pool's name or id"})
-_LIMIT = ("limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT})
 _NTH = {"number": {**COUNT, "description": "its id"}}
 _BEARER = {"type": "http", "scheme": "bearer"}
 
 
 _STEPS: dict[str, Any] = {"headers": OF_A_STEP}
-_LISTS: dict[str, Any] = {"many": True, "query": (_POOL, _LIMIT)}
+_LISTS: dict[str, Any] = {"many": True, "query": (POOL_QUERY, LIMIT_QUERY)}
 _POST: dict[str, Any] = {"method": "post", "token": OPERATOR}
 _DELETE: dict[str, Any] = {"method": "delete", "token": OPERATOR}
 _ENDED = ("ended", one_of(("true", "false"), "with those that are over"))
@@ -80,23 +78,19 @@ REQUESTS = (
             headers={**OF_A_STEP, **_TOTAL}, **_LISTS),
     Request("waiting/{namespace}/{name}", "waitingPod", "One of them", WaitingPod, (404,), **_STEPS),
     Request("decisions", "decisions", "The newest decisions", api.DecisionDocument, (400, 404), many=True,
-            query=(_POOL, _LIMIT, *_WHICH_DECISIONS), **_STEPS),
+            query=(POOL_QUERY, LIMIT_QUERY, *_WHICH_DECISIONS), **_STEPS),
     Request("decisions/{number}", "decision", "One of them, explained", api.ExplainedDecision, (400, 404)),
     Request("actions", "actions", "The newest actions", api.ActionDocument, (400, 404), **_LISTS, **_STEPS),
     Request("alerts", "alerts", "Alerts that were delivered within the last hour, the newest first",
             alerts.ReceivedAlert, many=True, query=(_ALERTNAME,)),
     Request("charges", "charges", "What Civo charged, beside the ledger", ChargesDocument, **_STEPS),
     Request("overrides", "overrides", "Overrides that are not over, the newest first", api.OverrideDocument, (400, 404),
-            many=True, query=(_POOL, _LIMIT, _ENDED)),
+            many=True, query=(POOL_QUERY, LIMIT_QUERY, _ENDED)),
     Request("overrides", "setOverride", "Set an override", api.OverrideDocument, (400, 413), body=api.OverrideAsked,
             status=201, **_POST),
     Request("overrides/{override_id}", "override", "One override", api.OverrideDocument, (404,)),
     Request("overrides/{override_id}", "endOverride", "End one before its time", api.OverrideDocument, (404,),
             query=(_WHO,), **_DELETE),
-    Request("questions", "questions", "Approval requests, newest first", api.QuestionDocument, (400, 404), **_LISTS),
-    Request("questions/{question_id}", "question", "One of them", api.QuestionDocument, (404,)),
-    Request("questions/{question_id}", "answer", "Answer one", api.QuestionDocument, (400, 404, 409, 413),
-            body=api.AnswerAsked, **_POST),
     Request("budget", "budget", "This month's money", api.BudgetDocument, **_STEPS),
     Request("budget", "setBudget", "Set this month's allowance", api.BudgetChangeDocument, (400, 409, 413),
             body=api.BudgetAsked, **_POST),

@@ -1,9 +1,9 @@
 """What the web side is made of: values and Protocols that bootstrap hands to `create_app`."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from flask import Blueprint, url_for
 from prometheus_client import CollectorRegistry
@@ -15,8 +15,12 @@ from receiver.core.model.policy import Policy
 from receiver.core.notices.grouping import Seal
 from receiver.core.scaling.wanted import SizeSource
 from receiver.ports import Clock, LoopHealth, WebStore
+from receiver.reports.picture import ConcernDocument
 from receiver.web.auth.tokens import Attempts
 from receiver.web.operation import Request
+
+if TYPE_CHECKING:  # it imports this module
+    from receiver.web.auth.access import Access
 
 
 class WebInstruments(Protocol):
@@ -41,6 +45,11 @@ def _nothing(_routes: Blueprint, _parts: "WebParts") -> None:
     """Add no route."""
 
 
+def _no_way(_concern: ConcernDocument, _parts: "WebParts") -> Iterable[tuple[str, str]]:
+    """Nothing can be done about it."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLink:
     """A link with *words* to the page *endpoint*, on the page *on*; both are endpoints of Flask. *on* ``navigation`` is
@@ -59,6 +68,9 @@ class WebAdditions:
     document. *add_pages* adds to the blueprint ``pages``, with templates in the folder *templates*; *links* lead to
     these pages, and *guides* names the documentation of each by its endpoint. *slow* are the endpoints whose POST takes
     the processor for about a second: browsers may send it from our own pages only.
+
+    *sealed* makes blueprints by their names: each request to one carries a signature that lets it in, so it takes no
+    token of readers. *ways* yields addresses and words of what an operator can do about a concern on a page.
     """
 
     add_routes: Callable[[Blueprint, "WebParts"], None] = _nothing
@@ -68,6 +80,8 @@ class WebAdditions:
     links: Sequence[PageLink] = ()
     guides: Mapping[str, str] = field(default_factory=dict)
     slow: Set[str] = frozenset()
+    sealed: Mapping[str, Callable[["Access", "WebParts"], Blueprint]] = field(default_factory=dict)
+    ways: Callable[[ConcernDocument, "WebParts"], Iterable[tuple[str, str]]] = _no_way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

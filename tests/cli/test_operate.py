@@ -1,4 +1,4 @@
-"""`gpu-autoscaler pause`, `override`, `approvals` and `budget`, asked of a server that really listens."""
+"""`gpu-autoscaler pause`, `override` and `budget`, asked of a server that really listens."""
 
 import json
 from datetime import timedelta
@@ -9,14 +9,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from receiver.cli.main import main
-from receiver.core.model.overrides import Answer, Override, OverrideKind
+from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Scope
 from receiver.ports import StoredOverride, TryLater
 from simulator.store import MemoryStore
 from tests.adapters.wire import unused_url
 from tests.clocks import FixedClock
-from tests.web.builders import L40S, NOW, OPERATOR, TOKEN, Bench, a_picture, a_pool, a_question
-from tests.web.stores import add_overrides, add_questions, stored_overrides, the_question
+from tests.web.builders import L40S, NOW, OPERATOR, TOKEN, Bench, a_picture, a_pool
+from tests.web.stores import add_overrides, stored_overrides
 
 FOR_TWO_HOURS = ("--for", "2h", "--why", "load test", "--who", "alice")
 
@@ -31,6 +31,11 @@ def pause(url: str, *arguments: str, token: str | None = OPERATOR, **environment
     """Run the command as a person would, with the clock at NOW."""
     env = {"GPU_AUTOSCALER_URL": url, "GPU_AUTOSCALER_OPERATOR_TOKEN": token, **environment}
     return CliRunner(env=env).invoke(main, ["pause", *arguments], obj=FixedClock(NOW))
+
+
+def operate(url: str, *arguments: str, token: str | None = OPERATOR) -> Result:
+    env = {"GPU_AUTOSCALER_URL": url, "GPU_AUTOSCALER_OPERATOR_TOKEN": token}
+    return CliRunner(env=env).invoke(main, arguments, obj=FixedClock(NOW))
 
 
 def only(store: MemoryStore) -> Override:
@@ -378,90 +383,3 @@ def test_a_budget_that_the_server_refuses_is_said_with_the_remedy(url: str) -> N
 def test_a_budget_with_a_wrong_token_ends_with_2_and_with_no_server_with_3(url: str) -> None:
     assert budget(url, "set", "5", "--why", "x", token="another-long-word-here").exit_code == 2
     assert budget(unused_url(), "show").exit_code == 3
-
-
-# --- approval requests
-
-
-def operate(url: str, *arguments: str, token: str | None = OPERATOR) -> Result:
-    env = {"GPU_AUTOSCALER_URL": url, "GPU_AUTOSCALER_OPERATOR_TOKEN": token}
-    return CliRunner(env=env).invoke(main, arguments, obj=FixedClock(NOW))
-
-
-@pytest.fixture
-def two_questions(store: MemoryStore) -> None:
-    add_questions(store, a_question("gpu-0", id="q0", expires_at=NOW), a_question("gpu-1"))
-
-
-@pytest.mark.usefixtures("two_questions")
-def test_what_is_open_is_listed_with_the_one_deadline_that_its_message_has(url: str) -> None:
-    asked = "approval requested until 14:40 UTC: remove gpu-1; without an answer it is removed"
-    shown = operate(url, "approvals").stdout.splitlines()
-    assert shown == [f"q1: GPU pool l40s: {asked}"]
-    assert len(operate(url, "approvals", "list", "--all").stdout.splitlines()) == 2
-
-
-@pytest.mark.usefixtures("two_questions")
-def test_no_open_approval_requests_is_said(url: str, store: MemoryStore) -> None:
-    store.forget()
-    assert operate(url, "approvals").stdout == "no open approval requests\n"
-
-
-@pytest.mark.usefixtures("two_questions")
-def test_an_answer_is_sent_with_who_and_why(url: str, store: MemoryStore) -> None:
-    done = operate(url, "approvals", "approve", "q1", "--who", "alice", "--why", "demo is over")
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [
-        "q1: GPU pool l40s: alice approved: remove gpu-1",
-        "the next step acts on it; see `gpu-autoscaler explain pool l40s`",
-    ]
-    kept = the_question(store)
-    assert (kept.answer, kept.who, kept.why) == (Answer.APPROVE, "alice", "demo is over")
-
-
-@pytest.mark.usefixtures("two_questions")
-def test_a_rejection_says_that_it_set_no_override(url: str, store: MemoryStore) -> None:
-    assert "no override" in operate(url, "approvals", "reject", "q1", "--who", "alice").stdout
-    assert the_question(store).answer is Answer.REJECT
-
-
-@pytest.mark.usefixtures("two_questions")
-@pytest.mark.parametrize(
-    ("options", "answer"),
-    [
-        (("--for", "1h"), Answer.SNOOZE_1H),
-        (("--for", "4h"), Answer.SNOOZE_4H),
-        (("--for", "today"), Answer.SNOOZE_TODAY),
-        (("--for", "tomorrow"), Answer.SNOOZE_TOMORROW),
-        (("--pin",), Answer.PIN),
-    ],
-)
-def test_a_rejection_for_longer_names_where_its_override_is(
-    url: str, store: MemoryStore, options: tuple[str, ...], answer: Answer
-) -> None:
-    assert "override list" in operate(url, "approvals", "reject", "q1", *options, "--who", "alice").stdout
-    assert the_question(store).answer is answer
-
-
-@pytest.mark.usefixtures("two_questions")
-@pytest.mark.parametrize(
-    ("arguments", "token", "code", "said"),
-    [
-        (("approve", "q9"), OPERATOR, 1, "no question has this id"),
-        (("approve", "q0"), OPERATOR, 2, "nothing was changed"),
-        (("reject", "q1", "--for", "9h"), OPERATOR, 2, "tomorrow"),
-        (("reject", "q1", "--for", "1h", "--pin"), OPERATOR, 2, "give --for or --pin, not both"),
-        (("approve", "q1"), TOKEN, 2, "token"),
-        (("approve", "q1"), None, 2, "GPU_AUTOSCALER_OPERATOR_TOKEN"),
-    ],
-)
-def test_an_answer_that_is_not_taken_ends_with_its_status_and_a_reason(
-    url: str, arguments: tuple[str, ...], token: str | None, code: int, said: str
-) -> None:
-    done = operate(url, "approvals", *arguments, "--who", "alice", token=token)
-    assert done.exit_code == code
-    assert said in done.stderr
-
-
-def test_a_server_that_cannot_be_reached_ends_with_3() -> None:
-    assert operate(unused_url(), "approvals").exit_code == 3

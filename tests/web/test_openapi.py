@@ -32,8 +32,6 @@ from tests.web.fakes import FakeHealth
 PROGRAMS = ("/api/", "/webhook", "/healthz", "/readyz", "/metrics")
 PAUSE = {"kind": "pause", "for": "1h", "who": "ada", "why": "new driver"}
 BUDGET = {"scope": "cluster", "monthly_usd": "6000", "who": "ada", "why": "release"}
-QUESTION = "/api/v1/questions/open"
-APPROVE = {"answer": "approve", "who": "ada"}
 WITHOUT_STORE = {"/metrics", "/healthz"}
 RESET = "/api/v1/budget?scope=cluster&who=ada&why=over"
 RESET_BELOW = "/api/v1/budget?scope=team&name=research&who=ada&why=over"  # to less than the team has spent
@@ -47,8 +45,6 @@ WELL: dict[tuple[str, str], tuple[str, Any]] = {
     ("get", "/api/v1/overrides/{override_id}"): ("/api/v1/overrides/pin-l40s-1", None),
     ("post", "/api/v1/overrides"): ("/api/v1/overrides", PAUSE),
     ("delete", "/api/v1/overrides/{override_id}"): ("/api/v1/overrides/pin-l40s-1?who=ada", None),
-    ("get", "/api/v1/questions/{question_id}"): (QUESTION, None),
-    ("post", "/api/v1/questions/{question_id}"): (QUESTION, APPROVE),
     ("post", "/api/v1/budget"): ("/api/v1/budget", BUDGET),
     ("delete", "/api/v1/budget"): (RESET, None),
 }
@@ -72,13 +68,6 @@ BADLY: dict[tuple[str, str, int], tuple[str, Any]] = {
     ("post", "/api/v1/overrides", 413): ("/api/v1/overrides", {**PAUSE, "why": "x" * 20_000}),
     ("get", "/api/v1/overrides/{override_id}", 404): ("/api/v1/overrides/none", None),
     ("delete", "/api/v1/overrides/{override_id}", 404): ("/api/v1/overrides/none", None),
-    ("get", "/api/v1/questions", 400): ("/api/v1/questions?limit=0", None),
-    ("get", "/api/v1/questions", 404): ("/api/v1/questions?pool=h100", None),
-    ("get", "/api/v1/questions/{question_id}", 404): ("/api/v1/questions/none", None),
-    ("post", "/api/v1/questions/{question_id}", 400): (QUESTION, {**APPROVE, "answer": "perhaps"}),
-    ("post", "/api/v1/questions/{question_id}", 404): ("/api/v1/questions/none", APPROVE),
-    ("post", "/api/v1/questions/{question_id}", 409): ("/api/v1/questions/over", APPROVE),
-    ("post", "/api/v1/questions/{question_id}", 413): (QUESTION, {**APPROVE, "why": "x" * 20_000}),
     ("post", "/api/v1/budget", 400): ("/api/v1/budget", {**BUDGET, "monthly_usd": "much"}),
     ("post", "/api/v1/budget", 413): ("/api/v1/budget", {**BUDGET, "why": "x" * 20_000}),
     ("post", "/api/v1/budget", 409): ("/api/v1/budget", {**BUDGET, "monthly_usd": "1"}),

@@ -15,7 +15,6 @@ from receiver.core.model.model import Source
 from receiver.core.model.policy import Fallback
 from receiver.core.model.signals import HEARTBEAT_ALERT
 from receiver.core.notices.concerns import NO_CHANGE, NO_REMOVAL, SOURCES, source_guide
-from receiver.core.notices.grouping import Seal
 from receiver.core.notices.notice import Notice, Severity
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of
@@ -30,8 +29,6 @@ from tests.web.builders import (
     A100,
     L40S,
     NOW,
-    OPERATOR,
-    Bench,
     a_concern,
     a_decision,
     a_full_store,
@@ -45,9 +42,8 @@ from tests.web.builders import (
     showing,
 )
 from tests.web.fakes import FakeHealth
-from tests.web.people import Person
 from tests.web.seen import Page, page, words
-from tests.web.stores import KEY, a_store_with, add_messages
+from tests.web.stores import a_store_with, add_messages
 
 
 def well(**pool: Any) -> dict[str, Any]:
@@ -295,16 +291,6 @@ def test_pools_with_the_same_trouble_share_one_entry_without_the_reasons_of_one_
 def test_several_pools_are_spoken_of_in_the_plural(one: str, several: str) -> None:
     (found,) = concerns(concerned(a_concern(what=one), a_concern(pool=A100, what=one)))
     assert f"l40s, a100 {several}." in found
-
-
-def test_only_an_operator_gets_the_link_that_answers() -> None:
-    bench = Bench(store=concerned(a_concern(what="waits for an approval", question="l40s-removal-0a")))
-    person = Person.at(bench)
-    assert "/answer/" not in person.get("/").text
-    person.log_in()
-    html = person.get("/").text
-    link = next(str(a["href"]) for _, a in Page(html).elements if (a.get("href") or "").startswith("/answer/"))
-    assert Seal(OPERATOR, KEY).read(link.removeprefix("/answer/")) == "l40s-removal-0a"
 
 
 def test_messages_that_fail_to_get_out_are_told_and_those_on_their_way_are_not() -> None:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
-from receiver.core.model.policy import Policy, Pool, Unanswered
+from receiver.core.model.policy import Pool, Unanswered
 from receiver.core.model.text import moment, some
 
 EVERY_POOL = "all"  # how people name every pool
@@ -293,12 +293,12 @@ def sentence(question: Question, now: datetime, questions: Iterable[Question] = 
     if question.answer is Answer.APPROVE:
         return f"{question.who} approved: {subject}"
     if question.answer is Answer.REJECT:
-        return f"{question.who} rejected: {subject}; not requested again before {_moment(question.expires_at, now)}"
+        return f"{question.who} rejected: {subject}; not requested again before {minute(question.expires_at, now)}"
     if question.answer is not None:
         return f"{question.who} answered {question.answer} to the request: {subject}"
     proceeds = question.proceeds_at and not gives_way(question, questions, now)
     then = does(question) if proceeds else does_not(question)
-    until = _moment(question.deadline if proceeds else question.expires_at, now)
+    until = minute(question.deadline if proceeds else question.expires_at, now)
     if now < question.wait_ends:
         return f"approval requested until {until}: {subject}; without an answer {then}"
     still = "" if proceeds else f", and an answer counts until {until}"
@@ -334,24 +334,6 @@ def does_not(question: Question) -> str:
     return "they stay" if len(question.nodes) > 1 else "it stays"
 
 
-MIDNIGHT, MORNING = time(0), time(8)  # when "not today" and "until tomorrow" end, in the budget's zone
-PINNED_FOR = timedelta(days=1)
-LENGTHS = {
-    Answer.SNOOZE_1H: timedelta(hours=1),
-    Answer.SNOOZE_4H: timedelta(hours=4),
-    Answer.PIN: PINNED_FOR,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """One answer as people see it: the *label* of its button and what it *does*, in a sentence."""
-
-    answer: Answer
-    label: str
-    does: str
-
-
 def next_time(now: datetime, timezone: str, clock: time) -> datetime:
     """Return the next moment (UTC) after *now* at which a clock in *timezone* shows *clock*."""
     zone = ZoneInfo(timezone)
@@ -362,94 +344,6 @@ def next_time(now: datetime, timezone: str, clock: time) -> datetime:
     return min(moment for moment in (*once, *twice) if moment > now)  # when clocks go back, some times come twice
 
 
-def until_of(answer: Answer, policy: Policy, now: datetime) -> datetime | None:
-    """Return until when the override of *answer*, given at *now*, applies: at most the longest one ahead; None for an
-    answer that sets none."""
-    if answer in SET_NONE:
-        return None
-    clock = MIDNIGHT if answer is Answer.SNOOZE_TODAY else MORNING
-    until = now + LENGTHS[answer] if answer in LENGTHS else next_time(now, policy.timezone, clock)
-    return min(until, now + policy.longest_override)
-
-
-def choices(question: Question, policy: Policy, now: datetime, present: int) -> Sequence[Choice]:
-    """Return the answers that a page offers to *question* at *now*, while its pool has *present* nodes."""
-    return [Choice(answer=a, label=LABELS[a], does=_does(a, question, policy, now, present)) for a in OFFERED]
-
-
-SET_NONE = frozenset({Answer.APPROVE, Answer.REJECT})  # these set no override
-OFFERED = (Answer.APPROVE, Answer.SNOOZE_1H, Answer.SNOOZE_TODAY, Answer.REJECT)  # the others: API and command line
-LABELS = {
-    Answer.APPROVE: "Approve",
-    Answer.SNOOZE_1H: "Not now (1 h)",
-    Answer.SNOOZE_4H: "Snooze 4 h",
-    Answer.SNOOZE_TODAY: "Not today",
-    Answer.SNOOZE_TOMORROW: "Snooze until tomorrow",
-    Answer.PIN: "Keep as it is (pin)",
-    Answer.REJECT: "Reject",
-}
-
-
-def override_by_answer(question: Question, policy: Policy, *, present: int) -> Override | None:
-    """Return the override that the answer to *question* sets; None for approval and rejection.
-
-    A snooze keeps every node of the pool; for growth it keeps the pool at the *present* size, as a ceiling. A pin keeps
-    that size both ways.
-    """
-    answer, at = question.answer, question.answered_at
-    assert answer is not None
-    assert at is not None
-    until = until_of(answer, policy, at)
-    if until is None:
-        return None
-    kind = _kind(answer, question)
-    return Override(
-        id=override_id(answer, question),
-        kind=kind,
-        pool=question.pool,
-        nodes=None if kind is OverrideKind.SNOOZE else present,
-        who=question.who,
-        why=question.why or f"{answer} in answer to {question.id}",
-        at=at,
-        until=until,
-    )
-
-
-def override_id(answer: Answer, question: Question) -> str:
-    """The id of the override that *answer* to *question* sets: a request is answered once."""
-    return f"{_kind(answer, question)}-{question.id}"
-
-
-def needs_size(answer: Answer, question: Question) -> bool:
-    """True when *answer* sets a number of nodes, so that the pool's present size must be known."""
-    return answer not in SET_NONE and _kind(answer, question) is not OverrideKind.SNOOZE
-
-
-def _kind(answer: Answer, question: Question) -> OverrideKind:
-    if answer is Answer.PIN:
-        return OverrideKind.PIN
-    return OverrideKind.CEILING if question.asks is Asks.GROWTH else OverrideKind.SNOOZE
-
-
-def _does(answer: Answer, question: Question, policy: Policy, now: datetime, present: int) -> str:
-    until, expires = until_of(answer, policy, now), _moment(question.expires_at, now)
-    if answer is Answer.REJECT and question.asks is Asks.GROWTH:
-        return f"No growth to {question.to_count} nodes and no new request before {expires}."
-    if answer is Answer.REJECT:
-        return f"{named(question.nodes)} {'stay' if len(question.nodes) > 1 else 'stays'} until {expires}."
-    if until is None and question.asks is Asks.GROWTH:
-        return f"The pool may grow to {question.to_count} nodes at once."
-    if until is None:
-        does, idle = ("removed", ", if still idle") if question.asks is Asks.REMOVAL else ("drained and removed", "")
-        return f"{named(question.nodes)} may be {does} from {_moment(max(now, question.due_at), now)} on{idle}."
-    end = _moment(until, now)
-    kind = _kind(answer, question)
-    if kind is OverrideKind.SNOOZE:
-        return f"No removal in this pool before {end}."
-    if kind is OverrideKind.CEILING:
-        return f"At most {some(present, 'node')} until {end}."
-    return f"Exactly {some(present, 'node')} until {end}."
-
-
-def _moment(at: datetime, now: datetime) -> str:
+def minute(at: datetime, now: datetime) -> str:
+    """*at* to the minute, with its date where that is not today's."""
     return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M} UTC"

@@ -6,13 +6,10 @@ from decimal import Decimal
 
 from receiver.core.model.model import PoolState
 from receiver.core.model.overrides import (
-    LABELS,
-    Answer,
     Asks,
     Override,
     OverrideKind,
     Question,
-    about,
     does,
     does_not,
     named,
@@ -104,28 +101,6 @@ def unanswered(question: Question, *, yields: bool = False) -> str:
         return f"{no}{again}; a new request follows."
     each = ", each before its next paid unit" if many else ""
     return f"Without an answer by {by} {does(question)}{each}."
-
-
-def answered(question: Question, override: Override | None, policy: Policy) -> Notice:
-    """The notice of the answer to *question*, and of the override that this set."""
-    answer = question.answer
-    assert answer is not None
-    pool = policy.pool(question.pool)
-    name = pool.name if pool else question.pool
-    verdict = {Answer.APPROVE: "approved", Answer.REJECT: "rejected"}.get(answer, f"answered: {LABELS[answer]}")
-    lines = [f"Requested: {about(question)}."]
-    if override is not None:
-        lines += [f"Set: {override}.", f"To end it earlier: `gpu-autoscaler override end {override.id}`"]
-    elif answer is Answer.REJECT:
-        lines.append(f"It is not requested again before {wording.moment(question.expires_at, question.asked_at)}.")
-    return Notice(
-        cause=Cause.ANSWERED,
-        topic=f"{QUESTION_TOPIC}{question.id}",
-        key=f"answered:{answer}",
-        title=f"GPU pool {name}: {question.who} {verdict}",
-        body="\n".join(lines),
-        pool=question.pool,
-    )
 
 
 MEANING = {

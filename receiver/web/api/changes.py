@@ -1,11 +1,10 @@
-"""What people change: overrides, answers to approval requests, and the allowance of this month.
+"""What people change: overrides, and the allowance of this month.
 
 Each is stored with its message in one transaction, and wakes the step that acts on it.
 """
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -16,26 +15,20 @@ from flask import Blueprint, Response, jsonify, make_response, request
 from receiver.config.typed import EXAMPLE as LENGTH
 from receiver.config.typed import end_of
 from receiver.config.values import LabelValue, Money, Wrong, did_you_mean, nearest, parse
-from receiver.core.model.actions import ActionKind
 from receiver.core.model.overrides import (
     EVERY_POOL,
     SIZES,
-    Answer,
     Override,
     OverrideKind,
-    Question,
-    needs_size,
-    override_by_answer,
-    sentence,
 )
 from receiver.core.model.policy import BudgetChange, Policy, Pool, Scope
 from receiver.core.model.text import dollars, lasting
 from receiver.core.money.budget import BudgetStage, month_of, title_of
 from receiver.core.notices.money_notices import Stops, budget_changed, stops
-from receiver.core.notices.people_notices import answered, was_ended, was_set
-from receiver.ports import StoredOverride, WebStore
+from receiver.core.notices.people_notices import was_ended, was_set
+from receiver.ports import StoredOverride
 from receiver.reports.picture import kept_picture
-from receiver.web.api.documents import BudgetChangeDocument, OverrideDocument, QuestionDocument, mode_of
+from receiver.web.api.documents import BudgetChangeDocument, OverrideDocument, mode_of
 from receiver.web.api.request_parts import (
     MAX_LIMIT,
     choice_asked,
@@ -231,84 +224,6 @@ def _end(length: object, policy: Policy, now: datetime) -> datetime:
         return end_of(length, now, policy.timezone)
     except Wrong as wrong:
         raise invalid("for", f"for: {wrong.problem}", wrong.remedy) from wrong
-
-
-# --- approval requests and their answers
-
-
-def size_of(pool: str, store: WebStore) -> int | None:
-    """Return how many nodes the pool (an id) has or was just asked for by the last picture, None if not known."""
-    pool_document = kept_picture(store)[0].pool(pool)
-    if pool_document is None or pool_document.required is None:
-        return None
-    action = pool_document.open_action
-    return max(pool_document.required, action.to_count if action is not None and action.kind == ActionKind.GROW else 0)
-
-
-def take_answer(question: Question, store: WebStore, policy: Policy, *, present: int) -> bool:
-    """Store the answer in *question* while the pool has *present* nodes; False unless it stands unanswered."""
-    pool = policy.pool(question.pool)
-    most = present if pool is None else min(present, pool.max_nodes)
-    override = override_by_answer(question, policy, present=most)
-    return store.answer_question(question, answered(question, override, policy), override)
-
-
-def answer_once(question: Question, answer: Answer, who: str, why: str, parts: WebParts) -> bool | None:
-    """Keep *answer* and wake the loop; False unless it stands, None where the size that it needs is not known."""
-    present = size_of(question.pool, parts.store)
-    if present is None and needs_size(answer, question):
-        return None
-    size = question.from_count if present is None else present
-    given = replace(question, answer=answer, who=who, why=why, answered_at=parts.clock.now())
-    if not take_answer(given, parts.store, parts.policy, present=size):
-        return False
-    parts.wake()
-    log.info("question answered", question=question.id, answer=answer.value, who=who)
-    return True
-
-
-def add_questions(routes: Blueprint, parts: WebParts) -> None:
-    """Add the routes of approval requests to *routes*."""
-
-    def kept(question_id: str) -> Question:
-        question = parts.store.question(question_id)
-        if question is None:
-            raise Problem(
-                404,
-                "no question has this id",
-                "`gpu-autoscaler approvals list --all` lists those that were asked",
-                field="id",
-            )
-        return question
-
-    @routes.get("/questions")
-    def questions() -> Response:
-        pool, limit, now = pool_asked(parts), limit_asked(), parts.clock.now()
-        approval_requests = parts.store.questions(pool=pool, limit=limit)
-        return jsonify([QuestionDocument.of_question(q, parts, now) for q in approval_requests])
-
-    @routes.get("/questions/<question_id>")
-    def one_question(question_id: str) -> Response:
-        return jsonify(QuestionDocument.of_question(kept(question_id), parts, parts.clock.now()))
-
-    @routes.post("/questions/<question_id>")
-    def answer(question_id: str) -> Response:
-        require_operator(parts)
-        body = read_object(request, ("answer", "who", "why"), '{"answer": "approve", "who": "alice"}')
-        word = choice_asked(body, "answer", Answer)
-        who = words_asked(body, "who", "give the name of the person, such as alice")
-        why = words_asked(body, "why", "") if body.get("why") else ""
-        accepted = answer_once(kept(question_id), word, who, why, parts)
-        if accepted is None:
-            raise Problem(503, "the pool's size is unknown", "try again in a minute, approve or reject", field="answer")
-        question, now = kept(question_id), parts.clock.now()
-        if not accepted and question.answer is not word:
-            remedy, state = (
-                "set an override instead: see `gpu-autoscaler override --help`",
-                question.standing(now).value,
-            )
-            raise Problem(409, f"nothing was changed: {sentence(question, now)}", remedy, state=state)
-        return jsonify(QuestionDocument.of_question(question, parts, now))
 
 
 # --- the allowance of a month

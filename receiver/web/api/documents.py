@@ -11,8 +11,8 @@ from receiver.config.model import Mode
 from receiver.core.explain.explain import what_to_do
 from receiver.core.explain.rules import why
 from receiver.core.model.actions import ActionKind, Change, OutcomeKind, VictimStage
-from receiver.core.model.overrides import Answer, OverrideKind, Question, sentence
-from receiver.core.model.policy import Scope, Unanswered
+from receiver.core.model.overrides import OverrideKind
+from receiver.core.model.policy import Scope
 from receiver.core.money.cost import amount
 from receiver.metrics.collector import WatchState
 from receiver.ports import StoredDecision, StoredOverride
@@ -33,7 +33,6 @@ from receiver.reports.picture import (
     KeptOut,
     Picture,
     PoolDocument,
-    QuestionInShort,
     ReasonDocument,
     RemedyDocument,
     RightsDocument,
@@ -177,7 +176,7 @@ def explained(stored: StoredDecision, parts: WebParts) -> ExplainedDecision:
     return document.model_copy(update={"actions": actions})
 
 
-# --- overrides and approvals
+# --- overrides
 
 
 class OverrideDocument(Published):
@@ -207,28 +206,6 @@ class OverrideDocument(Published):
         )
 
 
-class QuestionDocument(QuestionInShort):
-    """A request for approval."""
-
-    wait_ends: Annotated[Instant | None, says("until when an answer is waited for")] = None
-    expires_at: Annotated[Instant | None, says("until when an answer counts")] = None
-    pool: str = ""
-    pool_name: str = ""
-    usd_per_hour: Annotated[Usd | None, says("what the nodes that are asked about cost")] = None
-    asked_at: Instant | None = None
-    due_at: Annotated[Instant | None, says("when the change would come at the earliest")] = None
-    unanswered: Annotated[str, word(Unanswered), says("what happens when the wait ends")] = ""
-    answer: Annotated[str, word(Answer)] | None = None
-    who: Annotated[str, says("empty before the answer")] = ""
-    why: Annotated[str, says("empty where none was given")] = ""
-    answered_at: Instant | None = None
-
-    @classmethod
-    def of_question(cls, question: Question, parts: WebParts, now: datetime) -> Self:
-        name, state = parts.pool_name(question.pool), question.standing(now)
-        return cls.of(question, pool_name=name, state=state, said=sentence(question, now))
-
-
 class Asked(Published):
     """A body that people send; it has no field beyond those described."""
 
@@ -246,15 +223,6 @@ class OverrideAsked(Asked):
     nodes: Annotated[Count | None, says("at most the pool's max_nodes")]
     length: Annotated[str | None, says("such as 2h, 90 min or until 09:00 (in the budget's time zone)", alias="for")]
     until: Instant | None
-
-
-class AnswerAsked(Asked):
-    """An answer to a question."""
-
-    sometimes = ("why",)
-    answer: Annotated[str, word(Answer)]
-    who: Annotated[str, says("the person", json_schema_extra={"minLength": 1, "maxLength": LONGEST_TEXT})]
-    why: Annotated[str | None, says("the reason", json_schema_extra={"maxLength": LONGEST_TEXT})]
 
 
 # --- money

@@ -16,6 +16,7 @@ from receiver.core.model.policy import Pool
 from receiver.ports import DecisionFilter, DecisionKind
 from receiver.web.auth.tokens import OPERATOR, require_bearer
 from receiver.web.errors import REMEDIES, Problem
+from receiver.web.operation import TEXT
 from receiver.web.parts import WebParts
 
 DEFAULT_LIMIT = 50
@@ -24,6 +25,9 @@ MAX_ROW = 2**63 - 1  # the largest row number that SQLite and PostgreSQL can hol
 LARGEST_FORM = LARGEST_BODY = 16 * 1024  # bytes
 MOST_FIELDS = 20
 LONGEST_TEXT = 500  # characters of a name or a reason
+# What `pool_asked` and `limit_asked` read, for the OpenAPI document.
+POOL_QUERY = ("pool", {**TEXT, "description": "a pool's name or id"})
+LIMIT_QUERY = ("limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT})
 Word = TypeVar("Word", bound=StrEnum)
 
 

@@ -13,7 +13,7 @@ from receiver.reports.document import utc
 from receiver.reports.picture import ChargesDocument, Picture, PoolDocument, Unfit, kept_picture
 from receiver.web.api import documents as api
 from receiver.web.api.alert_documents import ReceivedAlert
-from receiver.web.api.changes import add_budget_changes, add_overrides, add_questions
+from receiver.web.api.changes import add_budget_changes, add_overrides
 from receiver.web.api.request_parts import MAX_ROW, decisions_asked, invalid, limit_asked, pool_asked, pool_called
 from receiver.web.api.summary import SummaryDocument
 from receiver.web.errors import Problem
@@ -69,7 +69,6 @@ def blueprint(parts: WebParts) -> Blueprint:
     _add_waiting(routes, parts)
     _add_decisions(routes, parts)
     add_overrides(routes, parts)
-    add_questions(routes, parts)
     add_budget_changes(routes, parts)
     for addition in parts.added:
         addition.add_routes(routes, parts)

@@ -32,10 +32,10 @@ LASTS = timedelta(hours=12)
 SKEW = timedelta(minutes=5)  # by which the clocks of two replicas may differ
 SALT = "gpu-autoscaler session of "
 COOKIE = "gpu_autoscaler_session"
-# What never takes the reader's token: Alertmanager and the links in messages carry their own, a kubelet and a scraper
-# have none, who logs in has none yet, and the documentation holds no secret: a person with a pager opens a runbook
-# first. Everything else is closed, also what is added some day.
-OPEN_BLUEPRINTS = frozenset({"webhook", "health", "login", "answers", "guides"})
+# What never takes the reader's token: Alertmanager and sealed links carry their own, a kubelet and a scraper have none,
+# who logs in has none yet, and the documentation holds no secret: a person with a pager opens a runbook first.
+# Everything else is closed, also what is added some day.
+OPEN_BLUEPRINTS = frozenset({"webhook", "health", "login", "guides"})
 ASKED_BY_MACHINES = frozenset({"webhook", "health"})  # no browser: whatever name they have for us is fine
 OPEN_ENDPOINTS = frozenset({"static"})
 
@@ -127,6 +127,7 @@ class Access:
         self.attempts = parts.attempts
         self._web, self._public_url = parts.configuration.web, parts.configuration.public_url
         self.slow = frozenset(endpoint for addition in parts.added for endpoint in addition.slow)
+        self._open = OPEN_BLUEPRINTS | {name for addition in parts.added for name in addition.sealed}
         self._names = ProxyNames(self._web.user_header or "", self._web.trusted_proxies)
 
     @property
@@ -218,7 +219,7 @@ class Access:
         """Raise Problem 429 for a wrong token of a client that tried many others within a minute; not at the webhook.
         A right token always passes: who shares an address with a guesser is not locked out."""
         reads = incoming.method in ("GET", "HEAD") and self._web.reading is ReadAccess.OPEN
-        if reads or _is_open(incoming) or not self.is_wrong(_bearer(incoming)):
+        if reads or self._is_open(incoming) or not self.is_wrong(_bearer(incoming)):
             return
         wait = self.attempts.wait(self.address(incoming))
         if wait:
@@ -234,7 +235,7 @@ class Access:
 
     def requires_token(self, incoming: Request, visitor: Visitor) -> bool:
         """True when *visitor* must log in first; raises Unauthorized for a wrong token and a program without one."""
-        if self._web.reading is ReadAccess.OPEN or _is_open(incoming) or visitor.session is not None:
+        if self._web.reading is ReadAccess.OPEN or self._is_open(incoming) or visitor.session is not None:
             return False
         if incoming.blueprint == "acting" and incoming.method == "POST":
             return False  # it asks for the operator itself, shows nothing to others, and keeps what was typed
@@ -245,9 +246,8 @@ class Access:
             return False
         return True
 
-
-def _is_open(incoming: Request) -> bool:
-    return incoming.blueprint in OPEN_BLUEPRINTS or incoming.endpoint in OPEN_ENDPOINTS
+    def _is_open(self, incoming: Request) -> bool:
+        return incoming.blueprint in self._open or incoming.endpoint in OPEN_ENDPOINTS
 
 
 def _bearer(incoming: Request) -> str:

@@ -64,7 +64,6 @@ ABOUT: Mapping[str, str] = {
     "pages.decisions": "guardrails.md",
     "acting.budgets": "operations.md#raise-this-months-budget",
     "acting.overrides": "operations.md#override-policy-for-a-while",
-    "answers.ask": "operations.md#when-you-are-asked",
     "login.log_in": "operations.md#who-may-read-who-may-act",
 }
 

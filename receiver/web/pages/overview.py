@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from flask import Blueprint, render_template, url_for
+from flask import Blueprint, render_template
 
 from receiver.core.explain.explain import State
 from receiver.core.model.model import Source
@@ -184,11 +184,11 @@ WATCHES = {
 
 
 def page_of(scene: Scene, parts: WebParts) -> dict[str, Any]:
-    """Return what every live page shows; *answer* gives the address of a question, for an operator's eyes alone."""
+    """Return what every live page shows; *ways* gives what can be done about a concern, for an operator's eyes
+    alone."""
 
-    def answer(question: str) -> str | None:
-        seal = parts.seal()
-        return url_for("answers.ask", signed=seal.sign(question)) if seal else None
+    def ways(concern: ShownConcern) -> list[tuple[str, str]]:
+        return [way for addition in parts.added for way in addition.ways(concern, parts)]
 
     return {
         "now": scene.now,
@@ -198,7 +198,7 @@ def page_of(scene: Scene, parts: WebParts) -> dict[str, Any]:
         "mode": mode_of(scene.found, parts),
         "health": scene.health,
         "named": partial(with_names, names=names_of(scene)),
-        "answer": answer,
+        "ways": ways,
     }
 
 

@@ -6,11 +6,12 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+from receiver.capabilities.approvals.notices import answered
 from receiver.core.model.model import Facts
 from receiver.core.model.overrides import Answer, Asks, Question
 from receiver.core.model.policy import Approval, Unanswered
 from receiver.core.notices.notice import Notice
-from receiver.core.notices.people_notices import answered, asked
+from receiver.core.notices.people_notices import asked
 from receiver.core.scaling.assign import assign
 from tests.core.builders import MINUTE, NOW, a_pod
 from tests.core.notices.of_people import word

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from receiver.capabilities.approvals.choices import choices, override_by_answer
+from receiver.capabilities.approvals.notices import answered
 from receiver.core.model.model import Node, Source, Spend, Stage
 from receiver.core.model.overrides import (
     Answer,
@@ -20,10 +22,8 @@ from receiver.core.model.overrides import (
     Question,
     Standing,
     approved_instances,
-    choices,
     gives_way,
     next_time,
-    override_by_answer,
     sentence,
     why_waiting,
 )
@@ -31,7 +31,7 @@ from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Approval, Budget, Unanswered
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.notice import Cause, Notice
-from receiver.core.notices.people_notices import answered, asked
+from receiver.core.notices.people_notices import asked
 from receiver.core.scaling.assign import assign
 from tests.core.builders import (
     EVERY_SECOND,

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from receiver.adapters.store import open_store
+from receiver.capabilities.approvals.api import size_of, take_answer
 from receiver.core.model.overrides import Answer, Question
 from receiver.core.model.policy import Approval, Budget, Unanswered
 from receiver.ports import Store
-from receiver.web.api.changes import size_of, take_answer
 from tests.core.builders import HOUR, MINUTE, a_pool
 from tests.given import lives
 from tests.given.life import PRICE, START, Life, a_job

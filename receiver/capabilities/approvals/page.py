@@ -3,37 +3,29 @@
 GET and HEAD never answer: chats open links to show what is behind them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, g, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from receiver.core.model.overrides import (
-    LABELS,
-    SET_NONE,
-    Answer,
-    Asks,
-    Question,
-    Standing,
-    choices,
-    gives_way,
-    needs_size,
-    override_id,
-)
+from receiver.capabilities.approvals.api import answer_once, size_of
+from receiver.capabilities.approvals.choices import LABELS, SET_NONE, choices, needs_size, override_id
+from receiver.core.model.overrides import Answer, Asks, Question, Standing, gives_way
 from receiver.core.model.text import listed, span
 from receiver.core.money.budget import month_of
 from receiver.core.notices import wording
 from receiver.core.notices.people_notices import in_short, unanswered
-from receiver.reports.picture import Picture, PoolDocument, ScopedBudget, kept_picture
-from receiver.web.api.changes import answer_once, size_of
+from receiver.reports.picture import ConcernDocument, Picture, PoolDocument, ScopedBudget, kept_picture
 from receiver.web.api.request_parts import MAX_LIMIT, read_form
 from receiver.web.auth.access import Access
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
 
+TEMPLATES = Path(__file__).parent / "templates"
 UNNAMED = "someone with the link"
 TOO_LATE = "Nothing was changed: the request was answered, or expired, before your answer arrived."
 UNKNOWN_SIZE = "Nothing was changed: the pool's size is unknown. Try again in a minute, approve or reject."
@@ -75,6 +67,12 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
         return response
 
     return routes
+
+
+def ways(concern: ConcernDocument, parts: WebParts) -> Iterator[tuple[str, str]]:
+    """Yield where an operator answers the request that *concern* is about."""
+    if concern.question and (seal := parts.seal()):
+        yield url_for("answers.ask", signed=seal.sign(concern.question)), "Answer"
 
 
 def _asked(signed: str, parts: WebParts) -> Question:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from receiver.capabilities.approvals.notices import answered
 from receiver.config.web import ReadAccess
 from receiver.core.model.overrides import Answer, Asks, OverrideKind, Question
 from receiver.core.model.policy import Approval
 from receiver.core.notices.grouping import PageLinks, Seal
-from receiver.core.notices.people_notices import answered, unanswered
+from receiver.core.notices.people_notices import unanswered
 from receiver.ports import StoredDecision, TryLater
 from tests.web.builders import (
     ANSWER_LINK,
@@ -23,11 +24,13 @@ from tests.web.builders import (
     READER,
     SEAL,
     Bench,
+    a_concern,
     a_decision,
     a_picture,
     a_policy,
     a_pool,
     a_question,
+    showing,
 )
 from tests.web.people import Person
 from tests.web.seen import Page, words
@@ -370,3 +373,13 @@ def test_a_message_has_one_link_that_this_server_reads_and_another_token_does_no
 def test_without_an_address_or_a_token_there_is_no_link() -> None:
     assert PageLinks(public_url="https://gpu.example.com").answers("q1") == ()
     assert PageLinks(seal=lambda: SEAL).answers("q1") == ()
+
+
+def test_only_an_operator_gets_the_link_that_answers() -> None:
+    bench = Bench(store=showing(concerns=[a_concern(what="waits for an approval", question="l40s-removal-0a")]))
+    person = Person.at(bench)
+    assert "/answer/" not in person.get("/").text
+    person.log_in()
+    html = person.get("/").text
+    link = next(str(a["href"]) for _, a in Page(html).elements if (a.get("href") or "").startswith("/answer/"))
+    assert Seal(OPERATOR, KEY).read(link.removeprefix("/answer/")) == "l40s-removal-0a"
