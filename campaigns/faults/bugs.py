@@ -56,7 +56,7 @@ FOR_NODES = (  # drawn by `campaigns.faults.outside`
     "step/chores/node_upkeep.py:apply_labels_and_taints",
     "step/chores/node_upkeep.py:apply_packing_taints",
     "step/chores/node_upkeep.py:cordon_for_repair",
-    "step/chores/idle_shutdown.py:scale_idle_workloads_to_zero",
+    "capabilities/idle_shutdown/chore.py:scale_idle_workloads_to_zero",
     "capabilities/buffers/chore.py:report_buffers",
     "capabilities/patience/chore.py:admit_deferred_work",
     "step/chores/notify.py:announce_window_evictions",

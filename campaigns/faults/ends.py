@@ -16,7 +16,12 @@ from tests.stores import ILLNESSES
 
 ACT, CHORES = "step/carry_out", "step/chores/"
 PHASES = {"step/settle": 120, "step/record": 60, "step/act.py": 150, "step/reconcile": 30}
-OTHERS = ("step/gather", *(f"{CHORES}{name}" for name in ("node_upkeep", "budget", "idle_shutdown", "notify")))
+OTHERS = (
+    "step/gather",
+    *(f"{CHORES}{name}" for name in ("node_upkeep", "budget")),
+    "capabilities/idle_shutdown",
+    f"{CHORES}notify",
+)
 WITHIN = (*[ACT] * 4, *PHASES, *OTHERS, "step/publish", STORE, "")
 LINES = {ACT: 120, **PHASES, "": 3000, STORE: 1500}  # about as many as a step runs there
 FEW = 400

@@ -5,15 +5,25 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from receiver.adapters.kubernetes.announced import MakeReader
+from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.config.model import Configuration
 from receiver.core.scaling.wanted import SizeSource
 from receiver.metrics.families import AddedFamilies
 from receiver.runtime.after_step import AfterStepOf
-from receiver.step.parts import Chore
+from receiver.step.parts import Chore, LookChore
 from receiver.web import WebAdditions
 
 # Of rights: whether they are needed, verbs, API group, resources, purpose, and ``weaker``, ``acts`` or nothing.
 RightsRow = tuple[bool, str, str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RightsCase:
+    """What rights depend on: the configuration, the API groups that the cluster serves, and its living pods."""
+
+    configuration: Configuration
+    groups: frozenset[str]
+    pods: Sequence[SeenPod] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,5 +45,7 @@ class Capability:
     """Of requests, in a look at the cluster."""
     chores: Sequence[Chore] = ()
     """Of a step."""
-    rights: Callable[[Configuration, frozenset[str]], Iterable[RightsRow]] = lambda _, __: ()
-    """In a cluster that serves these API groups."""
+    look_chores: Sequence[LookChore] = ()
+    """Of a step, also where it only looks."""
+    rights: Callable[[RightsCase], Iterable[RightsRow]] = lambda _: ()
+    """In the cluster."""

@@ -23,6 +23,7 @@ NAMES = (
     "approvals",
     "bundles",
     "costs",
+    "idle_shutdown",
     "what_if",
 )  # fmt: skip
 
@@ -41,6 +42,7 @@ def step_additions() -> "Additions":
     return Additions(
         sources=tuple(source for each in installed() for source in each.sources),
         chores=tuple(chore for each in installed() for chore in each.chores),
+        look_chores=tuple(chore for each in installed() for chore in each.look_chores),
     )
 
 

@@ -32,13 +32,14 @@ from receiver.adapters.kubernetes.gangs import (
 from receiver.adapters.kubernetes.installations import own_key
 from receiver.adapters.kubernetes.multikueue import CHECKS, WITHOUT_QUEUES
 from receiver.adapters.survey import ClusterSurvey
+from receiver.capabilities.capability import RightsCase
 from receiver.capabilities.registry import installed
-from receiver.config import Configuration, Mode
+from receiver.config import Mode
 from receiver.config.model import GroupDemand, QueueDemand
 from receiver.core.model.pods import KeepRule, PodPhase
 from receiver.doctor import nodes, surroundings
 from receiver.doctor.checks import CALL_TIMEOUTS, Area, Check, Finding, Installation, skipped
-from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, QUOTA_NAME, TryLater, WontWork
+from receiver.ports import QUOTA_NAME, TryLater, WontWork
 
 CREDENTIALS = Check(
     "kubernetes.credentials",
@@ -79,9 +80,7 @@ def look(installation: Installation) -> Iterator[Finding]:
     with closing(survey) as cluster:
         yield CREDENTIALS.passed("the API server accepts the credentials")
         pods, pods_error = attempted(cluster.pods)
-        shuts_down = any(IDLE_SHUTDOWN_ANNOTATION in pod.annotations for pod in pods or ())
-        gated = any(pod.phase is PodPhase.DEFERRED for pod in pods or ())
-        needs = needed(settings.configuration, groups, shuts_down=shuts_down, gated=gated)
+        needs = needed(RightsCase(configuration=settings.configuration, groups=groups, pods=pods or ()))
         who = "the user of KUBECONFIG" if settings.environment.kubeconfig else "the service account"
         yield from rights(needs, cluster.may, mode, who)
         slices, unseen = attempted(lambda: cluster.every(RESOURCE_SLICES) if DRA_GROUP in groups else [])
@@ -143,13 +142,10 @@ class Needed:
     acts: bool = False
 
 
-def needed(
-    configuration: Configuration, groups: frozenset[str], *, shuts_down: bool, gated: bool = False
-) -> Iterator[Needed]:
-    """Yield the rights that *configuration* needs in a cluster that serves *groups*, each also with its versions.
-
-    *shuts_down*: some workload is annotated for idle shutdown; *gated*: some pod is behind our scheduling gate.
-    """
+def needed(case: RightsCase) -> Iterator[Needed]:
+    """Yield the rights that are needed in *case*, whose groups also stand there with their versions."""
+    configuration, groups = case.configuration, case.groups
+    gated = any(pod.phase is PodPhase.DEFERRED for pod in case.pods)
     hold = configuration.budget.hold if configuration.budget else None
     queues = bool(hold and hold.kueue_cluster_queues)
     holds = queues or bool(hold and hold.namespaces)
@@ -157,10 +153,8 @@ def needed(
     disrupted = KeepRule.KUBE_SYSTEM in configuration.kubernetes.keep_nodes_for
     budgets = "without it, a pod of kube-system keeps its GPU node, even where a PodDisruptionBudget covers it"
     holding, held = "budget.hold blocks new GPU pods", "budget.hold names ClusterQueues"
-    ends, owners = "some workload is annotated gpu-autoscaler.io/idle-shutdown", "deployments replicasets statefulsets"
     grouped = any(f"{SCHEDULING}/{version}" in groups for version in (*POD_GROUPS.versions, *WORKLOADS.versions))
     kueue, queued = CHECKS.group in groups, configuration.kueue.demand is QueueDemand.QUEUED
-    scales = "deployments/scale replicasets/scale statefulsets/scale"
     # whether it is needed, verbs, API group, resources, purpose, and whether it is weaker or acts
     rows = (
         (True, "list", "", "nodes", "to see the nodes", ""),
@@ -192,14 +186,10 @@ def needed(
         (holds, f"get/{QUOTA_NAME} delete/{QUOTA_NAME}", "", "resourcequotas", holding, "acts"),
         (queues, "list", "kueue.x-k8s.io", "clusterqueues", held, ""),
         (queues, "patch", "kueue.x-k8s.io", "clusterqueues", held, "acts"),
-        (gated or shuts_down, "get", "", "pods", ends if shuts_down else GATED, "acts"),
-        (gated, "patch", "", "pods", GATED, "acts"),
-        (shuts_down, "get", "apps", owners, ends, "acts"),
-        (shuts_down, "patch", "apps", scales, ends, "acts"),
-        (shuts_down, "get patch", "batch", "jobs", ends, "acts"),
+        (gated, "get patch", "", "pods", GATED, "acts"),
     )  # fmt: skip
     known: set[Right] = set()
-    added = [row for capability in installed() for row in capability.rights(configuration, groups)]
+    added = [row for capability in installed() for row in capability.rights(case)]
     for wanted, verbs, group, resources, purpose, kind in (*rows, *added):
         for resource in resources.split() if wanted else ():
             for word in verbs.split():

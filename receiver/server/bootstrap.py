@@ -86,7 +86,7 @@ class Connections:
         )
         process, database_url = process_name(), environment.database_url.get_secret_value()
         self.additions = capabilities.step_additions()
-        self.instruments = Instruments(process, [chore.name for chore in self.additions.chores])
+        self.instruments = Instruments(process, self.additions.parts)
         self.beat, self.attempts = Beat(), Attempts()
         self.last_step: web.LastStep | None = None
         self.instruments.on_disk.watch(self.secrets, self.live)

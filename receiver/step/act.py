@@ -25,7 +25,6 @@ from receiver.step.carry_out import (
     is_smaller_request,
 )
 from receiver.step.chores.budget import close_nodes, held_places, hold_new_work
-from receiver.step.chores.idle_shutdown import scale_idle_workloads_to_zero
 from receiver.step.chores.installations import make_known
 from receiver.step.chores.node_upkeep import (
     apply_labels_and_taints,
@@ -80,8 +79,9 @@ def act(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContex
     if work.chores:
         with parts.part("installations"):
             make_known(work, looked.others)
-        with parts.part("idle_shutdown"):
-            scale_idle_workloads_to_zero(work, looked, sources.telemetry)
+        for look_chore in work.additions.look_chores:
+            with parts.part(look_chore.name):
+                look_chore.make(work, looked, sources)
     refusals = facts.other_work.refusals  # if it fails, what was known stands
     with parts.part("scheduler"):
         rooms = {pool: wanted.work.rooms for pool, wanted in work.assignment.pools.items()}
@@ -111,8 +111,9 @@ def _only_look(work: StepContext, looked: Looked, sources: Sources) -> tuple[Ste
     with work.parts.part("window_evictions"):
         announce_window_evictions(work, doubt=GRACE_IN_DOUBT)
     if work.chores:
-        with work.parts.part("idle_shutdown"):
-            scale_idle_workloads_to_zero(work, looked, sources.telemetry)
+        for chore in work.additions.look_chores:
+            with work.parts.part(chore.name):
+                chore.make(work, looked, sources)
     if work.hands.cluster is not None and facts.up(Source.KUBERNETES):
         with work.parts.part("keep_out"):
             facts = replace(facts, earlier=replace(facts.earlier, kept_out=held_places(work)))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -24,6 +25,9 @@ from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.wanted import Assignment, SizeSource
 from receiver.ports import Cloud, Cluster, Did, Receipt, StepStore, TryLater, WontWork, WriterLostError
+
+if TYPE_CHECKING:  # it imports this module
+    from receiver.step.gather import Looked, Sources
 
 log = structlog.get_logger("receiver")
 
@@ -61,7 +65,6 @@ PARTS = (
     "labels_and_taints",
     "soft_taints",
     "installations",
-    "idle_shutdown",
     "scheduler",
     "messages",
     "usage",
@@ -238,11 +241,26 @@ class Chore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LookChore:
+    """What a capability does with what a step with readers looked at, also where the clock is not trusted and the step
+    only looks: what it stores then, the next step knows. *name* is the part that fails without the others."""
+
+    name: str
+    make: Callable[["StepContext", "Looked", "Sources"], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Additions:
     """What capabilities add to a step."""
 
     sources: Sequence[SizeSource] = ()
     chores: Sequence[Chore] = ()
+    look_chores: Sequence[LookChore] = ()
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of the parts that they add."""
+        return (*(chore.name for chore in self.chores), *(chore.name for chore in self.look_chores))
 
 
 NOTHING = Additions()

@@ -45,7 +45,7 @@ def step(
     when this replica may not write.
 
     Without `Sources.readers` (as in a replay) there are no chores: the step writes no explanations, messages, pages or
-    samples, accounts for no usage and shuts down no idle workload.
+    samples and accounts for no usage.
     """
     parts, store = Parts(), sources.store
     policy = without_approvals(policy) if mode == "observe" else policy  # observe mode changes nothing: no approvals

@@ -16,7 +16,7 @@ from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.kubernetes import AREA
 from receiver.doctor.rounds import go_round
 from receiver.doctor.surroundings import classes, operator
-from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, MAY_WAIT, QUOTA_LABEL
+from receiver.ports import MAY_WAIT, QUOTA_LABEL
 from receiver.replay.world.objects import PodSpec
 from simulator.server import Simulator
 from tests.doctor.builders import document, installation, pool
@@ -113,15 +113,6 @@ def test_rights_of_features_are_asked_for_where_they_are_configured(start: Start
     assert [(f.check, f.verdict) for f in findings] == [("kubernetes.rights", "fail")] * 2
     assert "kueue.demand is queued" in findings[0].said
     assert "budget.hold" in findings[1].said
-
-
-def test_a_workload_that_asks_for_idle_shutdown_makes_its_rights_needed(start: Starter, told: Told) -> None:
-    sim = well_kept(start, kubernetes={"denied": ["patch deployments/scale"]})
-    assert seen(told(sim)) == []
-    run(sim, PodSpec(namespace="ml", name="lab", annotations={IDLE_SHUTDOWN_ANNOTATION: "2h"}))
-    finding = only(told(sim))
-    assert (finding.check, finding.verdict) == ("kubernetes.rights", "fail")
-    assert "patch deployments/scale.apps" in finding.said
 
 
 def test_a_pod_behind_our_scheduling_gate_makes_the_right_to_remove_it_needed(start: Starter, told: Told) -> None:

@@ -6,12 +6,16 @@ from typing import Any
 import pytest
 import yaml
 
+from receiver.adapters.kubernetes.pods import SeenPod
+from receiver.capabilities.capability import RightsCase
 from receiver.config import load_text
 from receiver.doctor.checks import Finding
 from receiver.doctor.kubernetes import AREA as KUBERNETES
 from receiver.doctor.kubernetes import Needed, needed
 from receiver.doctor.kueue import AREA as KUEUE
 from receiver.doctor.rounds import go_round
+from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, MAY_WAIT
+from tests.adapters.kubernetes.kubernetes_objects import a_pod
 from tests.doctor.builders import document
 from tests.doctor.cluster import a_cluster_queue, a_flavor, install_kueue, well_kept
 from tests.doctor.conftest import Told
@@ -34,7 +38,10 @@ def every_right() -> list[Needed]:
     said = document(
         kueue={"demand": "queued"}, volcano={"demand": "podgroups"}, budget={"monthly_usd": 5000, "hold": hold}
     )
-    return list(needed(load_text(yaml.safe_dump(said)).configuration, EVERY_GROUP, shuts_down=True, gated=True))
+    gated = a_pod(schedulingGates=[{"name": MAY_WAIT}])
+    pods = [SeenPod(gated), SeenPod(a_pod(annotations={IDLE_SHUTDOWN_ANNOTATION: "2h"}))]
+    configuration = load_text(yaml.safe_dump(said)).configuration
+    return list(needed(RightsCase(configuration=configuration, groups=EVERY_GROUP, pods=pods)))
 
 
 def test_with_every_feature_on_the_rights_asked_for_are_those_of_the_cluster_roles() -> None:

@@ -35,7 +35,7 @@ MODULES = (  # those without a survivor
     "receiver.core.scaling.retirement",
     "receiver.core.money.budget",
     "receiver.core.promises.promise",
-    "receiver.core.idle.idle_shutdown",
+    "receiver.capabilities.idle_shutdown.judging",
     "receiver.core.notices.routing",
     "receiver.step.carry_out",
     "receiver.step.retire",

@@ -6,7 +6,7 @@ from receiver.adapters.kubernetes.announced import MakeReader
 from receiver.capabilities.buffers.chore import report_buffers
 from receiver.capabilities.buffers.keeping import KIND, keep_buffers
 from receiver.capabilities.buffers.reader import RESOURCE, Buffers
-from receiver.capabilities.capability import Capability, RightsRow
+from receiver.capabilities.capability import Capability, RightsCase, RightsRow
 from receiver.config.model import Configuration
 from receiver.core.scaling.wanted import Rank, SizeSource
 from receiver.step.parts import Chore
@@ -18,8 +18,8 @@ def _readers(configuration: Configuration) -> Sequence[MakeReader]:
     return (Buffers,) if configuration.kubernetes.capacity_buffers else ()
 
 
-def _rights(configuration: Configuration, groups: frozenset[str]) -> Iterator[RightsRow]:
-    serves = configuration.kubernetes.capacity_buffers and RESOURCE.group in groups
+def _rights(case: RightsCase) -> Iterator[RightsRow]:
+    serves = case.configuration.kubernetes.capacity_buffers and RESOURCE.group in case.groups
     yield serves, "list", RESOURCE.group, RESOURCE.plural, KEEPS_ROOM, "weaker"
     yield serves, "list", "", "podtemplates replicationcontrollers resourcequotas", KEEPS_ROOM, "weaker"
     yield serves, "list", "apps", "deployments replicasets statefulsets", KEEPS_ROOM, "weaker"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from receiver.adapters.kubernetes.announced import MakeReader
-from receiver.capabilities.capability import Capability, RightsRow
+from receiver.capabilities.capability import Capability, RightsCase, RightsRow
 from receiver.capabilities.provisioning_requests.chore import report_bookings
 from receiver.capabilities.provisioning_requests.progress import KIND
 from receiver.capabilities.provisioning_requests.reader import RESOURCE, ProvisioningRequests, provisioning_classes
@@ -19,8 +19,8 @@ def _readers(configuration: Configuration) -> Sequence[MakeReader]:
     return (partial(ProvisioningRequests, classes=classes),)
 
 
-def _rights(_: Configuration, groups: frozenset[str]) -> Iterator[RightsRow]:
-    serves = RESOURCE.group in groups
+def _rights(case: RightsCase) -> Iterator[RightsRow]:
+    serves = RESOURCE.group in case.groups
     yield serves, "list", RESOURCE.group, RESOURCE.plural, BOOKS, "weaker"
     yield serves, "list", "", "podtemplates", BOOKS, "weaker"
     yield serves, "patch", RESOURCE.group, "provisioningrequests/status", BOOKS, "acts"

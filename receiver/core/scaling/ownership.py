@@ -73,15 +73,6 @@ def _everything(request: RoomRequest) -> Sequence[Pod]:
     return (request.announced or request.pods) * max(1, request.copies)
 
 
-def shuts_down(pods: Sequence[Pod], facts: Facts, others: OtherInstallations) -> bool:
-    """True if an idle workload with *pods* is to be shut down here: alone, or where the first of its pods that has a
-    node is on a node of our pools."""
-    if not any(each.is_respected(facts.at) for each in others.installations):
-        return True
-    bound = sorted((pod for pod in pods if pod.node), key=lambda pod: pod.key)
-    return bool(bound) and bound[0].node in {node.name for state in facts.pools for node in state.nodes}
-
-
 @dataclass(frozen=True, slots=True)
 class _Described:
     """An installation's pools, as one side of a comparison."""

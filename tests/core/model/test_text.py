@@ -1,6 +1,7 @@
-"""Money for people in one form everywhere, and names of pools and nodes in place of their ids."""
+"""Money and lengths of time for people in one form everywhere, and names of pools and nodes in place of their ids."""
 
 import re
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import receiver
-from receiver.core.model.text import dollars, with_names
+from receiver.core.model.text import dollars, lasting, with_names
 
 ANOTHER_FORMATTER = re.compile(r"USD \{|\} USD|\$\{[^}]*:|:,\.2f")
 
@@ -93,3 +94,8 @@ def test_an_id_within_a_longer_word_stays(text: str) -> None:
 )
 def test_a_whole_id_is_replaced_once(text: str, named: str) -> None:
     assert with_names(text, NAMES) == named
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(7200, "2h"), (5400, "1h30m"), (45, "45s"), (0, "0s")])
+def test_a_length_of_time_is_written_as_prometheus_does(seconds: int, words: str) -> None:
+    assert lasting(timedelta(seconds=seconds)) == words

@@ -1,4 +1,4 @@
-"""What is told of people's words, idle workloads and work that a window evicts, case by case."""
+"""What is told of people's words and work that a window evicts, case by case."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -6,14 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 from receiver.capabilities.patience.chore import not_admitted
-from receiver.core.idle.idle_shutdown import Consenting, IdleCase, IdleStanding, consenting
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import KeepUntil
 from receiver.core.model.windows import Window
 from receiver.core.notices import people_notices, workload_notices
 from receiver.core.notices.notice import Notice
-from receiver.core.notices.workload_notices import idle_notice, ignored_wishes
+from receiver.core.notices.workload_notices import ignored_wishes
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import case_of
@@ -61,19 +60,6 @@ def _evicts_no_more() -> Notice:
     return next(_evicted(overrides=(word(OverrideKind.SNOOZE),), told_to_go=told))
 
 
-def _idle(mode: str = "act", **changes: Any) -> tuple[Consenting, IdleCase]:
-    given: dict[str, Any] = {
-        "phase": PodPhase.RUNNING,
-        "node": "l40s-1",
-        "owner": "ReplicaSet/notebook-5d9c",
-        "labels": {"pod-template-hash": "5d9c", "team": "vision"},
-        "idle_shutdown": timedelta(hours=2),
-    }
-    (workload,) = consenting(with_fields(p, **{**given, **changes}) for p in jobs(0, 1))
-    policy = replace(POLICY, keep_until=KeepUntil(namespaces=frozenset({"ml"})))
-    return workload, IdleCase(policy=policy, mode=mode, now=NOW, pools={"l40s-1": L40S.id}, held=frozenset())
-
-
 def _wish() -> Notice:
     pod = with_fields(jobs(0)[0], keep_until=NOW + timedelta(days=1), node="l40s-1", phase=PodPhase.RUNNING)
     (notice,) = ignored_wishes([pool_of(a_busy_node("l40s-1", pods=(pod,)))], KeepUntil(), NOW)
@@ -102,15 +88,5 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "unanswered": lambda: workload_notices.unanswered(
         "Kubernetes API: patch workloads.kueue.x-k8s.io/status failed: 422 the object is invalid",
         ["ml/train", "ml/sweep"],
-    ),
-    "idle_warned": lambda: idle_notice(IdleStanding.WARNED, *_idle()),
-    "would_be_shut_down": lambda: idle_notice(IdleStanding.WARNED, *_idle("observe")),
-    "idle_kept": lambda: idle_notice(IdleStanding.KEPT, *_idle(), "2026-11-21 12:00 UTC"),
-    "idle_stays": lambda: workload_notices.idle_cleared(_idle()[0].topic, *_idle()),
-    "idle_cannot": lambda: idle_notice(IdleStanding.CANNOT, *_idle(owner="DaemonSet/agent", labels={})),
-    "idle_shut_down": lambda: idle_notice(IdleStanding.DONE, *_idle(), "scaled Deployment ml/notebook from 2 to 0"),
-    "idle_observed": lambda: idle_notice(IdleStanding.OBSERVED, *_idle(), "would scale Deployment ml/notebook to 0"),
-    "idle_failed": lambda: idle_notice(
-        IdleStanding.FAILED, *_idle(), "forbidden: may not patch deployments/scale in ml"
     ),
 }

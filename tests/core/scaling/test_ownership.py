@@ -10,8 +10,8 @@ from receiver.core.model.model import Facts
 from receiver.core.model.pods import Pod, PodPhase, Requirement
 from receiver.core.model.policy import Policy, Pool, Taint
 from receiver.core.model.room_requests import RoomRequest
-from receiver.core.scaling.ownership import own_work, shuts_down
-from tests.core.builders import GPU, HOUR, MINUTE, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts
+from receiver.core.scaling.ownership import own_work
+from tests.core.builders import GPU, HOUR, MINUTE, NOW, a_pod, a_policy, a_pool, a_state, facts
 from tests.given.requests import booking_of, buffer_of, candidate_of
 
 SIZE = "node.kubernetes.io/instance-type"
@@ -197,15 +197,6 @@ def test_claims_of_devices_are_judged_by_the_installation_that_has_them() -> Non
     claims = a_pod(requests={GPU: 1}, claims=("gpu",))
     assert left(beside(OURS, key="a/other"), requests=(candidate(claims),)).other_work.requests
     assert not left(beside(WIDE, key="z/other"), a_pod(gpus=2, claims=("gpu",))).waiting
-
-
-def test_an_idle_workload_is_shut_down_where_its_first_pod_runs() -> None:
-    known = facts(a_state(a_node("n1")))
-    here, there = a_pod("b", node="n1"), a_pod("a", node="elsewhere")
-    assert shuts_down((here,), known, beside(THEIRS))
-    assert not shuts_down((there,), known, beside(THEIRS))
-    assert not shuts_down((here, there), known, beside(THEIRS))
-    assert shuts_down((there,), known, ALONE)
 
 
 def test_a_pod_whose_claims_no_pool_here_has_is_told_by_the_installation_that_it_selects() -> None:

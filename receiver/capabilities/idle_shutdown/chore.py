@@ -7,15 +7,13 @@ from functools import partial
 
 import structlog
 
-from receiver.core.idle import idle_shutdown as idle
-from receiver.core.idle.idle_shutdown import Consenting, IdleCase, IdleStanding, IdleVerdict
+from receiver.capabilities.idle_shutdown import judging, notices
+from receiver.capabilities.idle_shutdown.judging import Consenting, IdleCase, IdleStanding, IdleVerdict
 from receiver.core.model.memory import is_new_minute
-from receiver.core.notices import workload_notices
 from receiver.core.notices.concerns import SILENT_FOR
 from receiver.core.notices.notice import Notice
-from receiver.core.scaling.ownership import shuts_down
-from receiver.ports import Cluster, Did, StepStore, Telemetry, TryLater, WontWork
-from receiver.step.gather import Looked
+from receiver.ports import Cluster, Did, StepStore, TryLater, WontWork
+from receiver.step.gather import Looked, Sources
 from receiver.step.parts import Hands, StepContext, Write, WriteKind
 
 log = structlog.get_logger("receiver")
@@ -26,33 +24,36 @@ IN_DOUBT = "the clock changed, or the autoscaler paused; if the workload stays i
 MOST_AT_ONCE = 20  # workloads scaled to zero by one step: each takes a few calls
 
 
-def scale_idle_workloads_to_zero(work: StepContext, looked: Looked, telemetry: Telemetry | None) -> None:
+def scale_idle_workloads_to_zero(work: StepContext, looked: Looked, sources: Sources) -> None:
     """Check the workloads that opted in, once a minute. Raises TryLater when the store fails, WriterLostError when this
     replica may not write."""
-    policy, mode, now, store, cluster = work.policy, work.mode, work.now, work.store, work.hands.cluster
+    policy, mode, now, store = work.policy, work.mode, work.now, work.store
+    cluster, telemetry = work.hands.cluster, sources.telemetry
     if not looked.trusted:
-        case = idle.case_of(looked.facts, policy, mode, store.told(idle.TOPIC), {})
-        for topic in idle.warned(case):  # how much of its grace has passed is unknown
-            store.say(workload_notices.idle_cleared(topic, None, case, IN_DOUBT), now)
+        case = judging.case_of(looked.facts, policy, mode, store.told(judging.TOPIC), {})
+        for topic in judging.warned(case):  # how much of its grace has passed is unknown
+            store.say(notices.idle_cleared(topic, None, case, IN_DOUBT), now)
         return
-    if telemetry is None or cluster is None or not is_new_minute(looked.before, now) or not idle.can_tell(looked.facts):
+    if telemetry is None or cluster is None:
         return
-    workloads, sent_notices = idle.consenting(looked.pods), store.told(idle.TOPIC)
-    workloads = tuple(w for w in workloads if shuts_down(w.pods, looked.facts, looked.others))
+    if not is_new_minute(looked.before, now) or not judging.can_tell(looked.facts):
+        return
+    workloads, sent_notices = judging.consenting(looked.pods), store.told(judging.TOPIC)
+    workloads = tuple(w for w in workloads if judging.shuts_down(w.pods, looked.facts, looked.others))
     if not workloads and not sent_notices:
         return
     courses = {}
-    for window in idle.windows(workloads, now):
+    for window in judging.windows(workloads, now):
         try:
             courses[window] = telemetry.courses(window)
         except (TryLater, WontWork) as error:
             log.warning("cannot read GPU utilization", window=str(window), error=str(error))
-    case = idle.case_of(looked.facts, policy, mode, sent_notices, courses)
-    for topic in idle.left(workloads, case):
-        store.say(workload_notices.idle_cleared(topic, None, case), now)
+    case = judging.case_of(looked.facts, policy, mode, sent_notices, courses)
+    for topic in judging.left(workloads, case):
+        store.say(notices.idle_cleared(topic, None, case), now)
     room = MOST_AT_ONCE
     for workload in workloads:
-        verdict = idle.judge(workload, case)
+        verdict = judging.judge(workload, case)
         notice = _notice(workload, verdict, case)
         if notice is not None and store.say(notice, now) and verdict is IdleVerdict.WARN:
             _record_warning(workload, notice, work.hands, cluster)
@@ -62,15 +63,15 @@ def scale_idle_workloads_to_zero(work: StepContext, looked: Looked, telemetry: T
 
 
 def _notice(workload: Consenting, verdict: IdleVerdict, case: IdleCase) -> Notice | None:
-    until = idle.kept_until(workload, case)
+    until = judging.kept_until(workload, case)
     if verdict is IdleVerdict.WARN:
-        return workload_notices.idle_notice(IdleStanding.WARNED, workload, case)
+        return notices.idle_notice(IdleStanding.WARNED, workload, case)
     if verdict is IdleVerdict.CLEAR:
-        return workload_notices.idle_cleared(workload.topic, workload, case)
+        return notices.idle_cleared(workload.topic, workload, case)
     if verdict is IdleVerdict.CANNOT:
-        return workload_notices.idle_notice(IdleStanding.CANNOT, workload, case)
+        return notices.idle_notice(IdleStanding.CANNOT, workload, case)
     if verdict is IdleVerdict.KEEP and until is not None:
-        return workload_notices.idle_notice(IdleStanding.KEPT, workload, case, f"{until:%Y-%m-%d %H:%M} UTC")
+        return notices.idle_notice(IdleStanding.KEPT, workload, case, f"{until:%Y-%m-%d %H:%M} UTC")
     return None
 
 
@@ -87,10 +88,10 @@ def _scale(workload: Consenting, case: IdleCase, store: StepStore, hands: Hands,
         SCALING, Write({"workload": workload.key}, partial(cluster.scale_to_zero, workload.staying[0]))
     )
     if (receipt := written.receipt) is None:
-        failed = idle.standing_of(workload.topic, case)[0] is IdleStanding.FAILED
-        lasts = case.now - idle.shutdown_at(workload, case) >= SILENT_FOR
+        failed = judging.standing_of(workload.topic, case)[0] is IdleStanding.FAILED
+        lasts = case.now - judging.shutdown_at(workload, case) >= SILENT_FOR
         if not failed and (lasts or isinstance(written.error, WontWork)):
-            store.say(workload_notices.idle_notice(IdleStanding.FAILED, workload, case, str(written.error)), case.now)
+            store.say(notices.idle_notice(IdleStanding.FAILED, workload, case, str(written.error)), case.now)
     elif receipt.did is not Did.DIFFERS:  # what differs is decided on anew
         standing = IdleStanding.OBSERVED if receipt.did is Did.OBSERVED else IdleStanding.DONE
-        store.say(workload_notices.idle_notice(standing, workload, case, receipt.sentence), case.now)
+        store.say(notices.idle_notice(standing, workload, case, receipt.sentence), case.now)

@@ -1,18 +1,14 @@
 """Idle workloads that consented: who is one workload, when it is warned, scaled to zero, kept or cleared."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from receiver import ports
-from receiver.core.idle.idle_shutdown import (
+from receiver.capabilities.idle_shutdown.judging import (
     A_WARNING_HOLDS,
     MOST_WINDOWS,
-    Consenting,
-    IdleCase,
     IdleStanding,
     IdleVerdict,
     can_tell,
@@ -23,22 +19,34 @@ from receiver.core.idle.idle_shutdown import (
     key_of,
     left,
     shutdown_at,
+    shuts_down,
     warned,
     windows,
 )
+from receiver.core.model.installations import ALONE, InstallationLease, OtherInstallations
 from receiver.core.model.model import Source, SourceState
-from receiver.core.model.pods import KEEP_UNTIL, Pod, PodPhase
-from receiver.core.model.policy import KeepUntil
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.signals import SignalAction
-from receiver.core.model.text import lasting
 from receiver.core.model.usage import Course
-from receiver.core.notices import workload_notices
+from tests.capabilities.idle_shutdown.builders import (
+    ACTIVE,
+    GRACE,
+    LISTED,
+    QUIET,
+    WEB,
+    WINDOW,
+    a_case,
+    a_web_pod,
+    the,
+    told,
+)
 from tests.core.builders import (
     MINUTE,
     NOW,
     a_node,
     a_pod,
     a_policy,
+    a_pool,
     a_signal,
     a_silence,
     a_state,
@@ -47,54 +55,8 @@ from tests.core.builders import (
     facts,
 )
 
-WINDOW = timedelta(hours=2)
-GRACE = timedelta(minutes=15)
-WEB = "idle-shutdown:ml/Deployment/web"
-QUIET = Course(window=WINDOW, engine=0.0, memory=0.0, power=80.0, power_floor=75.0, coverage=1.0)
-ACTIVE = replace(QUIET, engine=0.5)
-
-
-def a_web_pod(name: str = "web-5d9c-a", **changes: Any) -> Pod:
-    """A running pod of the Deployment web that consented to be shut down after two idle hours."""
-    given: dict[str, Any] = {
-        "phase": PodPhase.RUNNING,
-        "node": "n1",
-        "created_at": NOW - timedelta(days=1),
-        "running_since": NOW - timedelta(hours=20),
-        "owner": "ReplicaSet/web-5d9c",
-        "labels": {"pod-template-hash": "5d9c"},
-        "idle_shutdown": WINDOW,
-    }
-    return a_pod(name, **{**given, **changes})
-
-
-def a_case(
-    courses: Mapping[str, Course] | None = None, told: Mapping[str, Any] | None = None, **given: Any
-) -> IdleCase:
-    """What is known of pods on n1, in a pool of ours: quiet, unless *courses* say something else."""
-    known = {"ml/web-5d9c-a": QUIET, "ml/web-5d9c-b": QUIET} if courses is None else courses
-    values: dict[str, Any] = {
-        "policy": a_policy(),
-        "mode": "act",
-        "now": NOW,
-        "pools": {"n1": "l40s-id"},
-        "held": frozenset(),
-        "told": told or {},
-        "courses": {WINDOW: known},
-    }
-    return IdleCase(**{**values, **given})
-
-
-def told(standing: IdleStanding, ago: timedelta = MINUTE, mode: str = "act") -> Mapping[str, tuple[str, datetime]]:
-    """What the store says when the Deployment web was brought to *standing* that long *ago*."""
-    case = a_case(now=NOW - ago, mode=mode)
-    return {WEB: (key_of(standing, case), case.now)}
-
-
-def the(*pods: Pod) -> Consenting:
-    """The one workload that *pods* make up."""
-    (found,) = consenting(pods)
-    return found
+THEIRS = InstallationLease(key="z/other", pools=(a_pool("a100"),), renewed_at=NOW)
+BESIDE_THEIRS = OtherInstallations(own="m/own", installations=(THEIRS,))
 
 
 def verdict(*pods: Pod, **given: Any) -> IdleVerdict:
@@ -361,7 +323,6 @@ def test_a_workload_that_is_there_has_not_left() -> None:
 
 # --- put off
 
-LISTED = replace(a_policy(), keep_until=KeepUntil(namespaces=frozenset({"ml"}), longest=timedelta(days=7)))
 TOMORROW = NOW + timedelta(days=1)
 
 
@@ -475,59 +436,10 @@ def test_nodes_are_known_by_their_pool() -> None:
     assert case_of(found, a_policy(), "act", {}, {}).pools == {"n1": "l40s-id"}
 
 
-# --- what is said
-
-
-def test_a_warning_says_when_and_how_to_keep_the_workload() -> None:
-    said = workload_notices.idle_notice(IdleStanding.WARNED, the(a_web_pod()), a_case(policy=LISTED))
-    assert said.title == "GPU workload Deployment ml/web will be scaled to zero at 12:15 UTC"
-    command = "kubectl annotate pod -n ml web-5d9c-a --overwrite gpu-autoscaler.io/keep-until=2026-11-21T12:00:00Z"
-    assert command in said.body
-
-
-def test_a_warning_of_observe_mode_promises_nothing() -> None:
-    said = workload_notices.idle_notice(IdleStanding.WARNED, the(a_web_pod()), a_case(mode="observe"))
-    assert "would be scaled to zero at 12:15 UTC (observing" in said.title
-    assert "kubectl" not in said.body
-
-
-def test_where_a_snooze_is_not_honoured_the_warning_names_another_way() -> None:
-    said = workload_notices.idle_notice(IdleStanding.WARNED, the(a_web_pod()), a_case())
-    assert "keep-until" not in said.body
-    assert "gpu-autoscaler.io/idle-shutdown-" in said.body
-
-
-@pytest.mark.parametrize(
-    "pod, undo",
-    [
-        (a_web_pod(), "kubectl scale -n ml deployment/web --replicas=1"),
-        (a_web_pod("db-0", owner="StatefulSet/db"), "kubectl scale -n ml statefulset/db --replicas=1"),
-        (
-            a_web_pod("train-0", owner="Job/train"),
-            """kubectl patch -n ml job/train --type=merge -p '{"spec":{"suspend":false}}'""",
-        ),
-    ],
-    ids=["Deployment", "StatefulSet", "Job"],
-)
-def test_a_shutdown_is_told_with_the_command_that_undoes_it(pod: Pod, undo: str) -> None:
-    said = workload_notices.idle_notice(IdleStanding.DONE, the(pod), a_case(), "scaled it")
-    assert said.body.splitlines()[-1] == f"To start it again: {undo}"
-    assert said.body.startswith("Scaled it.")
-
-
-def test_the_time_told_is_that_of_the_warning() -> None:
-    case = a_case(told=told(IdleStanding.WARNED, 5 * MINUTE))
-    assert shutdown_at(the(a_web_pod()), case) == NOW + 10 * MINUTE
-
-
-def test_the_annotations_that_notices_name_are_those_that_are_read() -> None:
-    assert workload_notices.IDLE_SHUTDOWN == ports.IDLE_SHUTDOWN_ANNOTATION
-    assert KEEP_UNTIL == ports.KEEP_UNTIL_ANNOTATION
-
-
-@pytest.mark.parametrize(
-    "length, words",
-    [(WINDOW, "2h"), (timedelta(minutes=90), "1h30m"), (timedelta(seconds=45), "45s"), (timedelta(0), "0s")],
-)
-def test_a_length_of_time_is_written_as_prometheus_does(length: timedelta, words: str) -> None:
-    assert lasting(length) == words
+def test_an_idle_workload_is_shut_down_where_its_first_pod_runs() -> None:
+    known = facts(a_state(a_node("n1")))
+    here, there = a_pod("b", node="n1"), a_pod("a", node="elsewhere")
+    assert shuts_down((here,), known, BESIDE_THEIRS)
+    assert not shuts_down((there,), known, BESIDE_THEIRS)
+    assert not shuts_down((here, there), known, BESIDE_THEIRS)
+    assert shuts_down((there,), known, ALONE)

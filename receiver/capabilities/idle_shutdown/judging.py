@@ -6,11 +6,12 @@ The state of a workload is the last notice of its topic, so a restart loses noth
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from receiver.core.model.installations import OtherInstallations
 from receiver.core.model.model import Facts, Source
 from receiver.core.model.overrides import overrides_in_force
 from receiver.core.model.pods import Pod, PodPhase, honoured
@@ -136,6 +137,15 @@ def consenting(pods: Iterable[Pod]) -> tuple[Consenting, ...]:
         for (namespace, kind, name), group in sorted(groups.items())
         if any(p.wishes.idle_shutdown for p in group)
     )
+
+
+def shuts_down(pods: Sequence[Pod], facts: Facts, others: OtherInstallations) -> bool:
+    """True if an idle workload with *pods* is to be shut down here: alone, or where the first of its pods that has a
+    node is on a node of our pools."""
+    if not any(each.is_respected(facts.at) for each in others.installations):
+        return True
+    bound = sorted((pod for pod in pods if pod.node), key=lambda pod: pod.key)
+    return bool(bound) and bound[0].node in {node.name for state in facts.pools for node in state.nodes}
 
 
 def _owner(pod: Pod) -> tuple[str, str]:

@@ -1,0 +1,1 @@
+"""Idle shutdown: idle workloads whose owners consented are scaled to zero."""

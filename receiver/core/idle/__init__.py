@@ -1,1 +1,0 @@
-"""Idle workloads whose owners consented to scale them to zero: which they are, when to warn and when to act."""
