@@ -443,3 +443,10 @@ def test_an_idle_workload_is_shut_down_where_its_first_pod_runs() -> None:
     assert not shuts_down((there,), known, BESIDE_THEIRS)
     assert not shuts_down((here, there), known, BESIDE_THEIRS)
     assert shuts_down((there,), known, ALONE)
+
+
+def test_beside_others_a_pod_without_a_node_does_not_say_where_its_workload_is_shut_down() -> None:
+    known = facts(a_state(a_node("n1")))
+    waiting, here = a_pod("a", node=None), a_pod("b", node="n1")
+    assert shuts_down((waiting, here), known, BESIDE_THEIRS)
+    assert not shuts_down((waiting,), known, BESIDE_THEIRS)
