@@ -2,7 +2,7 @@
 
 ``python -m tools.trace_step`` traces two steps over the simulated world with SQLite: one that buys a node for a waiting
 pod, and one that begins to remove an idle node. The simulated world itself is not counted; comprehensions and lambdas
-are counted as functions. With ``--files`` it also lists the functions by file and the commonest changes of file.
+are counted as functions, and no capability adds anything. With ``--files`` it also lists the functions by file and the commonest changes of file.
 """
 
 import sys
@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 import receiver
+from receiver.step.parts import NOTHING
 from tests.given.life import Life, a_job, a_policy, a_world
 from tests.stores import a_store, silent_log
 
@@ -92,7 +93,7 @@ def traced(act: Callable[[], object]) -> Trace:
 def growing() -> Iterator[tuple[Life, Trace]]:
     """Give a world after the step that bought its first node, and the trace of that step."""
     with a_store() as store, silent_log([]):
-        life = Life(world=a_world(), policy=a_policy(), store=store)
+        life = Life(world=a_world(), policy=a_policy(), store=store, additions=NOTHING)
         life.run(timedelta(minutes=2))
         life.submit(a_job())
         trace = traced(life.step)

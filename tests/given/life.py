@@ -23,7 +23,7 @@ from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater, WriterLost
 from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, WorldPool
 from receiver.step.devices import DeviceJoin
 from receiver.step.gather import Sources
-from receiver.step.parts import Hands
+from receiver.step.parts import Additions, Hands
 from receiver.step.reconcile import Stepped, step
 from simulator.world import World
 from tests.core.builders import NOW, an_override
@@ -117,6 +117,7 @@ class Life:
     waited: dict[tuple[str, str], Pod] = field(default_factory=dict)
     wrap_cloud: Any = None
     wrap_cluster: Any = None
+    additions: Additions = ADDED
     _beat_at: datetime | None = None
     _calm_steps: int = 0
 
@@ -184,14 +185,16 @@ class Life:
     def step(self) -> Stepped:
         """One step now."""
         self._beat()
-        stepped = step(self.sources, self.hands, self.policy, self.mode, self.now, ADDED)
+        stepped = step(self.sources, self.hands, self.policy, self.mode, self.now, self.additions)
         self.steps.append(stepped)
         return stepped
 
     def step_without_chores(self) -> Stepped:
         """One step now as a replay takes it."""
         self._beat()
-        stepped = step(replace(self.sources, readers=False), self.hands, self.policy, self.mode, self.now, ADDED)
+        stepped = step(
+            replace(self.sources, readers=False), self.hands, self.policy, self.mode, self.now, self.additions
+        )
         self.steps.append(stepped)
         return stepped
 
