@@ -2,7 +2,8 @@
 
 ``python -m tools.trace_step`` traces two steps over the simulated world with SQLite: one that buys a node for a waiting
 pod, and one that begins to remove an idle node. The simulated world itself is not counted; comprehensions and lambdas
-are counted as functions, and no capability adds anything. With ``--files`` it also lists the functions by file and the commonest changes of file.
+are counted as functions, and no capability adds anything. With ``--files`` it also lists the functions by file and the
+commonest changes of file.
 """
 
 import sys

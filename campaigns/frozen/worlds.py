@@ -10,6 +10,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Approval, Budget, BudgetChange, Pool, Scope, Unanswered
 from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
@@ -55,7 +56,7 @@ BUDGET = Budget(
 
 def bench(store: Any, policy: Any, clock: Any, mode: str = "act") -> Bench:
     """The web side over *store*, with every metric registered."""
-    registry, instruments = CollectorRegistry(), Instruments()
+    registry, instruments = CollectorRegistry(), Instruments(chores=[chore.name for chore in step_additions().chores])
     registry.register(instruments)
     settings = settings_of(policy, mode)
     registry.register(
