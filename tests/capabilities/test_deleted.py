@@ -1,4 +1,5 @@
-"""Each capability can be left out: without its folder and its line in the registry the rest imports and serves."""
+"""Each capability can be left out: without its folder and its line in the registry the rest imports, serves, buys
+a node for work and gives it back. `python -m campaigns.without` plays the core's tests without each."""
 
 import json
 import os
@@ -12,8 +13,8 @@ import pytest
 from receiver.capabilities import registry
 from receiver.capabilities.capability import Capability
 from receiver.cli.added import value_at
+from tests.given.without import ROOT, product_without
 
-ROOT = Path(__file__).parents[2]
 PAGES = ("/", "/decisions", "/sources")
 HELPS = (("--all",), ("explain",), ("explain", "decision"), ("replay", "--all"))
 # Alembic runs these when it migrates, and gunicorn its configuration: neither can be imported.
@@ -36,9 +37,24 @@ from receiver.capabilities import registry
 from receiver.cli.main import main
 from tests.web.builders import Bench
 
+from simulator.store import MemoryStore
+from tests.quiet import silence
+from tests.given import lives
+from tests.given.life import a_job
+from tests.core.builders import HOUR, MINUTE
+
+silence()
+life = lives.waiting(MemoryStore(), a_job())
+life.run(5 * MINUTE, tick=MINUTE)
+sizes = [life.required()]
+life.run(HOUR, tick=MINUTE)
+sizes.append(life.required())
+
 client = Bench().client()
 answers = {page: client.get(page) for page in pages}
 print(json.dumps({
+    "sizes": sizes,
+    "finished": [job.id for job in life.world.finished],
     "installed": [capability.name for capability in registry.installed()],
     "requests": list(client.get("/api/v1/openapi.json").get_json()["paths"]),
     "pages": {page: answer.status_code for page, answer in answers.items()},
@@ -46,20 +62,6 @@ print(json.dumps({
     "helps": " ".join(CliRunner().invoke(main, [*words, "--help"]).stdout for words in helps),
 }))
 """
-
-
-def product_without(name: str, folder: Path) -> None:
-    """Put the product into *folder* without that capability, as one that a person deleted. What stays is linked."""
-    home = folder / "receiver"
-    (home / "capabilities").mkdir(parents=True)
-    for inside in (".", "capabilities"):
-        for path in (ROOT / "receiver" / inside).iterdir():
-            if path.name not in (name, "capabilities", "registry.py", "__pycache__"):
-                (home / inside / path.name).symlink_to(path)
-    source = (ROOT / "receiver" / "capabilities" / "registry.py").read_text(encoding="utf-8")
-    line = f'    "{name}",\n'
-    assert source.count(line) == 1
-    (home / "capabilities" / "registry.py").write_text(source.replace(line, ""), encoding="utf-8")
 
 
 def seen_in(folder: Path) -> dict[str, Any]:
@@ -83,6 +85,7 @@ def test_the_product_does_without_it(capability: Capability, tmp_path: Path) -> 
     product_without(capability.name, tmp_path)
     seen = seen_in(tmp_path)
     assert seen["installed"] == [name for name in registry.NAMES if name != capability.name]
+    assert (seen["sizes"], seen["finished"]) == ([1, 0], ["train"])
     assert seen["pages"] == dict.fromkeys(PAGES, 200)
     assert not {f"/api/v1/{request.path}" for request in capability.web.requests} & set(seen["requests"])
     assert not [link for link in seen["links"] if any(f">{added.words}<" in link for added in capability.web.links)]

@@ -1,19 +1,20 @@
 """Requests of the cluster's API, as their readers make them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from receiver.adapters.kubernetes.announced import MakeReader
-from receiver.capabilities.buffers.reader import Buffers
-from receiver.capabilities.kueue_check.reader import AdmissionChecks
-from receiver.capabilities.provisioning_requests.progress import Booking
-from receiver.capabilities.provisioning_requests.reader import ProvisioningRequests
+from receiver.capabilities import registry
+from receiver.config.settings import load_text
 from receiver.core.model.pods import Pod
 from receiver.core.model.room_requests import RoomRequest
-from receiver.ports import PROVISIONING_CLASS
 from tests.core.builders import MINUTE, NOW, a_pod
+
+SMALLEST = """
+pools:
+  - {name: l40s, civo_pool_id: l40s-id, size: an.g1.l40s.kube.x1, resources: {nvidia.com/gpu: 1}, max_nodes: 8}
+"""
 
 
 def buffer_of(key: str, pod: Pod | None, replicas: int = 0, problem: str = "", *, named: bool = False) -> RoomRequest:
@@ -54,9 +55,10 @@ def booking_of(
     named: bool = False,
 ) -> RoomRequest:
     """The ProvisioningRequest *key* for *pods*."""
-    terms = Booking(
-        created_at=created_at, provisioned_at=provisioned_at, consumed=consumed, valid_for=valid_for
-    ).terms()
+    moments = {"created_at": created_at, "provisioned_at": provisioned_at}
+    terms = {name: at.isoformat() for name, at in moments.items() if at is not None}
+    terms |= {"consumed": "true"} if consumed else {}
+    terms |= {"valid_for": str(valid_for.total_seconds())} if valid_for is not None else {}
     return RoomRequest(
         kind="provisioning_requests",
         key=key,
@@ -69,9 +71,4 @@ def booking_of(
     )
 
 
-def booking_reader(classes: Collection[str] = (PROVISIONING_CLASS,)) -> MakeReader:
-    """What reads ProvisioningRequests of *classes*."""
-    return partial(ProvisioningRequests, classes=classes)
-
-
-EVERY_READER: Sequence[MakeReader] = (booking_reader(), AdmissionChecks, Buffers)
+EVERY_READER: Sequence[MakeReader] = registry.readers(load_text(SMALLEST).configuration)

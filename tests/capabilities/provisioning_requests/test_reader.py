@@ -2,16 +2,19 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from pytest_httpserver import HTTPServer
 
+from receiver.adapters.kubernetes.announced import MakeReader
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.capabilities.provisioning_requests.progress import KIND, Booking, BookingStage
+from receiver.capabilities.provisioning_requests.reader import ProvisioningRequests
 from receiver.core.model.room_requests import RoomAnswer, RoomRequest
 from receiver.ports import PROVISIONING_CLASS, UPSTREAM_CLASS, Did
 from tests.adapters.kubernetes.capacity_objects import (
@@ -25,13 +28,16 @@ from tests.adapters.kubernetes.custom_objects import CREATED, GPU, a_template
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
 from tests.clocks import FixedClock
 from tests.core.builders import NOW
-from tests.given.requests import booking_reader
 
 BEFORE = {"cluster-autoscaler.kubernetes.io/consume-provisioning-request": "r"}
 
 
 def a_condition(kind: str, status: str = "True", message: str = "", since: str = CREATED) -> dict[str, Any]:
     return {"type": kind, "status": status, "reason": "Because", "message": message, "lastTransitionTime": since}
+
+
+def booking_reader(classes: Collection[str] = (PROVISIONING_CLASS,)) -> MakeReader:
+    return partial(ProvisioningRequests, classes=classes)
 
 
 @contextmanager
