@@ -10,7 +10,7 @@ from receiver.config.model import Configuration
 from receiver.core.scaling.wanted import SizeSource
 from receiver.metrics.families import AddedFamilies
 from receiver.runtime.after_step import AfterStepOf
-from receiver.step.parts import Chore, LookChore
+from receiver.step.parts import Chore, LookChore, Publisher
 from receiver.web import WebAdditions
 
 # Of rights: whether they are needed, verbs, API group, resources, purpose, and ``weaker``, ``acts`` or nothing.
@@ -47,5 +47,7 @@ class Capability:
     """Of a step."""
     look_chores: Sequence[LookChore] = ()
     """Of a step, also where it only looks."""
+    publishers: Sequence[Publisher] = ()
+    """Of a step."""
     rights: Callable[[RightsCase], Iterable[RightsRow]] = lambda _: ()
     """In the cluster."""

@@ -24,6 +24,7 @@ NAMES = (
     "bundles",
     "costs",
     "idle_shutdown",
+    "promises",
     "what_if",
 )  # fmt: skip
 
@@ -43,6 +44,7 @@ def step_additions() -> "Additions":
         sources=tuple(source for each in installed() for source in each.sources),
         chores=tuple(chore for each in installed() for chore in each.chores),
         look_chores=tuple(chore for each in installed() for chore in each.look_chores),
+        publishers=tuple(publisher for each in installed() for publisher in each.publishers),
     )
 
 

@@ -21,11 +21,10 @@ from receiver.core.model.model import Source
 from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Pool, longest_waits
 from receiver.core.model.signals import SignalAction
-from receiver.core.promises.calibration import Came
 from receiver.core.scaling.failures import Failure
 from receiver.core.scaling.waits import Direction, Shortage, WaitKind, shortage_of
 from receiver.metrics.budgets import budgets
-from receiver.metrics.families import PREFIX, AddedFamilies, Row, counter, filled, gauge, histogram, single
+from receiver.metrics.families import PREFIX, AddedFamilies, Row, Scrape, counter, filled, gauge, histogram, single
 from receiver.ports import Clock, ReadStore, TryLater, WontWork
 from receiver.reports.picture import ChargesDocument, Picture, PoolDocument, kept_picture
 from receiver.step.parts import PARTS, counted_as
@@ -244,7 +243,8 @@ class StoreCollector(Collector):
         yield from self._configured()
         try:
             (picture, seen_at), counts = kept_picture(self._store), self._store.counts()
-            added = [metric for families in self._added for metric in families(self._clock.now())]
+            scrape = Scrape(at=self._clock.now(), counts=counts)
+            added = [metric for families in self._added for metric in families(scrape)]
         except (TryLater, WontWork):
             yield self._sources_up([(("store",), 0)])
             return
@@ -394,9 +394,6 @@ class StoreCollector(Collector):
         outcomes = [(pool, kind.value, end.value) for pool in ids for kind in ActionKind for end in OutcomeKind]
         ended = filled(counts.get("actions"), outcomes)
         yield counter("actions", "Actions that ended, by outcome.", ended, "pool", "kind", "outcome")
-        ends = filled(counts.get("promises"), [(pool, came.value) for pool in ids for came in Came])
-        text = "First promises to waiting workloads that ended: begun by the promised p50, by the p90, or late."
-        yield counter("promises", text, ends, "pool", "came")
         drifts = filled(counts.get("drifts"), [(pool,) for pool in ids])
         yield counter("pool_drifts", "Required counts that others changed.", drifts, "pool")
         pool_stages = [(pool, stage) for pool in ids for stage in memory.STAGES]

@@ -1,6 +1,7 @@
 """Metric families from the rows of a scrape. Names end in their unit; ratios are 0-1, money is USD."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,7 +15,17 @@ PREFIX = "gpu_autoscaler"
 
 Value = float | Decimal | timedelta | datetime | None
 Row = tuple[Sequence[str], Value]
-Families = Callable[[datetime], Iterable[Metric]]  # at the time of a scrape; raises TryLater when the store fails
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scrape:
+    """When /metrics is read, and what `ReadStore.counts` said then."""
+
+    at: datetime
+    counts: Mapping[str, Any]
+
+
+Families = Callable[[Scrape], Iterable[Metric]]  # raises TryLater when the store fails
 AddedFamilies = Callable[[ReadStore, Policy], Families]
 
 

@@ -24,7 +24,7 @@ from receiver.core.promises.calibration import OpenPromises
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.wanted import Assignment, SizeSource
-from receiver.ports import Cloud, Cluster, Did, Receipt, StepStore, TryLater, WontWork, WriterLostError
+from receiver.ports import Cloud, Cluster, Did, Receipt, RecordStore, StepStore, TryLater, WontWork, WriterLostError
 
 if TYPE_CHECKING:  # it imports this module
     from receiver.step.gather import Looked, Sources
@@ -250,17 +250,28 @@ class LookChore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Publisher:
+    """What a capability accounts for once everything else in a step is done, by a clock that is trusted. *name* is the
+    part that fails without the others; *make* raises TryLater when the store fails."""
+
+    name: str
+    make: Callable[["StepContext", "Looked", RecordStore], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Additions:
     """What capabilities add to a step."""
 
     sources: Sequence[SizeSource] = ()
     chores: Sequence[Chore] = ()
     look_chores: Sequence[LookChore] = ()
+    publishers: Sequence[Publisher] = ()
 
     @property
     def parts(self) -> tuple[str, ...]:
         """The names of the parts that they add."""
-        return (*(chore.name for chore in self.chores), *(chore.name for chore in self.look_chores))
+        added: Sequence[Chore | LookChore | Publisher] = (*self.chores, *self.look_chores, *self.publishers)
+        return tuple(each.name for each in added)
 
 
 NOTHING = Additions()

@@ -6,6 +6,7 @@ Each part is guarded separately. A failure here changes neither this step nor th
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -49,13 +50,11 @@ from receiver.reports.picture import (
     WaitingPod,
 )
 from receiver.step.chores.notify import send_standing_notices
-from receiver.step.chores.promises import judge_promises
 from receiver.step.gather import Looked, Sources
 from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
 A_DAY = timedelta(days=1)
-TIMED = ("usage", "promises")  # what accounts for time
 
 
 def publish(work: StepContext, looked: Looked, sources: Sources, records: RecordStore) -> None:
@@ -64,16 +63,18 @@ def publish(work: StepContext, looked: Looked, sources: Sources, records: Record
     Stops at the first store failure: every other part would wait for the same database. Time is accounted for only by
     a clock that is trusted.
     """
+    publishers = work.additions.publishers
     makers: list[tuple[str, Callable[[], object]]] = [
         *(("messages", say) for say in work.unsaid),
         ("messages", lambda: send_standing_notices(work, records, sources.file())),
         ("usage", lambda: account_for_usage(looked, sources, records, work.policy, work.now)),
-        ("promises", lambda: judge_promises(work, looked, records)),
+        *((publisher.name, partial(publisher.make, work, looked, records)) for publisher in publishers),
         ("picture", lambda: _show(work, looked, records, sources.observed())),
         ("log", lambda: _log_step(work.facts, work.decisions, work.mode)),
     ]
+    timed = {"usage", *(publisher.name for publisher in publishers)}
     try:
-        for name, make in makers if looked.trusted else (m for m in makers if m[0] not in TIMED):
+        for name, make in makers if looked.trusted else (m for m in makers if m[0] not in timed):
             with work.parts.part(name):
                 make()
     except TryLater as error:

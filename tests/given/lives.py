@@ -91,6 +91,12 @@ def working(store: Store, *jobs: Job, lasts: timedelta = USABLE, **changes: Any)
     return life
 
 
+def experienced(store: Store) -> Life:
+    """A pool that has bought six nodes, which are all busy for hours."""
+    first = a_job("first", pods=6, duration=5 * HOUR)
+    return working(store, first, lasts=6 * MINUTE, timings=replace(FAST, jitter=0.2))
+
+
 def in_removal(store: Store, *pools: Pool, **changes: Any) -> Life:
     """A node whose job ended is cordoned for its removal."""
     life = at_zero(store, *pools, **changes)

@@ -1,28 +1,13 @@
-"""Waiting work is told when it starts, and what became of the first promise is counted."""
+"""Waiting work is told when it starts."""
 
-from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 from receiver.ports import Store
-from receiver.step.reconcile import step
 from tests.core.builders import MINUTE
-from tests.expect import published
 from tests.given import lives
-from tests.given.life import FAST, Life, a_job
+from tests.given.life import Life, a_job
 
 LONG = timedelta(hours=5)
-
-
-def experienced(store: Store) -> Life:
-    """A pool that has bought six nodes, which are all busy."""
-    first = a_job("first", pods=6, duration=LONG)
-    return lives.working(store, first, lasts=6 * MINUTE, timings=replace(FAST, jitter=0.2))
-
-
-def waiting(store: Store) -> dict[str, Any]:
-    (pod,) = published(store)["waiting"]
-    return dict(pod)
 
 
 def told(life: Life, pod: str) -> list[tuple[str, str]]:
@@ -30,7 +15,7 @@ def told(life: Life, pod: str) -> list[tuple[str, str]]:
 
 
 def test_the_event_on_a_growth_says_when_the_pod_starts_and_no_step_repeats_it(store: Store) -> None:
-    life = experienced(store)
+    life = lives.experienced(store)
     life.submit(a_job("late", duration=LONG))
     life.run(5 * MINUTE)
     ((reason, message),) = [e for e in told(life, "late-0") if e[0] in ("TriggeredScaleUp", "WaitsForNode")]
@@ -39,7 +24,7 @@ def test_the_event_on_a_growth_says_when_the_pod_starts_and_no_step_repeats_it(s
 
 
 def test_a_pod_that_a_growth_does_not_reach_is_promised_nothing(store: Store) -> None:
-    life = experienced(store)
+    life = lives.experienced(store)
     life.submit(a_job("late", pods=3, duration=LONG))
     life.step()
     assert [[reason for reason, _ in told(life, f"late-{n}")] for n in range(3)] == [
@@ -50,75 +35,10 @@ def test_a_pod_that_a_growth_does_not_reach_is_promised_nothing(store: Store) ->
 
 
 def test_a_pod_that_takes_room_on_a_node_on_its_way_is_told_so_once(store: Store) -> None:
-    life = experienced(store)
+    life = lives.experienced(store)
     life.set_override("floor", 7)
     life.run(MINUTE / 2)
     life.submit(a_job("second", duration=LONG))
     life.run(MINUTE)
     ((_, message),) = [e for e in told(life, "second-0") if e[0] == "WaitsForNode"]
     assert "is being built; starts in " in message
-
-
-def test_the_picture_has_the_promise_and_keeps_the_first_one(store: Store) -> None:
-    life = experienced(store)
-    life.submit(a_job("late", duration=LONG))
-    life.step()
-    first = waiting(store)
-    assert life.now < datetime.fromisoformat(first["expected_at"]) < datetime.fromisoformat(first["expected_by"])
-    life.run(MINUTE)
-    assert (waiting(store)["promised_at"], waiting(store)["promised_by"]) == (
-        first["expected_at"],
-        first["expected_by"],
-    )
-
-
-def test_a_promise_is_counted_once_when_the_pod_runs_whichever_process_made_it(store: Store) -> None:
-    life = experienced(store)
-    assert store.counts()["promises"] == {}  # the first six got guesses
-    life.submit(a_job("late", duration=LONG))
-    life.run(MINUTE)
-    again = lives.restarted(life, store)
-    again.run(10 * MINUTE)
-    assert sum(store.counts()["promises"].values()) == 1
-
-
-def test_a_replica_that_leads_again_does_not_count_what_another_has_counted(store: Store) -> None:
-    first = experienced(store)
-    first.submit(a_job("late", duration=LONG))
-    first.run(MINUTE)
-    second = lives.restarted(first, store)
-    second.run(10 * MINUTE)
-    counted = dict(store.counts()["promises"])
-    first.run(MINUTE)
-    assert sum(counted.values()) == 1
-    assert store.counts()["promises"] == counted
-
-
-def test_a_pod_that_still_waits_after_the_promised_time_counts_as_late(store: Store) -> None:
-    life = experienced(store)
-    life.world.faults.gpu_never("l40s-id", 100)
-    life.submit(a_job("late", duration=LONG))
-    life.run(10 * MINUTE)
-    assert store.counts()["promises"] == {("l40s-id", "late"): 1}
-
-
-def test_a_late_pod_counts_once_whichever_process_sees_it_wait_and_run(store: Store) -> None:
-    life = experienced(store)
-    life.world.faults.gpu_never("l40s-id", 1)
-    life.submit(a_job("late", duration=LONG))
-    life.run(8 * MINUTE)
-    assert store.counts()["promises"] == {("l40s-id", "late"): 1}
-    again = lives.restarted(life, store)
-    again.run(timedelta(hours=1))
-    assert store.counts()["promises"] == {("l40s-id", "late"): 1}
-
-
-def test_one_step_under_a_clock_ahead_counts_nothing_as_late(store: Store) -> None:
-    life = experienced(store)
-    life.submit(a_job("late", duration=LONG))
-    life.run(MINUTE)
-    step(life.sources, life.hands, life.policy, life.mode, life.now + timedelta(days=1))
-    assert store.counts()["promises"] == {}
-    life.run(10 * MINUTE)
-    assert sum(store.counts()["promises"].values()) == 1
-    assert ("l40s-id", "late") not in store.counts()["promises"]

@@ -44,7 +44,8 @@ class CostFamilies:
 
 def cost_metrics(store: ReadStore, policy: Policy) -> Families:
     """Return what tells this month's costs at a scrape."""
-    return CostFamilies(store, policy).at
+    families = CostFamilies(store, policy)
+    return lambda scrape: families.at(scrape.at)
 
 
 def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[Metric]:

@@ -1,0 +1,1 @@
+"""Promises: how many of the promised starts of waiting work came true."""

@@ -1,0 +1,12 @@
+"""What the count of promises adds to the product."""
+
+from receiver.capabilities.capability import Capability
+from receiver.capabilities.promises.metrics import promise_metrics
+from receiver.capabilities.promises.publisher import judge_promises
+from receiver.step.parts import Publisher
+
+CAPABILITY = Capability(
+    name="promises",
+    metrics=(promise_metrics,),
+    publishers=(Publisher(name="promises", make=judge_promises),),
+)
