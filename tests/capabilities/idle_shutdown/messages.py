@@ -28,7 +28,6 @@ def _idle(mode: str = "act", **changes: Any) -> tuple[Consenting, IdleCase]:
     return workload, IdleCase(policy=policy, mode=mode, now=NOW, pools={"l40s-1": L40S.id}, held=frozenset())
 
 
-TITLE = "Idle workloads"
 CASES: Mapping[str, Callable[[], Notice]] = {
     "idle_warned": lambda: idle_notice(IdleStanding.WARNED, *_idle()),
     "would_be_shut_down": lambda: idle_notice(IdleStanding.WARNED, *_idle("observe")),

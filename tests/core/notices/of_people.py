@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from receiver.capabilities.patience.chore import not_admitted
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import KeepUntil
@@ -16,7 +15,7 @@ from receiver.core.notices.workload_notices import ignored_wishes
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import case_of
-from tests.core.builders import MINUTE, NOW, a_busy_node, a_pod, an_override, with_fields
+from tests.core.builders import MINUTE, NOW, a_busy_node, an_override, with_fields
 from tests.core.notices.scene import H100, L40S, NUMBER, POLICY, idle, known, pool_of
 from tests.core.notices.scene import training as jobs
 
@@ -81,10 +80,6 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "would_evict": lambda: next(_evicted("observe")),
     "evicts_no_more": _evicts_no_more,
     "keep_until_ignored": _wish,
-    "not_admitted": lambda: not_admitted(
-        'Kubernetes API: patch pods failed: 403 forbidden: grant the verb "patch" on "pods" in the ClusterRole (RBAC)',
-        [a_pod("train-0"), a_pod("train-1")],
-    ),
     "unanswered": lambda: workload_notices.unanswered(
         "Kubernetes API: patch workloads.kueue.x-k8s.io/status failed: 422 the object is invalid",
         ["ml/train", "ml/sweep"],

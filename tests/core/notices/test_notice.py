@@ -36,10 +36,6 @@ from tests.lint import none_of
 MOST_LINES, MOST_CHARACTERS = 12, 900  # one screen of a phone
 
 
-def test_every_kind_of_news_has_a_message_here() -> None:
-    assert {case().cause for case in CASES.values()} == set(Cause)
-
-
 def test_a_message_fits_on_one_screen_of_a_phone() -> None:
     sizes = {name: (len(text), len(text.splitlines())) for name, text in every_message().items()}
     none_of(
@@ -169,5 +165,5 @@ def test_every_kind_of_news_has_a_page() -> None:
 def test_every_message_of_the_book_is_as_it_is_sent() -> None:
     """Also one of `make generate`; here it is near what writes the sentences, where mutants look for their tests."""
     every_message.cache_clear()  # a mutant is planted into a process that may have written them before
-    [(book, text)] = generated().items()
-    assert book.read_text(encoding="utf-8") == text
+    for book, text in generated().items():
+        assert book.read_text(encoding="utf-8") == text
