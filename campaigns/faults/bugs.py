@@ -16,7 +16,7 @@ from simulator.world import World
 FOR_PEOPLE = (
     "step/publish.py:account_for_usage",
     "core/notices/action_notices.py:ended",
-    "core/notices/people_notices.py:asked",
+    "capabilities/approvals/notices.py:asked",
     "core/notices/money_notices.py:budget_lines",
     "core/explain/evidence.py:evidence_of",
     "core/explain/explain.py:explain",

@@ -36,6 +36,8 @@ SHARED = (
     "core/scaling/neighbours.py:Neighbours.of",  # which pods are beside each other, in whatever pools
     "core/scaling/neighbours.py:_every",
     "core/scaling/packing.py:movable",
+    "capabilities/approvals/asking.py:_asks",
+    "capabilities/approvals/asking.py:settle_requests",
     "capabilities/patience/waiting.py:Deadlines.__init__",
     "capabilities/patience/waiting.py:Deadlines.patient",
     "capabilities/patience/waiting.py:postpone",

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from receiver.adapters.kubernetes.announced import MakeReader
 from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.config.model import Configuration
+from receiver.core.notices.notice import PoolConcerns
 from receiver.core.scaling.wanted import SizeSource
 from receiver.metrics.families import AddedFamilies
 from receiver.runtime.after_step import AfterStepOf
-from receiver.step.parts import Chore, LookChore, Publisher
+from receiver.step.parts import Chore, LookChore, PoolField, Publisher, StandingRequests
 from receiver.web import WebAdditions
 
 # Of rights: whether they are needed, verbs, API group, resources, purpose, and ``weaker``, ``acts`` or nothing.
@@ -49,5 +50,11 @@ class Capability:
     """Of a step, also where it only looks."""
     publishers: Sequence[Publisher] = ()
     """Of a step."""
+    requests: Sequence[StandingRequests] = ()
+    """To people, on which changes wait."""
+    concerns: Sequence[PoolConcerns] = ()
+    """What needs a person, by pool."""
+    pool_fields: Sequence[PoolField] = ()
+    """Of the published picture."""
     rights: Callable[[RightsCase], Iterable[RightsRow]] = lambda _: ()
     """In the cluster."""

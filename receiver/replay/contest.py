@@ -234,11 +234,11 @@ Kind = Literal["policy", "peer", "bound"]
 
 
 class Product:
-    """The product's step under a policy, with the *additions* of capabilities. No approval is waited for, since there
-    is no one to give it. *budgets* is the log of the policy's budgets, None where it sets none."""
+    """The product's step under a policy, with the *additions* of capabilities that need nobody: there is no one to
+    answer. *budgets* is the log of the policy's budgets, None where it sets none."""
 
     def __init__(self, world: World, policy: Policy, additions: Additions = NOTHING, *, priced: bool = False) -> None:
-        self.policy, self._additions = without_approvals(policy), additions
+        self.policy, self._additions = without_approvals(policy), additions.unattended
         # Without a budget nothing depends on the cost of nodes that are gone.
         self.store = ReplayStore(priced=priced or policy.budget is not None, finished=world.finished)
         self.stepped: Stepped | None = None  # the last step

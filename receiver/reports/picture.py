@@ -10,15 +10,13 @@ from receiver.config.model import Mode
 from receiver.core.explain.explain import State
 from receiver.core.model.actions import ActionKind, Change, Verdict, VictimStage
 from receiver.core.model.charges import EXPLAINED, Comparison, DifferenceCause
-from receiver.core.model.model import CordonedBy, Facts, Source, Stage
-from receiver.core.model.overrides import Asks, OverrideKind, Question, Standing, sentence
+from receiver.core.model.model import CordonedBy, Source, Stage
+from receiver.core.model.overrides import Asks, OverrideKind, Standing
 from receiver.core.model.policy import Scope
 from receiver.core.model.rights import Rights
 from receiver.core.money.budget import BudgetStage, BudgetView
 from receiver.core.notices.notice import Level
-from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.waits import Direction, WaitKind
-from receiver.core.scaling.wanted import Wanted
 from receiver.ports import ShownStore
 from receiver.reports.document import (
     Cents,
@@ -129,15 +127,6 @@ class PoolsQuestion(QuestionInShort):
     """A question about a pool that stands."""
 
     wanted: Annotated[bool, says("whether the change is still wanted")] = True
-
-    @classmethod
-    def of_pool(cls, question: Question, facts: Facts, wanted: Wanted) -> Self:
-        return cls.of(
-            question,
-            state=question.standing(facts.at),
-            said=sentence(question, facts.at, facts.instructions.questions),
-            wanted=is_wanted(question, facts.pool(question.pool), wanted),
-        )
 
 
 class ReasonDocument(Published):

@@ -212,7 +212,7 @@ class Stepping:
         if warm_at is not None:
             stepped = replace(stepped, reconsider_at=min(warm_at, stepped.reconsider_at or warm_at))
         connections.last_step = web.LastStep(
-            facts=stepped.facts, settings=settings, mode=mode.value, sources=connections.additions.sources
+            facts=stepped.facts, settings=settings, mode=mode.value, additions=connections.additions
         )
         self._trusted_since = trusted_since(self._trusted_since, now, trusted=stepped.trusted)
         if not stepped.trusted:  # a clock jump must not prune rows or send a monthly report

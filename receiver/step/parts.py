@@ -7,7 +7,7 @@ replica leads).
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,9 @@ import structlog
 from receiver.core.model.actions import Action, ActionKind, Decision, Outcome, OutcomeKind
 from receiver.core.model.memory import Control
 from receiver.core.model.model import Drift, Facts
-from receiver.core.model.policy import Policy
+from receiver.core.model.policy import Policy, Pool
 from receiver.core.notices.action_notices import Around, ended
-from receiver.core.notices.notice import Cause, Concern, Notice
+from receiver.core.notices.notice import Cause, Concern, Notice, PoolConcerns
 from receiver.core.notices.workload_notices import ToldPods
 from receiver.core.promises.calibration import OpenPromises
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # it imports this module
 log = structlog.get_logger("receiver")
 
 # Every part that can fail while the step goes on, in the order of a step. The metric's label has these values, and the
-# names of the chores that capabilities add.
+# names of the parts that capabilities add.
 PARTS = (
     "claims",
     "hosts",
@@ -50,7 +50,6 @@ PARTS = (
     "settle",
     "window_evictions",
     "rights",
-    "approvals",
     "assign",
     "decide",
     "grounds",
@@ -259,6 +258,37 @@ class Publisher:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """What follows from the decisions of a step: the *facts* to decide from once more, and what to *record* after that,
+    with the numbers of the decisions by pool id."""
+
+    facts: Facts
+    record: Callable[[Mapping[str, int], "StepFrame"], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingRequests:
+    """Requests to people that a capability makes and keeps among the instructions. *name* is the part that fails
+    without the others.
+
+    *settle* returns the facts with those that stand, before anything is decided; only by a *trusted* clock it ends
+    some. *due* returns what follows from decisions, None for nothing.
+    """
+
+    name: str
+    settle: Callable[[Facts, "StepFrame", bool], Facts]
+    due: Callable[[Facts, Assignment, Mapping[str, Decision], Policy], Due | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolField:
+    """A field of the published pool (`receiver.reports.picture.PoolDocument`) that a capability fills."""
+
+    name: str
+    of: Callable[[Pool, "StepContext"], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Additions:
     """What capabilities add to a step."""
 
@@ -266,12 +296,21 @@ class Additions:
     chores: Sequence[Chore] = ()
     look_chores: Sequence[LookChore] = ()
     publishers: Sequence[Publisher] = ()
+    requests: Sequence[StandingRequests] = ()
+    concerns: Sequence[PoolConcerns] = ()
+    pool_fields: Sequence[PoolField] = ()
 
     @property
     def parts(self) -> tuple[str, ...]:
         """The names of the parts that they add."""
-        added: Sequence[Chore | LookChore | Publisher] = (*self.chores, *self.look_chores, *self.publishers)
+        added: Sequence[Chore | LookChore | Publisher | StandingRequests]
+        added = (*self.chores, *self.look_chores, *self.publishers, *self.requests)
         return tuple(each.name for each in added)
+
+    @property
+    def unattended(self) -> "Additions":
+        """These without what waits for people: observe mode changes nothing, and in a replay no person answers."""
+        return replace(self, requests=())
 
 
 NOTHING = Additions()

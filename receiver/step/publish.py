@@ -44,7 +44,6 @@ from receiver.reports.picture import (
     OverrideInForce,
     Picture,
     PoolDocument,
-    PoolsQuestion,
     RightsDocument,
     ScopedBudget,
     WaitingPod,
@@ -167,11 +166,7 @@ def _pool(pool: Pool, work: StepContext) -> PoolDocument:
         silenced_by=None if state.silence is None else str(state.silence),
         silence=state.silence,
         overrides=[OverrideInForce.of(o, every_pool=o.pool is None) for o in bounds.overrides.all],
-        questions=[
-            PoolsQuestion.of_pool(q, facts, wanted)
-            for q in facts.instructions.questions
-            if q.pool == pool.id and q.stands(facts.at)
-        ],
+        **{field.name: field.of(pool, work) for field in work.additions.pool_fields},
         open_action=None if action is None else OpenAction.of(action),
         nodes=[_node(n, policy, facts.at) for n in state.nodes],
     )

@@ -48,7 +48,8 @@ def step(
     samples and accounts for no usage.
     """
     parts, store = Parts(), sources.store
-    policy = without_approvals(policy) if mode == "observe" else policy  # observe mode changes nothing: no approvals
+    if mode == "observe":
+        policy, additions = without_approvals(policy), additions.unattended
     frame = StepFrame(
         policy=policy,
         mode=mode,
@@ -61,7 +62,7 @@ def step(
     )
     looked = gather(sources, policy, now, parts, chores=frame.chores)
     facts = settle(looked, frame)
-    decided = decide(facts, policy, parts, asks=looked.trusted, chores=frame.chores, sources=additions.sources)
+    decided = decide(facts, policy, parts, asks=looked.trusted, chores=frame.chores, additions=additions)
     parts.log()
     work = record(decided, looked, frame)
     work, again = act(work, looked, sources)

@@ -1,13 +1,10 @@
-"""Record: store the decisions of a step, and send the approval requests, before anything else is done."""
+"""Record: store the decisions of a step, and send the requests to people, before anything else is done."""
 
 from dataclasses import replace
-from functools import partial
 
 import structlog
 
 from receiver import installed_version
-from receiver.core.notices import people_notices
-from receiver.core.notices.notice import Cause
 from receiver.core.promises.startup import NOTHING_LEARNT, learn
 from receiver.core.scaling.packing import LAST_WORKLOADS
 from receiver.ports import Grounds
@@ -19,7 +16,7 @@ log = structlog.get_logger("receiver")
 
 
 def record(decided: Decided, looked: Looked, frame: StepFrame) -> StepContext:
-    """Store the decisions and the approval requests with their messages; with chores, learn when work may start.
+    """Store the decisions and the requests to people with their messages; with chores, learn when work may start.
     Raises TryLater."""
     parts, store, policy = frame.parts, frame.store, frame.policy
     origin = {"mode": frame.mode, "version": installed_version()}
@@ -30,19 +27,9 @@ def record(decided: Decided, looked: Looked, frame: StepFrame) -> StepContext:
     for pool, decision in decisions.items():
         with parts.part("record", pool, sets_aside=True):
             numbers[pool] = store.decided(decision, made_from)
-    for question in decided.questions:
-        with parts.part("approvals", question.pool):
-            wanted = decided.assignment.pools[question.pool]
-            notice = parts.composed(
-                partial(people_notices.asked, question, policy, wanted, numbers[question.pool]),
-                cause=Cause.ASKS,
-                topic=f"{people_notices.QUESTION_TOPIC}{question.id}",
-                key="asked",
-                plainly=f"Approval {question.id} is needed: {question.from_count} -> {question.to_count} nodes",
-            )
-            if store.ask(question, notice):
-                until = question.wait_ends.isoformat()
-                log.info("approval requested", question=question.id, pool=question.pool, until=until)
+    for part, record_due in decided.record:
+        with parts.part(part):
+            record_due(numbers, frame)
     learnt = NOTHING_LEARNT
     with parts.part("promises"):
         if frame.chores and decided.facts.waiting:

@@ -1,4 +1,4 @@
-"""Settle: close the actions, overrides and approvals that have ended, before anything is decided."""
+"""Settle: close the actions, overrides and requests to people that have ended, before anything is decided."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,7 +18,6 @@ from receiver.core.money.budget import views
 from receiver.core.notices import people_notices, workload_notices
 from receiver.core.notices.action_notices import Around, removals_stop
 from receiver.core.notices.notice import Cause
-from receiver.core.scaling.approval import is_done
 from receiver.core.scaling.bounds import TOPIC, evicts
 from receiver.core.scaling.decide import removals_under_way
 from receiver.ports import Cluster, StepStore, TryLater, WontWork
@@ -46,17 +45,9 @@ def settle(looked: Looked, frame: StepFrame) -> Facts:
     rights = before.rights
     with frame.parts.part("rights"):
         rights = _rights(frame.hands.cluster, rights, facts, frame.mode)
-    questions = []
-    for question in store.questions_standing(frame.now) if frame.policy.uses_approvals else ():
-        with frame.parts.part("approvals", question.pool):
-            is_open = looked.trusted and question.done_at is None and facts.up(Source.CIVO)
-            if is_open and is_done(question, facts):
-                store.question_done(question.id, frame.now)
-                question = replace(question, done_at=frame.now)
-        questions.append(question)
-    earlier = replace(facts.earlier, kept_out=before.kept_out)
-    instructions = replace(facts.instructions, questions=tuple(questions))
-    return replace(facts, earlier=earlier, rights=rights, instructions=instructions)
+    for kind in frame.additions.requests:
+        facts = kind.settle(facts, frame, looked.trusted)
+    return replace(facts, earlier=replace(facts.earlier, kept_out=before.kept_out), rights=rights)
 
 
 def _not_emptied(store: StepStore, policy: Policy, now: datetime) -> dict[str, datetime]:

@@ -13,9 +13,9 @@ from receiver.config.settings import FileSettings, Tokens
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
 from receiver.core.notices.grouping import Seal
-from receiver.core.scaling.wanted import SizeSource
 from receiver.ports import Clock, LoopHealth, WebStore
 from receiver.reports.picture import ConcernDocument
+from receiver.step.parts import NOTHING, Additions
 from receiver.web.auth.tokens import Attempts
 from receiver.web.operation import Request
 
@@ -33,12 +33,12 @@ class WebInstruments(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastStep:
     """The facts that the last step of this process decided from, and the *settings* and *mode* that it decided by, with
-    the *sources* of size that capabilities add."""
+    the *additions* of capabilities."""
 
     facts: Facts
     settings: FileSettings
     mode: str
-    sources: Sequence[SizeSource] = ()
+    additions: Additions = NOTHING
 
 
 def _nothing(_routes: Blueprint, _parts: "WebParts") -> None:

@@ -123,8 +123,10 @@ def requests() -> frozenset[str]:
         for file in sorted((ROOT / folder).rglob("*.py")):
             for where, call in _calls(file):
                 name, first = call.func.attr, ast.unparse(call.args[0]).strip("'") if call.args else ""
-                sent = (name == "_send" and first in METHODS) or (name == "ask" and first not in READING)
-                if sent or (name in WRITING_LISTS and "_lists" in ast.unparse(call.func.value)):
+                of = ast.unparse(call.func.value)
+                asks = name == "ask" and first not in READING and not of.endswith("store")  # a store asks people
+                sent = asks or (name == "_send" and first in METHODS)
+                if sent or (name in WRITING_LISTS and "_lists" in of):
                     found.add(where.removeprefix("adapters.").removeprefix("capabilities."))
     return frozenset(found)
 

@@ -14,11 +14,11 @@ from werkzeug.wrappers import Response
 
 from receiver.capabilities.approvals.api import answer_once, size_of
 from receiver.capabilities.approvals.choices import LABELS, SET_NONE, choices, needs_size, override_id
+from receiver.capabilities.approvals.notices import in_short, unanswered
 from receiver.core.model.overrides import Answer, Asks, Question, Standing, gives_way
 from receiver.core.model.text import listed, span
 from receiver.core.money.budget import month_of
 from receiver.core.notices import wording
-from receiver.core.notices.people_notices import in_short, unanswered
 from receiver.reports.picture import ConcernDocument, Picture, PoolDocument, ScopedBudget, kept_picture
 from receiver.web.api.request_parts import MAX_LIMIT, read_form
 from receiver.web.auth.access import Access

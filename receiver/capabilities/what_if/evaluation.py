@@ -26,10 +26,9 @@ from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy
 from receiver.core.money.budget import nodes_of
 from receiver.core.scaling.approval import without_approvals
-from receiver.core.scaling.wanted import SizeSource
 from receiver.ports import StoredAction
 from receiver.step.decide import Decided, decide
-from receiver.step.parts import Parts
+from receiver.step.parts import Additions, Parts
 from receiver.web.errors import Problem
 from receiver.web.parts import LastStep
 
@@ -42,10 +41,12 @@ OBSERVE = "observe"
 class Side:
     """The facts decided under one configuration."""
 
-    def __init__(self, facts: Facts, settings: FileSettings, mode: str, sources: Sequence[SizeSource]) -> None:
+    def __init__(self, facts: Facts, settings: FileSettings, mode: str, additions: Additions) -> None:
         observing = mode == OBSERVE
         self.policy: Policy = without_approvals(settings.policy) if observing else settings.policy
-        self.decided: Decided = decide(facts, self.policy, Parts(), asks=True, chores=True, sources=sources)
+        self.decided: Decided = decide(
+            facts, self.policy, Parts(), asks=not observing, chores=True, additions=additions
+        )
         self.facts = self.decided.facts
         self.fates: Mapping[str, tuple[Workload, Fate]] = {
             workload.key: (workload, fate)
@@ -112,8 +113,8 @@ def compare(last: LastStep, proposed: FileSettings) -> WhatIfDocument:
     mode = last.mode if warming_up else proposed.configuration.mode.value
     if last.mode == OBSERVE != mode:
         assumptions.append("the RBAC permissions to remove nodes are not checked in observe mode")
-    before = Side(last.facts, last.settings, last.mode, last.sources)
-    after = Side(facts_under(last.facts, policy_in_force, proposed_policy), proposed, mode, last.sources)
+    before = Side(last.facts, last.settings, last.mode, last.additions)
+    after = Side(facts_under(last.facts, policy_in_force, proposed_policy), proposed, mode, last.additions)
     pools = {pool.id: pool for pool in (*proposed_policy.pools, *policy_in_force.pools)}
     states = {state.pool: state for state in last.facts.pools}
     waiting = [_both(before, after, key) for key in before.fates if key in after.fates]
@@ -167,7 +168,7 @@ def without_node(last: LastStep, name: str, actions_of: Callable[[str], Sequence
     ruled = without_approvals(policy) if observing else policy
     actions = [stored.action for stored in actions_of(node_in_pool[0].pool)]
     node_departure = departure(
-        *node_in_pool, last.facts, ruled, observing=observing, actions=actions, sources=last.sources
+        *node_in_pool, last.facts, ruled, observing=observing, actions=actions, sources=last.additions.sources
     )
     return _departure_document(node_departure, last.facts, ruled)
 

@@ -370,10 +370,6 @@ class Policy:
         """The zone of the calendar months that budgets and reports use."""
         return self.budget.timezone if self.budget else "UTC"
 
-    @property
-    def uses_approvals(self) -> bool:
-        return any(pool.approval is not None for pool in self.pools)
-
     def pool(self, name_or_id: str) -> Pool | None:
         """Return the pool with this name or id, or None."""
         return self._by_name.get(name_or_id)

@@ -3,7 +3,7 @@ the picture publishes them for the pages."""
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -17,7 +17,7 @@ from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import configuration_notices, wording
 from receiver.core.notices.counter_concerns import of_counters
 from receiver.core.notices.money_notices import REFUSES, effect_of
-from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Notice, Seen
+from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Notice, PoolConcerns, Seen
 from receiver.core.notices.pod_concerns import lapsed_nominations
 from receiver.core.notices.pool_concerns import of_pool
 from receiver.core.scaling.wanted import Misfit
@@ -28,8 +28,8 @@ CLEAR = "clear"
 DOCTOR = "gpu-autoscaler doctor --only kubernetes"
 
 
-def concerns(seen: Seen) -> Iterator[Concern]:
-    """Return everything that needs a person in one step, in no order."""
+def concerns(seen: Seen, added: Sequence[PoolConcerns] = ()) -> Iterator[Concern]:
+    """Return everything that needs a person in one step, also what capabilities add about each pool, in no order."""
     yield from configuration_notices.concerns_of(seen.file, seen.now)
     yield from _sources(seen)
     yield from _queues(seen)
@@ -53,7 +53,7 @@ def concerns(seen: Seen) -> Iterator[Concern]:
     yield from _misfits(seen)
     yield from lapsed_nominations(seen)
     for pool in seen.policy.pools:
-        yield from of_pool(pool, seen)
+        yield from of_pool(pool, seen, added)
 
 
 def notices_of(concerns: Iterable[Concern], policy: Policy, now: datetime) -> Iterator[Notice]:

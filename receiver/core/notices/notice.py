@@ -1,6 +1,6 @@
 """What a notice is: cause, severity and text; the page that says what to do; and sentences that several share."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -10,7 +10,7 @@ from receiver.core.explain.explain import Fate, State
 from receiver.core.model.actions import Decision
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.model import Drift, Facts
-from receiver.core.model.policy import Policy
+from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import some
 from receiver.core.money.budget import Key
 from receiver.core.promises.promise import Promise
@@ -221,6 +221,13 @@ class Seen:
         """The budgets that keep work waiting."""
         pools = {pool for pool, rule in self.behind if rule in OF_MONEY}
         return frozenset(r.view.key for pool in pools for r in self.assignment.pools[pool].money.uncovered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolConcerns:
+    """What a capability adds to what needs a person: *of* yields what is about one pool."""
+
+    of: Callable[[Pool, Seen], Iterable[Concern]]
 
 
 OF_MONEY = ("price_is_known", "spend_is_known", "within_budget")

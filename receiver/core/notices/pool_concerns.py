@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from receiver.core.explain.rules import RULES, SPEAKS_UP, binding, guide, plainly, without_names
+from receiver.core.explain.rules import RULES, binding, guide, plainly, without_names
 from receiver.core.model.actions import ActionKind, Decision
 from receiver.core.model.model import CordonedBy, Node, PoolState, Stage
-from receiver.core.model.overrides import Asks, sentence
 from receiver.core.model.pods import PodPhase, Workload
 from receiver.core.model.policy import USUAL_WAIT, Pool, Repair, longest_waits
 from receiver.core.model.text import cut, lasting, listed, some
@@ -14,10 +13,9 @@ from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import unplaced_concerns, wording
 from receiver.core.notices.action_notices import instead_of
 from receiver.core.notices.civo_concerns import drifted, odd_at_civo, undone, unreadable
-from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Seen, Severity
+from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, PoolConcerns, Seen, Severity
 from receiver.core.notices.pod_concerns import stuck_pods
 from receiver.core.notices.rollout_concerns import deadlocks, of_deadlocks
-from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.capacity import HeldWorkload
 from receiver.core.scaling.rooms import foreign_taints
 from receiver.core.scaling.terminations import is_abandoned
@@ -38,8 +36,8 @@ LONGEST_REASON = 160  # characters of an error of another system
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
-def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
-    """Return everything about *pool* that needs a person, in no order."""
+def of_pool(pool: Pool, seen: Seen, added: Sequence[PoolConcerns] = ()) -> Iterator[Concern]:
+    """Return everything about *pool* that needs a person, also what capabilities add, in no order."""
     state, wanted = seen.facts.pool(pool.id), seen.assignment.pools[pool.id]
     concerns: list[Concern] = []
     if pool.id in seen.drifts or state.count.drifts:
@@ -49,6 +47,8 @@ def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
     concerns += _stuck(pool, state, seen)
     concerns += _waits(pool, state, wanted, seen)
     concerns += _held(pool, state, wanted, seen)
+    for addition in added:
+        concerns += addition.of(pool, seen)
     concerns += _requested(pool, state, wanted, seen)
     if wanted.work.placed or any(held.refusal for held in wanted.work.held):
         concerns += unplaced_concerns.of_pool(pool, state, wanted, seen)
@@ -202,7 +202,7 @@ def _held(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[
         return
     updates = deadlocks(waiting, state, seen.now)
     yield from of_deadlocks(
-        updates.values(), pool, wanted, reason.rule, f"{_how_far(decision)}: {plainly(reason.rule)}", seen
+        updates.values(), pool, wanted, reason.rule, f"{how_far_it_grows(decision)}: {plainly(reason.rule)}", seen
     )
     waiting = tuple(w for w in waiting if w.key not in updates)
     if not waiting:
@@ -219,7 +219,7 @@ def _held(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[
     if reason.rule == "gangs_whole":
         doing = "the gang waits until there is room for all of its pods at once"
     stopped = reason.rule == "within_budget" and any(r.view.stage is BudgetStage.STOP for r in wanted.money.uncovered)
-    how_far = _how_far(decision)
+    how_far = how_far_it_grows(decision)
     as_configured = (met or reason.rule) in AS_CONFIGURED
     yield Concern(
         kind=Cause.HELD,
@@ -246,38 +246,14 @@ def _waits_for_long(waiting: Iterable[Workload], seen: Seen) -> bool:
     return any(seen.now - pod.created_at > longest.get(pod.priority_class, USUAL_WAIT) for pod in pods)
 
 
-def _how_far(decision: Decision) -> str:
+def how_far_it_grows(decision: Decision) -> str:
+    """How far *decision* lets its pool grow, which wants more, as a clause."""
     grows = decision.target > decision.present
     return f"grows only to {some(decision.target, 'node')}" if grows else "does not grow"
 
 
 def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
-    """What people are asked for, and what they requested: shown, so that it is not forgotten."""
-    decision = seen.decisions[pool.id]
-    unapproved = any(r.rule == "approved" and r.verdict in SPEAKS_UP for r in decision.reasons)
-    for question in (q for q in seen.facts.instructions.questions if q.pool == pool.id):
-        if question.is_open(seen.now) and is_wanted(question, state, wanted):
-            yield Concern(
-                kind="question",
-                level=seen.level("approved", pool=pool.id),
-                rule="approved",
-                what="waits for an approval",
-                why=sentence(question, seen.now, seen.facts.instructions.questions),
-                todo=f"answer from the message, or with `gpu-autoscaler approvals approve {question.id} --who YOU`",
-                guide=GUIDES[Cause.ASKS],
-                question=question.id,
-            )
-        elif wanted.new_nodes and unapproved and question.asks is Asks.GROWTH and question.is_rejected(seen.now):
-            yield Concern(
-                kind="rejected",
-                level=seen.level("approved", pool=pool.id, otherwise=Level.NOTE),
-                rule="approved",
-                what=f"{_how_far(decision)}: a person rejected further growth",
-                why=sentence(question, seen.now),
-                todo="To let it grow before that, set a floor:"
-                f" gpu-autoscaler override set {pool.name} --min {question.to_count} --for 1h --why REASON --who YOU",
-                guide=GUIDES[Cause.ASKS],
-            )
+    """What people requested: shown, so that it is not forgotten."""
     if state.silence is not None:
         yield Concern(
             kind="silenced",

@@ -79,7 +79,7 @@ def send_standing_notices(work: StepContext, records: RecordStore, file: Configu
         behind=behind((fate for _, fate in waiting), assignment),
         file=file,
     )
-    work.concerns.extend(concerns(observation))
+    work.concerns.extend(concerns(observation, work.additions.concerns))
     standing: list[Notice] = [
         *notices_of(work.concerns, policy, work.now),
         *good_news(facts),

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.capabilities.approvals.notices import answered
+from receiver.capabilities.approvals.notices import answered, unanswered
 from receiver.config.web import ReadAccess
 from receiver.core.model.overrides import Answer, Asks, OverrideKind, Question
 from receiver.core.model.policy import Approval
 from receiver.core.notices.grouping import PageLinks, Seal
-from receiver.core.notices.people_notices import unanswered
 from receiver.ports import StoredDecision, TryLater
 from tests.web.builders import (
     ANSWER_LINK,

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from receiver.capabilities import registry
 from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.core.notices.notice import Notice
-from tests.core.notices import of_configuration, of_installations, of_many, of_money, of_people, of_pools, of_questions
+from tests.core.notices import of_configuration, of_installations, of_many, of_money, of_people, of_pools
 
 SEAL = Seal("operator-token-of-thirty-two-chars", "the-random-key-that-the-store-keeps")
 PAGES = PageLinks(public_url="https://gpu.example.com", docs_url="https://git.example.com/gpu/docs", seal=lambda: SEAL)
@@ -15,7 +15,6 @@ PARTS: Mapping[str, Mapping[str, Callable[[], Notice]]] = {
     "Pools, nodes, waiting work and sources": of_pools.CASES,
     "Budgets, charges and reports": of_money.CASES,
     "Overrides and evictions": of_people.CASES,
-    "Questions and answers": of_questions.CASES,
     "Several messages as one": of_many.CASES,
     "Configuration file": of_configuration.CASES,
     "Other installations in the cluster": of_installations.CASES,

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from receiver.capabilities.registry import step_additions
 from receiver.core.explain.explain import fates
 from receiver.core.model.actions import Action, Decision, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import Drift, Facts, Node, PoolState, Spend, Stage
@@ -59,7 +60,7 @@ def standing(
 ) -> list[Notice]:
     """The messages about what needs a person by *found*, and about what no longer does."""
     seen = all_seen(found, policy, drifts, reopened)
-    return [*notices_of(concerns(seen), policy, found.at), *good_news(found)]
+    return [*notices_of(concerns(seen, step_additions().concerns), policy, found.at), *good_news(found)]
 
 
 def all_seen(
@@ -142,4 +143,4 @@ def late(name: str = "l40s-3", stage: Stage = Stage.INSTALLING, **changes: Any) 
 
 def concerns_of(known: Facts, policy: Policy | None = None) -> list[Concern]:
     """What needs a person after a step on *known*."""
-    return list(concerns(all_seen(known, policy or a_policy())))
+    return list(concerns(all_seen(known, policy or a_policy()), step_additions().concerns))

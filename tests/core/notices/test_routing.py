@@ -11,8 +11,8 @@ from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Unanswered
 from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.notices.routing import EVERYTHING, Route, recipients
+from tests.capabilities.approvals.messages import asks_to_grow
 from tests.core.notices.cases import CASES
-from tests.core.notices.of_questions import asks_to_grow
 from tests.core.notices.scene import training as jobs
 
 

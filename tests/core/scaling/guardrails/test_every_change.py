@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from receiver.capabilities.approvals.notices import unanswered
 from receiver.core.model.actions import Change, Decision
 from receiver.core.model.model import Backoff, Drift, PoolState, Source, SourceState, Spend
 from receiver.core.model.overrides import Answer, Asks, OverrideKind, sentence
@@ -20,12 +21,12 @@ from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Approval, Budget, Fallback, Limits, Policy, Unanswered
 from receiver.core.model.signals import Signal, SignalAction
 from receiver.core.money.budget import Refusal
-from receiver.core.notices.people_notices import unanswered
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.guardrails.limits import spend_is_known
 from receiver.core.scaling.guardrails.waiting import AsksFirst
 from receiver.core.scaling.wanted import Allowed
+from tests.capabilities.approvals.asking import APPROVED
 from tests.core.builders import (
     AN_INSTANT,
     EVERY_SECOND,
@@ -58,7 +59,6 @@ from tests.core.builders import (
     shrinking,
     with_fields,
 )
-from tests.core.scaling.approvals import APPROVED
 from tests.core.scaling.guardrails.cases import IDLE, cut, held
 from tests.core.scaling.tables import SILENT_SOURCES
 from tests.core.worlds import LAWS

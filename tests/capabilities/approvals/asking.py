@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from receiver.capabilities.approvals.due import due_requests
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Facts
 from receiver.core.model.overrides import Answer, Question
 from receiver.core.model.policy import Approval, Policy, Unanswered
-from receiver.core.scaling.approval import due_requests
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from tests.core.builders import NOW, a_policy, a_pool, run

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from receiver.capabilities.approvals.choices import choices, override_by_answer
-from receiver.capabilities.approvals.notices import answered
+from receiver.capabilities.approvals.notices import answered, asked
 from receiver.core.model.model import Node, Source, Spend, Stage
 from receiver.core.model.overrides import (
     Answer,
@@ -31,8 +31,8 @@ from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Approval, Budget, Unanswered
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.notice import Cause, Notice
-from receiver.core.notices.people_notices import asked
 from receiver.core.scaling.assign import assign
+from tests.capabilities.approvals.asking import APPROVED, HOLD, an_asking_policy, decide, due_questions
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,
@@ -55,7 +55,6 @@ from tests.core.builders import (
     facts,
     with_fields,
 )
-from tests.core.scaling.approvals import APPROVED, HOLD, an_asking_policy, decide, due_questions
 from tests.core.worlds import ASKING, LAWS, RARE, World, decided, worlds
 
 ASKS_SOON = NOW - 40 * MINUTE  # in twenty: its moment is in a quarter of an hour

@@ -6,18 +6,18 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.capabilities.approvals.notices import answered
+from receiver.capabilities.approvals.notices import answered, asked
 from receiver.core.model.model import Facts
 from receiver.core.model.overrides import Answer, Asks, Question
 from receiver.core.model.policy import Approval, Unanswered
 from receiver.core.notices.notice import Notice
-from receiver.core.notices.people_notices import asked
 from receiver.core.scaling.assign import assign
 from tests.core.builders import MINUTE, NOW, a_pod
 from tests.core.notices.of_people import word
 from tests.core.notices.scene import H100, L40S, NUMBER, POLICY, busy, idle, known, pool_of
 from tests.core.notices.scene import training as jobs
 
+TITLE = "Questions and answers"
 ASKING = replace(POLICY, pools=(replace(L40S, approval=Approval(growth_above_usd_per_hour=Decimal(2))), H100))
 
 
