@@ -15,8 +15,8 @@ from urllib3.exceptions import HTTPError
 from conformance.kubernetes_api import JSON, Api, ApiRefused, gone_is_fine, part
 from conformance.plan import MARK, RUNS_FOR
 from receiver.adapters.clock import SystemClock
-from receiver.replay.world.claims import CLASS, SLICE
 from receiver.replay.world.objects import WorldNode
+from simulator.dra.claims import CLASS, SLICE
 from simulator.kubernetes_objects import micro_stamp, node_json, stamp
 from simulator.server import Simulator
 

@@ -11,8 +11,8 @@ from receiver.adapters.kubernetes.reflector import ResourceKind
 from receiver.core.model.devices import CLAIMS
 from receiver.core.model.pods import Pod, named
 from receiver.ports import ClusterFacts
-from receiver.replay.world.claims import CLASS
-from receiver.replay.world.devices import JSON
+from simulator.dra.claims import CLASS
+from simulator.dra.devices import JSON
 from simulator.kubernetes_objects import pod_json
 from simulator.world import World
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from receiver.config.values import LongerThanZero, parse
-from receiver.core.model.pods import PROTECTED, WHY, Pod, keeps_for, named
+from receiver.core.model.pods import PROTECTED, WHY, Claiming, Pod, PodPhase, keeps_for, named
 from receiver.core.model.usage import EndedPod, workload_name
 from receiver.core.scaling.demand import tolerates_cordon
 from receiver.core.scaling.terminations import is_overdue
@@ -23,8 +23,8 @@ from receiver.ports import (
     TryLater,
     WontWork,
 )
-from receiver.replay.kubernetes import Agreed, WorldCluster, as_pod, owner_of, protects
-from receiver.replay.world.objects import Denied, WorldPod
+from receiver.replay.kubernetes import Agreed, WorldCluster, as_node, as_pod, owner_of, protects
+from receiver.replay.world.objects import CLAIMS, Denied, WorldNode, WorldPod
 from simulator.clocks import ManualClock
 from simulator.cluster_claims import ClaimsOfWorld
 from simulator.gangs import with_gangs
@@ -89,8 +89,16 @@ class SimulatedCluster(WorldCluster):
             for node in super()._look_at_nodes()
         ]
 
+    def _as_node(self, node: WorldNode) -> ClusterNode:
+        shown = as_node(node)
+        if not node.dra:
+            return shown
+        return replace(shown, allocatable={}, capacity={}, dra=any(node.gpus.values()) or node.unhealthy > 0)
+
     def _as_pod(self, pod: WorldPod) -> Pod:
         dated = self._dated(as_pod(pod))
+        if dated.phase is PodPhase.WAITING and CLAIMS in pod.requests:
+            dated = replace(dated, requests={}, claiming=Claiming(words=("gpu",)))
         wishes = replace(
             dated.wishes,
             idle_shutdown=_annotated(pod, IDLE_SHUTDOWN_ANNOTATION, partial(parse, LongerThanZero)),

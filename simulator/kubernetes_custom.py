@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from receiver.replay.world.claims import CLASS, KINDS, RULE, SLICE, Claims
-from receiver.replay.world.devices import DRA
+from simulator.dra.claims import CLASS, KINDS, RULE, SLICE, Claims
+from simulator.dra.devices import DRA
 from simulator.kubernetes_objects import JSON, stamp, uid_of
 from simulator.reading import Unreadable
 

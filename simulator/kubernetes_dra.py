@@ -6,10 +6,10 @@ from typing import Any
 
 from flask import Blueprint, Response, abort
 
-from receiver.replay.world.allocator import alternatives
-from receiver.replay.world.claims import CLAIM, CLASS, KINDS, SLICE, TEMPLATE
-from receiver.replay.world.devices import DRA
 from receiver.replay.world.objects import Denied
+from simulator.dra.allocator import alternatives
+from simulator.dra.claims import CLAIM, CLASS, KINDS, SLICE, TEMPLATE
+from simulator.dra.devices import DRA
 from simulator.kubernetes_custom import CLUSTER_WIDE
 from simulator.kubernetes_objects import JSON, status_json
 from simulator.kubernetes_rights import need

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from receiver.core.model.pods import COMPUTE, CPU, GIB, MEMORY, Requirement
-from receiver.replay.world.claims import extended_requests
-from receiver.replay.world.devices import JSON, stamp, uid_of
 from receiver.replay.world.objects import CLAIMS, WorldNode, WorldPod
+from simulator.dra.claims import extended_requests
+from simulator.dra.devices import JSON, stamp, uid_of
 
 __all__ = ["JSON", "stamp", "uid_of"]
 OWNER_VERSIONS: Mapping[str, str] = {

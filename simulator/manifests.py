@@ -9,8 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.pods import CPU, MEMORY, STORAGE, Preference, Requirement, Toleration
-from receiver.replay.world.devices import PodClaim
-from receiver.replay.world.objects import Denied, PodSpec
+from receiver.replay.world.objects import Denied, PodClaim, PodSpec
 
 DURATION_ANNOTATION = "simulator/duration-seconds"
 UTILIZATION_ANNOTATION = "simulator/gpu-utilization"

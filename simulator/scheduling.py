@@ -1,10 +1,10 @@
 """A scheduler that refuses pods for reasons beside room, taints and labels, and one that reserves before it binds."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 
-from receiver.replay.world.claims import Allocation
 from receiver.replay.world.objects import WorldNode, WorldPod
-from receiver.replay.world.scheduler import Scheduler, Taken, Wish
+from receiver.replay.world.scheduler import NodeChoice, Taken, Wish
+from simulator.dra.scheduler import ClaimScheduler
 
 OBSTACLE_ANNOTATION = "simulator/obstacle"  # why no node takes the pod: a key of `OBSTACLES`
 PORT_ANNOTATION = "simulator/host-port"  # a port of the host: one such pod per node
@@ -23,13 +23,13 @@ WHOLE: Mapping[str, str] = {
 }
 
 
-class HinderedScheduler(Scheduler):
+class HinderedScheduler(ClaimScheduler):
     """Binds no pod with an obstacle, and one pod with a port of the host per node."""
 
     def _of_its_own(self, pod: WorldPod) -> Hashable:
         return super()._of_its_own(pod), _hindrances(pod)
 
-    def _choose(self, pod: WorldPod, wish: Wish, taken: Taken, assumed: list[Allocation]) -> Allocation | None:
+    def _choose(self, pod: WorldPod, wish: Wish, taken: Taken, assumed: Sequence[NodeChoice]) -> NodeChoice | None:
         return None if OBSTACLE_ANNOTATION in pod.annotations else super()._choose(pod, wish, taken, assumed)
 
     def _left_over(self, pod: WorldPod, node: WorldNode, taken: Taken) -> float | None:

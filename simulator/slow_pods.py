@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from receiver.replay.world.cluster import Key
 from receiver.replay.world.objects import WorldPod
-from receiver.replay.world.pods import Pods
-from receiver.replay.world.scheduler import Scheduler
+from simulator.dra.pods import ClaimingPods
 from simulator.scheduling import OBSTACLE_ANNOTATION, HinderedScheduler
 
 BINDS_IN = "simulator/binds-in"  # seconds from the reservation of a node until the pod is bound (PreBind)
@@ -24,7 +23,7 @@ class Reservation(NamedTuple):
     since: datetime
 
 
-class SlowPods(Pods):
+class SlowPods(ClaimingPods):
     """Pods whose binding and whose end take time. The scheduler counts a reserved pod as one on its node; the node's
     list of pods does not have it. Gangs and pods with claims are bound at once."""
 
@@ -34,8 +33,8 @@ class SlowPods(Pods):
         self.dead: set[str] = set()  # nodes without a kubelet
         self._failures: dict[Key, int] = {}
 
-    def _new_scheduler(self) -> Scheduler:
-        return HinderedScheduler(self._cluster, self._agenda, self._reserve, self._packing, self.claims)
+    def _new_scheduler(self) -> HinderedScheduler:
+        return HinderedScheduler(self._cluster, self._agenda, self._reserve, self._packing, claims=self.claims)
 
     def remove_obstacle(self, key: Key) -> None:
         """Let the scheduler bind a pod that it refused. Unknown: 404."""

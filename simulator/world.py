@@ -12,7 +12,7 @@ from receiver.core.model.usage import Course, Sample
 from receiver.ports import AlarmFacts, TelemetryFacts
 from receiver.replay.ports import WorldAlarms, WorldTelemetry
 from receiver.replay.world.cluster import merged
-from receiver.replay.world.nodes import Nodes, pool_labels, with_automatic
+from receiver.replay.world.nodes import pool_labels, with_automatic
 from receiver.replay.world.objects import (
     Behaviour,
     CivoPool,
@@ -26,6 +26,8 @@ from receiver.replay.world.objects import (
 )
 from receiver.replay.world.world import World as ReplayWorld
 from simulator.civo_calls import CivoCloud
+from simulator.dra.devices import device_sets
+from simulator.dra.nodes import ServedNodes
 from simulator.gpu_metrics import ObservedGpus
 from simulator.slow_pods import Reservation, SlowPods
 
@@ -140,7 +142,7 @@ class WorldFaults(Faults):
         return value
 
 
-class FaultyNodes(Nodes):
+class FaultyNodes(ServedNodes):
     """Nodes whose driver may crash and whose kubelet may fall silent."""
 
     _activity: ObservedGpus
@@ -206,7 +208,7 @@ class FaultyNodes(Nodes):
             node = self._cluster.node(name)
             node = self._change(node, allocatable={**node.allocatable, **vm.spec.resources})
             self._gpus_up(name, vm)
-            self.drivers.start(node, vm.spec.device_sets, partial(self._shown, vm))
+            self.drivers.start(node, device_sets(vm.spec), partial(self._shown, vm))
         if name in self.ailing and vm.living:
             node = self._cluster.node(name)
             whole = vm.spec.resources if any(node.gpus.values()) or node.unhealthy else {}
@@ -362,6 +364,9 @@ class World(ReplayWorld):
         self.kubelet_dies = nodes.kubelet_dies
         self.ailing_nodes: Collection[str] = nodes.ailing  # by `WorldFaults.condition` and `unhealthy`
         self.delete_node = nodes.delete
+        self.taint_device = nodes.drivers.taint
+        self.claims = pods.claims
+        self.claims.install(config.pools)
         self.listed_count = cloud.listed_count
         self.relabel = cloud.relabel
         self.recycle = cloud.recycle

@@ -27,10 +27,10 @@ from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from receiver.core.scaling.demand import CORDON
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, Receipt
-from receiver.replay.world.claims import CLAIM, node_of
 from receiver.replay.world.objects import VM, WorldPod
 from receiver.replay.world.scheduler import untolerated
 from receiver.step.reconcile import Stepped
+from simulator.dra.claims import CLAIM, node_of
 
 HOUR = timedelta(hours=1)
 LAWS_EVERY = 4  # steps between two looks at the laws of `decide`, which cost as much as a step

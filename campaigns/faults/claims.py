@@ -11,10 +11,10 @@ from typing import Any
 from campaigns.faults.scenario import Event, PoolPlan, Scenario
 from receiver.adapters.kubernetes.devices import devices_in, slice_from
 from receiver.core.model.devices import as_text
-from receiver.replay.world.allocator import Attempt
-from receiver.replay.world.claims import CLAIM, CLASS, SLICE, TEMPLATE, node_of, results_of
-from receiver.replay.world.devices import DRIVER, DeviceId, DeviceSet, PodClaim, complete_pools, slices_of
-from receiver.replay.world.objects import CLAIMS, WorldNode, WorldPod
+from receiver.replay.world.objects import CLAIMS, DeviceSet, PodClaim, WorldNode, WorldPod
+from simulator.dra.allocator import Attempt
+from simulator.dra.claims import CLAIM, CLASS, SLICE, TEMPLATE, node_of, results_of
+from simulator.dra.devices import DRIVER, DeviceId, complete_pools, slices_of
 from simulator.world import World
 
 GPU = "nvidia.com/gpu"

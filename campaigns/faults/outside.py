@@ -17,10 +17,10 @@ from campaigns.faults.scenario import Event, PoolPlan, Scenario
 from receiver.core.model.actions import Action
 from receiver.core.model.model import ON_ITS_WAY, Stage
 from receiver.ports import WontWork
-from receiver.replay.world.claims import SLICE
 from receiver.replay.world.objects import VM, WorldPod
 from receiver.replay.world.scheduler import selects
 from receiver.step.reconcile import Stepped
+from simulator.dra.claims import SLICE
 
 if TYPE_CHECKING:
     from campaigns.faults.truth import Truth

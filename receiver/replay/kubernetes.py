@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from receiver.config.values import duration
-from receiver.core.model.pods import COMPUTE, Claiming, Nomination, Pod, PodPhase, PodTimes, Scheduling, Wishes
+from receiver.core.model.pods import COMPUTE, Nomination, Pod, PodPhase, PodTimes, Scheduling, Wishes
 from receiver.core.model.policy import Pool, Taint
 from receiver.core.model.room_requests import RoomAnswer
 from receiver.core.model.usage import EndedPod
@@ -31,25 +31,22 @@ from receiver.ports import (
     WontWork,
 )
 from receiver.replay.ports import WorldPort
-from receiver.replay.world.objects import CLAIMS, HoldQuota, WorldNode, WorldPod
+from receiver.replay.world.objects import HoldQuota, WorldNode, WorldPod
 from receiver.replay.world.world import World
 
 NO_POD = (-1, None)
-CLAIMS_A_GPU, CLAIMS_NOTHING = Claiming(words=("gpu",)), Claiming()
 Agreed = Callable[[Pod], bool]  # says whether a pod may be evicted
 
 
 def as_pod(pod: WorldPod) -> Pod:
     waits = _phase(pod)
-    claims = waits is PodPhase.WAITING and CLAIMS in pod.requests
     agreed = pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true"
     protected = protects(pod)
     return Pod(
         namespace=pod.namespace,
         name=pod.name,
         uid=pod.uid,
-        requests={} if claims else pod.requests,
-        claiming=CLAIMS_A_GPU if claims else CLAIMS_NOTHING,
+        requests=pod.requests,
         phase=waits,
         created_at=pod.created_at,
         node=pod.nominated if waits is PodPhase.RESERVED else pod.node,
@@ -90,14 +87,13 @@ def as_node(node: WorldNode) -> ClusterNode:
         instance=node.instance,
         ready=node.ready,
         unschedulable=node.unschedulable,
-        allocatable={} if node.dra else node.gpus,
-        dra=node.dra and (any(node.gpus.values()) or node.unhealthy > 0),
+        allocatable=node.gpus,
         labels=node.labels,
         annotations=node.annotations,
         taints=node.taints,
         compute={r: n for r, n in node.allocatable.items() if r in COMPUTE},
         conditions=node.conditions,
-        capacity={} if node.dra else {r: n + node.unhealthy for r, n in node.gpus.items()},
+        capacity={r: n + node.unhealthy for r, n in node.gpus.items()},
     )
 
 
@@ -235,8 +231,11 @@ class WorldCluster(WorldHolding):
         for name, node in self._world.nodes.items():
             was = cached.get(name)
             same = was is not None and was[0] == node.version
-            self._nodes[name] = was if was and same else (node.version, as_node(node))
+            self._nodes[name] = was if was and same else (node.version, self._as_node(node))
         return [node for _, node in self._nodes.values()]
+
+    def _as_node(self, node: WorldNode) -> ClusterNode:
+        return as_node(node)
 
     def _as_pod(self, pod: WorldPod) -> Pod:
         return self._dated(as_pod(pod))

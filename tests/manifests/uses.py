@@ -26,8 +26,8 @@ from receiver.ports import (
     HeldPlaces,
     TryLater,
 )
-from receiver.replay.world.claims import KINDS
 from receiver.replay.world.objects import PodSpec
+from simulator.dra.claims import KINDS
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
 from simulator.world import Pdb

@@ -7,9 +7,10 @@ from receiver.adapters.kubernetes.cel import Selectors
 from receiver.adapters.kubernetes.devices import by_node, claim_of, classes_from, devices_in, slice_from
 from receiver.core.model.devices import claim_name, put_claims
 from receiver.ports import ClusterFacts
-from receiver.replay.world.allocator import Attempt
-from receiver.replay.world.devices import DeviceId, DeviceSet, complete_pools, simple_judge, slices_of
+from receiver.replay.world.objects import DeviceSet
 from receiver.step.devices import DeviceJoin
+from simulator.dra.allocator import Attempt
+from simulator.dra.devices import DeviceId, complete_pools, simple_judge, slices_of
 from tests.core.builders import a_pod
 
 JSON = dict[str, Any]

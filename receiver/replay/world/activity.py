@@ -130,7 +130,7 @@ class Gpus:
         if gpus is None or not pod.requests:
             return
         for resource, count in pod.requests.items():
-            claimed = bool(gpus.vm.spec.device_sets) and resource not in gpus.kinds
+            claimed = gpus.vm.spec.served_by_dra and resource not in gpus.kinds
             kinds = gpus.kinds if not claimed else [resource] * len(gpus.kinds)
             free = [i for i, kind in enumerate(kinds) if kind == resource and gpus.holders[i] is None]
             for index in free[:count]:

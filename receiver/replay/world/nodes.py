@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from receiver.core.model.pods import allocatable
 from receiver.core.model.policy import Taint
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, merged
-from receiver.replay.world.drivers import Drivers
 from receiver.replay.world.objects import POOL_LABEL, VM, CivoPool, Faults, Timings, WorldNode
 from receiver.replay.world.pods import Pods
 
@@ -31,10 +29,6 @@ class Nodes:
     _region: str
     _by_instance: dict[str, str] = field(default_factory=dict)  # node names
     _machines: dict[str, VM] = field(default_factory=dict)  # by node name
-    drivers: Drivers = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.drivers = Drivers(self._pods.claims, self._agenda, self._timings.slices)
 
     # --- start ---
 
@@ -60,7 +54,7 @@ class Nodes:
             pool=pool.id,
             created_at=self._agenda.now,
             uid=self._dice.uuid(),
-            dra=bool(vm.spec.device_sets),
+            dra=vm.spec.served_by_dra,
             allocatable=allocatable(vm.spec.machine),
             labels={
                 "kubernetes.io/hostname": vm.hostname,
@@ -105,9 +99,11 @@ class Nodes:
         offered = {**node.allocatable, **vm.spec.resources}
         node = self._change(node, allocatable=offered, labels={**node.labels, **vm.spec.gpu_labels})
         self._gpus_up(node.name, vm)
-        withheld = self._faults.takes("slices", vm.pool) is not None
-        sets, complete = vm.spec.device_sets, partial(self._shown, vm)
-        self.drivers.start(node, sets, complete, at_once=at_once, withheld=withheld)
+        self._show_gpus(node, vm, at_once=at_once)
+
+    def _show_gpus(self, node: WorldNode, vm: VM, *, at_once: bool) -> None:  # noqa: ARG002
+        """Show the GPUs of *vm*, whose driver runs: the node's status does so at once."""
+        self._shown(vm)
 
     def _set_up(self, vm: VM) -> None:
         node = self._node_of(vm)
@@ -156,7 +152,6 @@ class Nodes:
 
     def _drop_object(self, name: str) -> None:
         self._machines.pop(name, None)
-        self.drivers.stop(name)
         self._cluster.drop_node(name)
         self._pods.node_removed(name)
         self._pods.scheduler.node_changed(name)

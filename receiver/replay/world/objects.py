@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from receiver.core.model.pods import COMPUTE, CPU, GIB, MEMORY, MIB, STORAGE, Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint
-from receiver.replay.world.devices import DeviceSet, PodClaim, gpus_of
 
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
 PLACED_WHOLE_ANNOTATION = "simulator/gang"  # a gang of the scheduler's whose pods declare another one to the product
@@ -32,6 +31,26 @@ class Denied(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSet:
+    """The devices of one *driver* on a node: *devices* are Devices, *counters* CounterSets. *slices* is the number of
+    ResourceSlices with devices; counters are in one of their own."""
+
+    devices: tuple[Mapping[str, Any], ...]
+    counters: tuple[Mapping[str, Any], ...] = ()
+    driver: str = "gpu.nvidia.com"
+    slices: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodClaim:
+    """A claim of a pod: its *name* there, and a ResourceClaim or the *template* of one."""
+
+    name: str
+    claim: str = ""
+    template: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorldPool:
     """A node pool as created at Civo. *resources* are the GPU resources of one node whose driver runs (name to whole
     units), *count* the usable nodes at the beginning.
@@ -40,7 +59,7 @@ class WorldPool:
     physical GPUs per node where *resources* does not say (MIG, time-slicing). A new node carries *startup_taints*
     until `Timings.set_up` has passed. With *dra* a DRA driver serves the GPUs: ResourceSlices show them, the node's
     status does not, and DeviceClasses answer to the resources. With *devices* it serves these, by claim alone unless
-    *dra* is set.
+    *dra* is set. Only the simulator's world has such drivers.
     """
 
     id: str
@@ -61,8 +80,8 @@ class WorldPool:
     devices: tuple[DeviceSet, ...] = ()
 
     @property
-    def device_sets(self) -> tuple[DeviceSet, ...]:
-        return self.devices or (gpus_of(self.resources) if self.dra else ())
+    def served_by_dra(self) -> bool:
+        return bool(self.devices) or (self.dra and any(self.resources.values()))
 
     @property
     def machine(self) -> Mapping[str, int]:
@@ -162,7 +181,7 @@ class WorldConfig:
 class PodTemplate:
     """The parts that pods and jobs share. *gpu_util* and *gpu_memory* are the activity and used memory (ratios 0-1) of
     each GPU after warm-up; memory None follows from the activity. *compute* are the requests beside GPUs in millicores
-    and bytes (`receiver.core.model.pods`)."""
+    and bytes (`receiver.core.model.pods`). *claims* count in the simulator's world alone."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)

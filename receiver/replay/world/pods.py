@@ -6,10 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.replay.world.activity import Gpus
-from receiver.replay.world.claims import Claims
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Key
 from receiver.replay.world.objects import (
-    CLAIMS,
     GANG_ANNOTATION,
     PLACED_WHOLE_ANNOTATION,
     VM,
@@ -139,20 +137,16 @@ class Pods:
     _jobs: JobRuns
     _packing: Packing
     scheduler: Scheduler = field(init=False)
-    claims: Claims = field(init=False)
     kills: list[Kill] = field(default_factory=list)
     _specs: dict[Key, PodSpec] = field(default_factory=dict)
     _origins: dict[Key, tuple[str, int]] = field(default_factory=dict)  # the first name, and how many replacements
     _lost: set[str] = field(default_factory=set)  # uids of pods whose node died under them
-    _held: dict[Key, str] = field(default_factory=dict)  # uids of pods without a claim of theirs
-    _devices_changed: bool = False
 
     def __post_init__(self) -> None:
-        self.claims = Claims(self._cluster, self._agenda, self._note_devices)
         self.scheduler = self._new_scheduler()
 
     def _new_scheduler(self) -> Scheduler:
-        return Scheduler(self._cluster, self._agenda, self._bind, self._packing, self.claims)
+        return Scheduler(self._cluster, self._agenda, self._bind, self._packing)
 
     # --- creation ---
 
@@ -167,8 +161,6 @@ class Pods:
         now = self._agenda.now
         state = _fields_of(spec, PodSpec)
         state["requests"] = {r: n for r, n in spec.requests.items() if n}
-        if spec.claims:
-            state["requests"][CLAIMS] = len(spec.claims)
         state["compute"] = {r: n for r, n in spec.compute.items() if n}
         state["node"] = None
         if spec.gate:
@@ -177,8 +169,7 @@ class Pods:
         gang = (
             spec.annotations.get(GANG_ANNOTATION) or spec.group or spec.annotations.get(PLACED_WHOLE_ANNOTATION) or None
         )
-        pod = self._cluster.add_pod(WorldPod(**state, uid=self._dice.uuid(), created_at=now, gang=gang))
-        pod = self.claims.generate(pod)
+        pod = self._create(WorldPod(**state, uid=self._dice.uuid(), created_at=now, gang=gang))
         self._specs[key] = spec
         self._origins[key] = origin or (spec.name, 0)
         if spec.node is not None:
@@ -186,6 +177,9 @@ class Pods:
         elif not spec.gate:
             self._agenda.after(self._timings.schedule, self._tried, key, pod.uid)
         return self._cluster.pods[key]
+
+    def _create(self, pod: WorldPod) -> WorldPod:
+        return self._cluster.add_pod(pod)
 
     def ungate(self, namespace: str, name: str) -> None:
         """Remove a pod's scheduling gate: the scheduler tries it then."""
@@ -196,31 +190,8 @@ class Pods:
 
     def _tried(self, key: Key, uid: str) -> None:
         pod = self._cluster.living(key, uid)
-        if pod is None or pod.node is not None:
-            return
-        if self.claims.ready(pod):
+        if pod is not None and pod.node is None:
             self.scheduler.enqueue(pod)
-        else:
-            self._held[key] = uid
-
-    def _note_devices(self) -> None:
-        if not self._devices_changed:
-            self._devices_changed = True
-            self._agenda.after(timedelta(0), self._follow_devices)
-
-    def _follow_devices(self) -> None:
-        """Do what a change of devices or claims lets happen: pods have their claims, fit now, or must go."""
-        self._devices_changed = False
-        held, self._held = self._held, {}
-        for key, uid in held.items():
-            pod = self._cluster.living(key, uid)
-            if pod is not None:
-                self.claims.generate(pod)
-                self._tried(key, uid)
-        evicted = self.claims.to_evict()
-        for key in [pod.key for pod in self._cluster.active.values() if pod.uid in evicted]:
-            self.delete(*key)
-        self.scheduler.devices_changed()
 
     def _bind(self, pod: WorldPod, node: str) -> None:
         now = self._agenda.now
@@ -307,7 +278,6 @@ class Pods:
         self._cluster.drop_pod(pod.key)
 
     def _free(self, pod: WorldPod) -> None:
-        self.claims.release(pod)
         self._activity.release(pod)
         if self._cluster.vacate(pod) and pod.node is not None:
             self.scheduler.room_changed(pod.node)

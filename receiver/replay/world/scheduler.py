@@ -7,18 +7,15 @@ the two check each other. Volumes, preemption, pod affinity and topology spread 
 import heapq
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from receiver.core.model.pods import Requirement, Toleration
 from receiver.core.model.policy import Taint
-from receiver.replay.world.allocator import UnjudgedError
-from receiver.replay.world.claims import Allocation, Claims
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Key
-from receiver.replay.world.objects import CLAIMS, Packing, WorldNode, WorldPod
-
-Used = Mapping[str, Mapping[str, int]]
+from receiver.replay.world.objects import Packing, WorldNode, WorldPod
 
 
 def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
@@ -82,40 +79,6 @@ def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
         case "Gt" | "Lt":
             return have is not None and _compares(have, requirement.operator, *requirement.values)
     raise ValueError(f"unknown operator {requirement.operator!r}")
-
-
-def why_not(pod: WorldPod, nodes: Iterable[WorldNode], used: Used, claims: Claims) -> str:
-    """Return kube-scheduler's message: how many nodes fail for which reason.
-
-    A node counts under the first filter that it fails, and under each resource that is short. Raises UnjudgedError.
-    """
-    refused = claims.refuses(pod)
-    reasons: Counter[str] = Counter()
-    total = 0
-    for node in nodes:
-        total += 1
-        reasons.update(_reasons(pod, node, used.get(node.name, {}), claims))
-    if not total:
-        return "no nodes available to schedule pods"
-    if refused:
-        return f"0/{total} nodes are available: {refused}."
-    counted = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
-    return f"0/{total} nodes are available: {counted}."
-
-
-def _reasons(pod: WorldPod, node: WorldNode, used: Mapping[str, int], claims: Claims) -> Iterable[str]:
-    taint = untolerated(node.taints, pod.tolerations)
-    if taint is not None and node.unschedulable:
-        return ("node(s) were unschedulable",)
-    if taint is not None:
-        return (f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}",)
-    if not selects(node.labels, pod.node_selector, pod.affinity):
-        return ("node(s) didn't match Pod's node affinity/selector",)
-    counted = pod.compute if node.dra else {r: count for r, count in pod.asks.items() if r != CLAIMS}
-    short = [r for r, count in counted.items() if node.allocatable.get(r, 0) - used.get(r, 0) < count]
-    if not short and isinstance(unfit := claims.fit(pod, node), str):
-        return (unfit,)
-    return [f"Insufficient {r}" for r in short] or ("node(s) didn't have room for the whole gang",)
 
 
 Order = tuple[int, datetime, int]  # lower priority value first, then age, then arrival
@@ -183,6 +146,13 @@ class Wish(NamedTuple):
     place: int  # the part about labels and taints, and preferences
 
 
+@dataclass(frozen=True, slots=True)
+class NodeChoice:
+    """The *node* that a pod fits on."""
+
+    node: str
+
+
 class Scheduler:
     """Tries waiting pods by priority, then age. A pass runs once per moment with a change. Pods that failed are tried
     again when a node may have room for them; their messages are then updated, at most once per `UPDATE_AGAIN`."""
@@ -193,14 +163,11 @@ class Scheduler:
         agenda: Agenda,
         bind: Callable[[WorldPod, str], None],
         packing: Packing,
-        claims: Claims,
     ) -> None:
         self._cluster = cluster
         self._agenda = agenda
         self._bind = bind
         self._packing = packing
-        self._claims = claims
-        self._errors: dict[Key, str] = {}  # of the scheduler itself, where a selector cannot be judged
         self._line = WaitingLine()
         self._fresh: dict[Key, None] = {}  # without a message so far
         self._numbers: dict[Hashable, int] = {}
@@ -232,24 +199,19 @@ class Scheduler:
         self._line.join(pod.key, gang or wish.kind, pod.priority, pod.created_at)
         self._ask_for_pass()
 
-    def _of_its_own(self, pod: WorldPod) -> Hashable:
+    def _of_its_own(self, pod: WorldPod) -> Hashable:  # noqa: ARG002
         """Return what sets *pod* apart from others that ask for the same."""
-        return pod.key if pod.claims else None
+        return None
 
     def forget(self, pod: WorldPod) -> None:
         self._line.leave(pod.key)
         self._wishes.pop(pod.key, None)
         self._fresh.pop(pod.key, None)
-        self._errors.pop(pod.key, None)
         gang = _gang_of(pod)
         if gang is not None and gang in self._gangs:
             self._gangs[gang] = [member for member in self._gangs[gang] if member[2] != pod.key]
             if not self._gangs[gang]:
                 del self._gangs[gang]
-
-    def devices_changed(self) -> None:
-        self._room_came = True
-        self._ask_for_pass()
 
     def node_changed(self, name: str) -> None:
         self._judged.pop(name, None)
@@ -262,12 +224,14 @@ class Scheduler:
 
     def _open_or_close(self, name: str) -> None:
         node = self._cluster.nodes.get(name)
-        used = self._cluster.used.get(name, {})
-        free = node is not None and (node.dra or any(count > used.get(r, 0) for r, count in node.gpus.items()))
-        if node is not None and node.ready and free:
+        if node is not None and node.ready and self._has_room(node):
             self._open[name] = None
         else:
             self._open.pop(name, None)
+
+    def _has_room(self, node: WorldNode) -> bool:
+        used = self._cluster.used.get(node.name, {})
+        return any(count > used.get(r, 0) for r, count in node.gpus.items())
 
     def _ask_for_pass(self) -> None:
         if self._line and not self._pass_due:
@@ -291,20 +255,17 @@ class Scheduler:
         """Place the pod, or as much of its gang as fits; return False when nothing was placed."""
         pod = self._cluster.pods[key]
         gang = _gang_of(pod)
-        self._errors.pop(key, None)
-        try:
-            places = self._places_for([pod], 1) if gang is None else self._places_for(*self._members(gang))
-        except UnjudgedError as error:
-            self._errors[key] = f'running "DynamicResources" filter plugin: {error}'
-            places = []
-        for member, allocation in places:
-            name = allocation.node
+        places = self._places_for([pod], 1) if gang is None else self._places_for(*self._members(gang))
+        for member, place in places:
             self.forget(member)
-            self._bind(self._claims.reserve(member, allocation), name)
-            self._open_or_close(name)  # free GPUs only fell: no other pod needs another try
+            self._put(member, place)
+            self._open_or_close(place.node)  # free GPUs only fell: no other pod needs another try
         if gang is not None and places:
             self._started_gangs.add(gang)
         return bool(places)
+
+    def _put(self, pod: WorldPod, place: NodeChoice) -> None:
+        self._bind(pod, place.node)
 
     def _members(self, gang: Gang) -> tuple[list[WorldPod], int]:
         """Return the gang's waiting pods, largest first, and how many of them must be placed together.
@@ -318,30 +279,30 @@ class Scheduler:
         least = size - len(self._cluster.gangs.get(gang, ()))
         return pods, max(1, min(least, len(pods)) if gang in self._started_gangs else least)
 
-    def _places_for(self, pods: list[WorldPod], least: int) -> list[tuple[WorldPod, Allocation]]:
+    def _places_for(self, pods: list[WorldPod], least: int) -> list[tuple[WorldPod, NodeChoice]]:
         """Return nodes for as many of *pods* as fit, or nothing when fewer than *least* do."""
         taken: Taken = {}
-        places: list[tuple[WorldPod, Allocation]] = []
+        places: list[tuple[WorldPod, NodeChoice]] = []
         hopeless: set[int] = set()
         for pods_left, pod in zip(range(len(pods), 0, -1), pods, strict=True):
             if len(places) + pods_left < least:
                 return []
             wish = self._wishes[pod.key]
-            allocation = None if wish.kind in hopeless else self._choose(pod, wish, taken, [a for _, a in places])
-            if allocation is None:
+            place = None if wish.kind in hopeless else self._choose(pod, wish, taken, [p for _, p in places])
+            if place is None:
                 hopeless.add(wish.kind)
                 continue
-            places.append((pod, allocation))
-            node_use = taken.setdefault(allocation.node, {})
+            places.append((pod, place))
+            node_use = taken.setdefault(place.node, {})
             for resource, count in pod.asks.items():
                 node_use[resource] = node_use.get(resource, 0) + count
         return places if len(places) >= least else []
 
-    def _choose(self, pod: WorldPod, wish: Wish, taken: Taken, assumed: list[Allocation]) -> Allocation | None:
+    def _choose(self, pod: WorldPod, wish: Wish, taken: Taken, assumed: Sequence[NodeChoice]) -> NodeChoice | None:
         """Return the best node that fits: with the fewest soft taints, then most preferred, by packing, then the
         oldest. Soft taints outweigh the rest in kube-scheduler too."""
         best: tuple[int, int, float, datetime, str] | None = None
-        chosen: Allocation | None = None
+        chosen: NodeChoice | None = None
         for name in self._open if pod.requests else self._cluster.nodes:
             node = self._cluster.nodes[name]
             units_left = self._left_over(pod, node, taken)
@@ -350,10 +311,14 @@ class Scheduler:
             rank = (*judged, self._cost(units_left, node, pod), node.created_at, name)
             if best is not None and rank > best:
                 continue
-            allocation = self._claims.fit(pod, node, assumed) if node.dra or pod.claims else Allocation(name, {})
-            if isinstance(allocation, Allocation):
-                best, chosen = rank, allocation
+            place = self._on_node(node, pod, assumed)
+            if place is not None:
+                best, chosen = rank, place
         return chosen
+
+    def _on_node(self, node: WorldNode, pod: WorldPod, assumed: Sequence[NodeChoice]) -> NodeChoice | None:  # noqa: ARG002
+        """Choose *node*, which has room by count, if *pod* fits beside what is *assumed* for others of its gang."""
+        return NodeChoice(node.name)
 
     def _cost(self, units_left: float, node: WorldNode, pod: WorldPod) -> float:
         """Return the rank of a node with *units_left* free after the pod, lowest first. CPU pods avoid GPU nodes."""
@@ -372,10 +337,14 @@ class Scheduler:
         units_left = 0
         for resource, count in pod.requests.items():
             free = node.allocatable.get(resource, 0) - used.get(resource, 0) - also.get(resource, 0)
-            if free < count and not node.dra and not (resource == CLAIMS and pod.claims):
+            if free < count and self._is_counted(resource, pod, node):
                 return None
             units_left += free - count
         return float(units_left)
+
+    def _is_counted(self, resource: str, pod: WorldPod, node: WorldNode) -> bool:  # noqa: ARG002
+        """Return True where *pod* fits only if *node* has enough of *resource* left."""
+        return True
 
     def _judge(self, node: WorldNode, pod: WorldPod, place: int) -> tuple[int, int] | None:
         """Return how many soft taints of *node* the pod does not tolerate, and the preference against it; None where it
@@ -411,8 +380,8 @@ class Scheduler:
                 continue
             kind = (self._wishes[key].kind, pod.gang is not None)
             if kind not in messages:
-                messages[kind] = self._errors.get(key) or self._why_not(pod)
-            reason = "SchedulerError" if key in self._errors else "Unschedulable"
+                messages[kind] = self._why_not(pod)
+            reason = self._reason(pod)
             if pod.scheduled is not False:
                 now = self._agenda.now
                 self._cluster.change_pod(
@@ -421,8 +390,42 @@ class Scheduler:
             elif (pod.reason, pod.message) != (reason, messages[kind]):
                 self._cluster.change_pod(pod, reason=reason, message=messages[kind])
 
+    def _reason(self, pod: WorldPod) -> str:  # noqa: ARG002
+        return "Unschedulable"
+
     def _why_not(self, pod: WorldPod) -> str:
-        return why_not(pod, self._cluster.nodes.values(), self._cluster.used, self._claims)
+        """Return kube-scheduler's message: how many nodes fail for which reason.
+
+        A node counts under the first filter that it fails, and under each resource that is short.
+        """
+        nodes = self._cluster.nodes.values()
+        if not nodes:
+            return "no nodes available to schedule pods"
+        reasons: Counter[str] = Counter()
+        for node in nodes:
+            reasons.update(self._reasons(pod, node))
+        counted = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+        return f"0/{len(nodes)} nodes are available: {counted}."
+
+    def _reasons(self, pod: WorldPod, node: WorldNode) -> Iterable[str]:
+        taint = untolerated(node.taints, pod.tolerations)
+        if taint is not None and node.unschedulable:
+            return ("node(s) were unschedulable",)
+        if taint is not None:
+            return (f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}",)
+        if not selects(node.labels, pod.node_selector, pod.affinity):
+            return ("node(s) didn't match Pod's node affinity/selector",)
+        return self._lacks(pod, node) or ("node(s) didn't have room for the whole gang",)
+
+    def _lacks(self, pod: WorldPod, node: WorldNode) -> Sequence[str]:
+        """Return what *node* has too little of for *pod*."""
+        used = self._cluster.used.get(node.name, {})
+        return [
+            f"Insufficient {resource}"
+            for resource, count in pod.asks.items()
+            if node.allocatable.get(resource, 0) - used.get(resource, 0) < count
+            and self._is_counted(resource, pod, node)
+        ]
 
     def _is_held_back(self, pod: WorldPod) -> bool:
         """Return True for a pod of a PodGroup that lacks pods: kube-scheduler neither tries it nor says why."""

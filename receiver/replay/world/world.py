@@ -59,8 +59,6 @@ class World:
         self._dice = dice = Dice(config.seed, timings.jitter)
         self._pods = pods = new_pods(cluster, agenda, timings, dice, activity, jobs, config.packing)
         self._nodes = nodes = new_nodes(cluster, agenda, timings, dice, faults, activity, pods, config.region)
-        self.claims = pods.claims
-        self.claims.install(config.pools)
         self._cloud = new_cloud(config, agenda, faults, dice, self._books, nodes)
         self.advance, self.next_event_at = agenda.advance, agenda.next_at
         self._show_civo()
@@ -99,7 +97,6 @@ class World:
         self.utilization = activity.average
         self.gpus = activity.gpus
         self.node_activity = activity.of_nodes
-        self.taint_device = self._nodes.drivers.taint
 
     @property
     def now(self) -> datetime:

@@ -3,10 +3,11 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
+
+from receiver.replay.world.objects import DeviceSet, WorldPool
 
 JSON = dict[str, Any]
 Judge = Callable[[str, JSON], bool | None]  # a CEL expression on a device with its driver; None: it cannot be judged
@@ -23,26 +24,6 @@ _TERM = re.compile(
     r"""device\.(?:driver|attributes\[(['"])(?P<domain>[^'"]+)\1\]\.(?P<name>\w+))\s*==\s*"""
     r"""(?:(['"])(?P<text>[^'"]*)\4|(?P<number>-?\d+)|(?P<flag>true|false))"""
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSet:
-    """The devices of one *driver* on a node: *devices* are Devices, *counters* CounterSets. *slices* is the number of
-    ResourceSlices with devices; counters are in one of their own."""
-
-    devices: tuple[Mapping[str, Any], ...]
-    counters: tuple[Mapping[str, Any], ...] = ()
-    driver: str = DRIVER
-    slices: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodClaim:
-    """A claim of a pod: its *name* there, and a ResourceClaim or the *template* of one."""
-
-    name: str
-    claim: str = ""
-    template: str = ""
 
 
 class DeviceId(NamedTuple):
@@ -79,8 +60,12 @@ def amount(text: object) -> Decimal:
     return Decimal(quantity[1]) * _UNITS[quantity[2] or ""]
 
 
-def gpus_of(resources: Mapping[str, int]) -> tuple[DeviceSet, ...]:
-    """Return NVIDIA's devices for the *resources* of a node."""
+def device_sets(pool: WorldPool) -> tuple[DeviceSet, ...]:
+    """Return what a DRA driver serves on a node of *pool*: its devices, or NVIDIA's for its resources."""
+    return pool.devices or (_gpus_of(pool.resources) if pool.dra else ())
+
+
+def _gpus_of(resources: Mapping[str, int]) -> tuple[DeviceSet, ...]:
     devices = [
         {"name": f"gpu-{n}", "attributes": _kind(resource)}
         for n, resource in enumerate(r for r, count in resources.items() for _ in range(count))

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from receiver.replay.world.allocator import Attempt, alternatives, tolerated
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Key
-from receiver.replay.world.devices import (
+from receiver.replay.world.objects import CLAIMS, WorldNode, WorldPod, WorldPool
+from receiver.replay.world.scheduler import NodeChoice
+from simulator.dra.allocator import Attempt, alternatives, tolerated
+from simulator.dra.devices import (
     DRA,
     JSON,
     DeviceId,
@@ -18,7 +20,6 @@ from receiver.replay.world.devices import (
     stamp,
     uid_of,
 )
-from receiver.replay.world.objects import CLAIMS, WorldNode, WorldPod, WorldPool
 
 CLAIM, TEMPLATE, SLICE = "resourceclaims", "resourceclaimtemplates", "resourceslices"
 CLASS, RULE = "deviceclasses", "devicetaintrules"
@@ -33,11 +34,11 @@ IMPLICIT = "deviceclass.resource.kubernetes.io/"
 NO_CLAIM = "cannot allocate all claims"
 
 
-class Allocation(NamedTuple):
-    """Results for the claims of one pod on *node* that are not allocated yet. The claim for its extended resources,
-    which does not exist before, has the key `special`."""
+@dataclass(frozen=True, slots=True)
+class Allocation(NodeChoice):
+    """A node with the *results* for the claims of the pod that are not allocated yet. The claim for its extended
+    resources, which does not exist before, has the key `special`."""
 
-    node: str
     results: Mapping[Key, list[JSON]]
 
 
@@ -123,7 +124,7 @@ class Claims:
 
     def install(self, pools: Iterable[WorldPool]) -> None:
         """Create the DeviceClasses that NVIDIA's driver brings where it serves devices of one of *pools*."""
-        served = [pool for pool in pools if pool.device_sets]
+        served = [pool for pool in pools if pool.served_by_dra]
         named = sorted({resource for pool in served if pool.dra for resource in pool.resources})
         classes = {r.replace("/", "-"): device_class(r) for r in named}
         if served:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from receiver.replay.world.claims import SLICE, Claims
 from receiver.replay.world.cluster import Agenda
-from receiver.replay.world.devices import JSON, DeviceSet, slices_of
-from receiver.replay.world.objects import WorldNode
+from receiver.replay.world.objects import DeviceSet, WorldNode
+from simulator.dra.claims import SLICE, Claims
+from simulator.dra.devices import JSON, slices_of
 
 AT_ONCE = timedelta(0)
 

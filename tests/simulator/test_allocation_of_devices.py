@@ -10,17 +10,17 @@ from receiver.adapters.kubernetes.cel import Selectors
 from receiver.adapters.kubernetes.devices import claim_of, classes_from, devices_in, slice_from
 from receiver.core.scaling.demand import take
 from receiver.ports import ClusterFacts, ClusterNode
-from receiver.replay.world.allocator import Attempt
-from receiver.replay.world.devices import (
+from receiver.replay.world.objects import DeviceSet
+from receiver.step.devices import DeviceJoin
+from simulator.dra.allocator import Attempt
+from simulator.dra.devices import (
     DRIVER,
     DeviceId,
-    DeviceSet,
     complete_pools,
     device_class,
     simple_judge,
     slices_of,
 )
-from receiver.step.devices import DeviceJoin
 from tests.core.builders import a_pod, with_fields
 
 JSON = dict[str, Any]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from receiver.replay.world.devices import JSON, DeviceId, DevicePool, Judge, amount, attribute
+from simulator.dra.devices import JSON, DeviceId, DevicePool, Judge, amount, attribute
 
 Counter = tuple[str, str, str, str]  # driver, pool, counter set, counter
 
