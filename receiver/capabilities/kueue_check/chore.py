@@ -6,8 +6,8 @@ The Workload keeps the answer, so a restart changes nothing. A failed write is t
 from functools import partial
 
 from receiver.capabilities.kueue_check.judging import KIND, CheckState
+from receiver.capabilities.kueue_check.notices import unanswered
 from receiver.core.model.model import Source
-from receiver.core.notices.workload_notices import unanswered
 from receiver.ports import WontWork
 from receiver.step.parts import StepContext, Write, WriteKind, fails_too_often
 

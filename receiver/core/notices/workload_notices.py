@@ -200,23 +200,6 @@ def ignored_wishes(states: Iterable[PoolState], allowed: KeepUntil, now: datetim
     return notices
 
 
-def unanswered(refused: str, workloads: Sequence[str]) -> Notice:
-    """Say that the budget's answer to *workloads* of Kueue cannot be written, and why Kubernetes *refused* it."""
-    return Notice(
-        cause=Cause.NOT_ADMITTED,
-        topic="checks",
-        key=refused,
-        title=f"{some(len(workloads), 'Workload')} of Kueue cannot be answered: the check of the budget stays pending",
-        body=wording.worded(
-            why=refused,
-            whose=listed(workloads),
-            after="each step tries again; until then Kueue keeps their quota reserved",
-            do="To let them start now: take the AdmissionCheck out of their ClusterQueue.",
-        ),
-        severity=Severity.FAILURE,
-    )
-
-
 TOLD_STATES = (State.MAY_WAIT, State.HELD, State.GANG_INCOMPLETE, State.FITS_NOWHERE, State.ON_ITS_WAY)
 AGAIN_AFTER = timedelta(minutes=5)  # the same message is not left on a pod again before
 REST = timedelta(minutes=5)  # after Events could not be written: each try may take half a minute

@@ -80,8 +80,4 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "would_evict": lambda: next(_evicted("observe")),
     "evicts_no_more": _evicts_no_more,
     "keep_until_ignored": _wish,
-    "unanswered": lambda: workload_notices.unanswered(
-        "Kubernetes API: patch workloads.kueue.x-k8s.io/status failed: 422 the object is invalid",
-        ["ml/train", "ml/sweep"],
-    ),
 }

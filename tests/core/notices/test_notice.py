@@ -27,7 +27,7 @@ from receiver.core.scaling.guardrails import GUARDRAILS
 from receiver.core.scaling.wanted import Assignment
 from tests.core.builders import NOW
 from tests.core.notices.book import every_message, generated
-from tests.core.notices.cases import CASES, PAGES
+from tests.core.notices.cases import CASES, PAGES, PARTS
 from tests.core.notices.scene import standing
 from tests.core.worlds import LAWS, World, worlds
 from tests.docs.pages import anchors
@@ -61,20 +61,19 @@ def test_a_time_of_day_names_its_zone() -> None:
 
 
 def test_only_what_keeps_work_waiting_or_may_end_it_wakes_a_person() -> None:
-    assert {name for name, case in CASES.items() if case().severity is Severity.FAILURE} == {
+    own = {name: case for part in PARTS.values() for name, case in part.items()}
+    assert {name for name, case in own.items() if case().severity is Severity.FAILURE} == {
         "asks_to_grow_for_many",
         "held_by_an_alert",
         "held_by_the_budget",
         "held_by_the_price",
         "installation_with_the_same_pool",
         "installation_with_the_same_pools",
-        "not_admitted",
         "out_of_stock_everywhere",
         "prometheus_silent",
         "rights_missing",
         "sick",  # while a GPU pod is on it
         "sick_under_repair",
-        "unanswered",
     }
 
 

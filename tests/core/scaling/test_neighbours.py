@@ -23,13 +23,11 @@ from tests.core.builders import (
     a_policy,
     a_pool,
     a_state,
-    assigned,
     facts,
     with_fields,
 )
 from tests.core.choices import Choices, built
 from tests.core.worlds import LAWS
-from tests.given.requests import buffer_of
 
 X8 = a_pool("x8", id="l40s-id", resources={GPU: 8})
 POLICY = a_policy(X8, objective=Objective.COST)
@@ -186,22 +184,6 @@ def test_pods_that_keep_apart_get_the_smallest_nodes() -> None:
     policy = a_policy(small, replace(X8, id="x8-id", price_usd_per_hour=Decimal(7)))
     found = assign(facts(a_state(pool="x1-id"), a_state(pool="x8-id"), waiting=replicas(8, apart())), policy)
     assert {pool: w.for_demand for pool, w in found.pools.items()} == {"x1-id": 8, "x8-id": 0}
-
-
-def test_a_buffer_of_pods_that_keep_apart_keeps_a_node_for_each() -> None:
-    [chunk] = replicas(1, apart())
-    found = assigned(facts(a_state(), requests=(buffer_of("ml/b", chunk, 3),)), POLICY)
-    assert found.pools["l40s-id"].by_source["buffer"] == 3
-
-
-def test_a_buffer_of_pods_that_run_beside_others_opens_no_nodes_without_end() -> None:
-    [chunk] = replicas(1, beside())
-    there = running("n1", a_pod("full", 7), *replicas(1, name="r", labels={"app": "a"}))
-    found = assigned(facts(a_state(there), requests=(buffer_of("ml/b", chunk, 3),)), POLICY)
-    assert (found.pools["l40s-id"].by_source["buffer"], found.answers[0].message) == (
-        0,
-        "0 of 3 chunks have room; a chunk must run beside pods that its affinity names",
-    )
 
 
 def test_work_is_not_moved_beside_a_pod_that_keeps_it_away() -> None:

@@ -30,7 +30,6 @@ from tests.core.builders import (
     run,
 )
 from tests.core.worlds import LAWS
-from tests.given.requests import buffer_of
 
 KAI_HALF = "kai.scheduler/gpu-fraction=0.5"
 
@@ -185,14 +184,6 @@ def test_a_restart_beside_a_standby_node_buys_no_other_standby_node() -> None:
 def test_a_standby_node_is_bought_beside_one_that_a_pod_leaves_in_an_hour() -> None:
     pool = a_pool(standby_nodes=1)
     assert bought(left_by(ending(by=HOUR)), pool=pool) == 1
-
-
-def test_a_buffer_waits_for_room_that_comes() -> None:
-    buffer = buffer_of("ml/spare", a_pod("chunk"), 1)
-    assignment, decisions = run(facts(a_state(left_by(ending())), requests=(buffer,)), a_policy())
-    [kept] = assignment.answers
-    assert (decisions["l40s"].target, kept.ready_gpus) == (1, 0)
-    assert kept.message.startswith("1 of 1 chunk has room, 1 of them on nodes that are on their way")
 
 
 def test_the_moment_from_which_an_ending_pod_is_stuck_is_looked_at_again() -> None:

@@ -48,7 +48,6 @@ from tests.core.builders import (
     run,
     with_fields,
 )
-from tests.given.requests import buffer_of
 
 MIXED = "0/4 nodes are available: 1 node(s) exceed max volume count, 3 Insufficient nvidia.com/gpu."
 HUGEPAGES = "0/4 nodes are available: 4 Insufficient hugepages-2Mi, 3 Insufficient nvidia.com/gpu."
@@ -217,12 +216,6 @@ def test_it_takes_nothing_of_what_the_pool_keeps_ready() -> None:
 def test_it_keeps_nothing_from_being_ready() -> None:
     policy = a_policy(a_pool(standby_nodes=1))
     assert bought(without_nodes(refused(job(), policy=policy)), policy) == 1
-
-
-def test_a_buffer_beside_it_is_kept() -> None:
-    seen = without_nodes(refused(job()))
-    buffer = buffer_of("ml/spare", a_pod("spare", uid=""), 1)
-    assert bought(with_fields(seen, requests=(buffer,))) == 1
 
 
 def test_eight_pods_of_one_job_are_refused_together() -> None:
