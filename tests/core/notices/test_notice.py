@@ -63,7 +63,6 @@ def test_a_time_of_day_names_its_zone() -> None:
 def test_only_what_keeps_work_waiting_or_may_end_it_wakes_a_person() -> None:
     own = {name: case for part in PARTS.values() for name, case in part.items()}
     assert {name for name, case in own.items() if case().severity is Severity.FAILURE} == {
-        "asks_to_grow_for_many",
         "held_by_an_alert",
         "held_by_the_budget",
         "held_by_the_price",
