@@ -55,7 +55,7 @@ FOR_A_POOL = (
 FOR_NODES = (  # drawn by `campaigns.faults.outside`
     "step/chores/node_upkeep.py:apply_labels_and_taints",
     "step/chores/node_upkeep.py:apply_packing_taints",
-    "step/chores/node_upkeep.py:cordon_for_repair",
+    "capabilities/repair/chore.py:cordon_for_repair",
     "capabilities/idle_shutdown/chore.py:scale_idle_workloads_to_zero",
     "capabilities/buffers/chore.py:report_buffers",
     "capabilities/patience/chore.py:admit_deferred_work",

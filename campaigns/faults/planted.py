@@ -208,7 +208,7 @@ BUGS += (
         invariant=2,
         name="more nodes are repaired than the pool's share",
         seen=("2 repair",),
-        breaks={("receiver.core.scaling.repair", "under_repair"): planted_bugs.every_sick_node},
+        breaks={("receiver.capabilities.repair.choosing", "under_repair"): planted_bugs.every_sick_node},
         levels=("worlds",),
     ),
     Bug(

@@ -255,7 +255,7 @@ def every_sick_node(_: Function) -> Function:
     """Every sick node is under repair, whatever the share."""
     from receiver.core.model.policy import Repair
 
-    def chosen(tally: Any, _allowance: Any, _now: Any) -> Any:
+    def chosen(tally: Any, _draft: Any) -> Any:
         repairs = tally.pool.repair is Repair.REPLACE
         return frozenset(n.instance for n in tally.state.nodes if n.health.sick and repairs)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # they import the server's libraries, and the command line li
 
 # In the order in which they read and serve: what ProvisioningRequests pay for, no AdmissionCheck judges.
 NAMES = (
+    "repair",
     "provisioning_requests",
     "kueue_check",
     "buffers",

@@ -29,7 +29,6 @@ from receiver.step.chores.installations import make_known
 from receiver.step.chores.node_upkeep import (
     apply_labels_and_taints,
     apply_packing_taints,
-    cordon_for_repair,
     undo_orphaned_cordons,
 )
 from receiver.step.chores.notify import announce_window_evictions, record_pod_events
@@ -63,8 +62,6 @@ def act(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContex
             kept_out = hold_new_work(work)
     again = _serve_pools(work)
     if kubernetes:
-        with parts.part("repair"):
-            cordon_for_repair(work)
         with parts.part("labels_and_taints"):
             apply_labels_and_taints(work)
         with parts.part("soft_taints"):

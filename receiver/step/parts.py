@@ -57,7 +57,6 @@ PARTS = (
     "record",
     "orphans",
     "close_nodes",
-    "repair",
     "keep_out",
     "why_kept",
     "act",

@@ -40,7 +40,7 @@ from receiver.core.model.policy import POOL_LABEL, Policy, Pool, Taint
 from receiver.core.model.signals import PoolSilence
 from receiver.core.model.usage import Use, judge
 from receiver.core.scaling.nominations import without_misplaced
-from receiver.core.scaling.repair import falling_sick
+from receiver.core.scaling.sickness import falling_sick
 from receiver.core.scaling.template import SETTLED_AFTER, offer_of, room_beside_gpus
 from receiver.core.scaling.terminations import comes_soon, node_takes
 from receiver.core.scaling.waits import SHORT_LOSS

@@ -7,6 +7,7 @@ is checked against budget, maximum and limits in that order, so the guardrails o
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy, Scope
@@ -17,7 +18,6 @@ from receiver.core.scaling.demand import workloads
 from receiver.core.scaling.failures import Extra, Failure, Failures, LeftOut, blame
 from receiver.core.scaling.packing import may_not_return, movable
 from receiver.core.scaling.placing import serve_demand
-from receiver.core.scaling.repair import under_repair
 from receiver.core.scaling.spare import hold_floors, keep_standby, keep_warm, refused
 from receiver.core.scaling.wanted import (
     Allowed,
@@ -70,7 +70,8 @@ def _assign(
     wanted: dict[str, Wanted] = {}
     for pool, tally in served.items():
         with blame(pool=pool):
-            wanted[pool] = _wanted(tally, draft, empties, buys_at)
+            replaced = (source.replaced(tally, draft) for source in sources)
+            wanted[pool] = _wanted(tally, draft, empties, frozenset(chain.from_iterable(replaced)), buys_at)
     for p in policy.pools:
         if p.id in aside:
             bounds = BoundsInForce(min_nodes=p.min_nodes, max_nodes=p.max_nodes, standby_nodes=p.standby_nodes)
@@ -116,7 +117,9 @@ def _unreturning(tally: Tally, facts: Facts, policy: Policy, budgets: Budgets) -
     return frozenset(n.instance for n in nodes if any(may_not_return(pod, policy) for pod in n.pods))
 
 
-def _wanted(tally: Tally, draft: Draft, empties: frozenset[str], buys_at: datetime | None) -> Wanted:
+def _wanted(
+    tally: Tally, draft: Draft, empties: frozenset[str], replaced: frozenset[str], buys_at: datetime | None
+) -> Wanted:
     budgets = draft.allowance.budgets
     existing = {n.instance for n in tally.state.nodes}
     staying = _unreturning(tally, draft.facts, draft.policy, budgets)
@@ -135,7 +138,7 @@ def _wanted(tally: Tally, draft: Draft, empties: frozenset[str], buys_at: dateti
             warm=dict(tally.kept.warm),
             movable=(empties - staying) & existing,
             unreturning=staying & existing,
-            repairs=under_repair(tally, draft.allowance, draft.facts.at),
+            repairs=replaced,
         ),
         money=Funding(
             budget=budgets.of(Scope.CLUSTER),

@@ -18,8 +18,8 @@ from receiver.core.scaling.market import goes_early
 from receiver.core.scaling.node_holds import Blocks
 from receiver.core.scaling.nominations import HOLDS_FOR
 from receiver.core.scaling.packing import consents
-from receiver.core.scaling.repair import SICK_FOR
 from receiver.core.scaling.rooms import foreign_taints
+from receiver.core.scaling.sickness import SICK_FOR
 from receiver.core.scaling.terminations import changes_at
 from receiver.core.scaling.waits import SHORT_LOSS, dead_nodes, waits
 

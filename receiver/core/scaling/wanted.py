@@ -222,9 +222,11 @@ class Rank(Enum):
 class SizeSource:
     """What a capability adds to an assignment: *serve* gives room. If it fails, the rest is assigned without the
     requests of *kind*; without a kind, without what the exception is attributed to. *postpone* yields those workloads
-    of a draft that may still wait: they are no demand of this assignment."""
+    of a draft that may still wait: they are no demand of this assignment. *replaced* tells which instances of a pool
+    are cordoned, and removed once their work ends."""
 
-    rank: Rank
-    serve: Callable[[Draft], None]
+    rank: Rank = Rank.SPARE
+    serve: Callable[[Draft], None] = lambda _: None
     kind: str | None = None
     postpone: Callable[[Sequence[Workload], Draft], Iterable[PatientWork]] = lambda _, __: ()
+    replaced: Callable[[Tally, Draft], frozenset[str]] = lambda _, __: frozenset()

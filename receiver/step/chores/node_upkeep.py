@@ -16,7 +16,6 @@ from receiver.step.carry_out import RECENT_ACTIONS, Progress
 from receiver.step.parts import StepContext, Write, WriteKind
 
 UNCORDON = WriteKind("orphaned cordon not lifted")
-CORDON = WriteKind("sick node not cordoned", "repair")
 LABELS = WriteKind("labels and taints not applied", "labels and taints", tuple(Did))
 SOFT_TAINTS = WriteKind("soft taints not applied", "soft taints", tuple(Did), level=logging.DEBUG)
 
@@ -54,19 +53,6 @@ def _may_still_vanish(node: Node, pool: str, work: StepContext) -> bool:
     removals = (stored.action for stored in work.store.actions(pool=pool, limit=RECENT_ACTIONS))
     victims = (v for removal in removals for v in removal.victims if removal.id == node.cordon.action)
     return any(v.instance == node.instance and may_arrive(v.asked_at, work.now) for v in victims)
-
-
-def cordon_for_repair(work: StepContext) -> None:
-    """Cordon the nodes under repair; a removal cordons those that go now."""
-    cluster = work.hands.cluster
-    assert cluster is not None
-    for pool in work.policy.pools:
-        repairs, decision = work.assignment.pools[pool.id].nodes.repairs, work.decisions[pool.id]
-        going = decision.candidates[: max(0, decision.present - decision.target)]
-        for node in work.facts.pool(pool.id).living if repairs else ():
-            if node.instance not in repairs or node.instance in going or node.cordon.by is not None:
-                continue
-            work.hands.write(CORDON, Write({"node": node.name}, partial(cluster.cordon, node.name, REPAIR)))
 
 
 def apply_labels_and_taints(work: StepContext) -> None:

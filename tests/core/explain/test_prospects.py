@@ -13,7 +13,7 @@ from receiver.core.explain.rules import sentence
 from receiver.core.model.actions import Change, Decision
 from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Node, Source
 from receiver.core.model.overrides import Override, OverrideKind
-from receiver.core.model.policy import Limits, Policy, Repair
+from receiver.core.model.policy import Limits, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window
 from receiver.core.scaling.assign import assign
@@ -103,17 +103,6 @@ def test_what_ends_at_no_known_time_is_named(found: dict[str, Any], why: str) ->
 def test_the_pools_own_floor_and_its_spare_nodes_are_named() -> None:
     assert said(policy=a_policy(a_pool(min_nodes=2))).endswith("none can be removed: at least 2 nodes")
     assert said(policy=a_policy(a_pool(standby_nodes=2))).endswith("none can be removed: 2 spare nodes kept ready")
-
-
-def test_a_sick_node_is_no_spare_node_and_its_repair_says_why_it_waits() -> None:
-    careful = Backoff(failures=2, until=NOW + 5 * MINUTE, reason="n1, n2 fell sick")
-    ill = {"sick": "XID 79 on GPU 0", "sick_since": NOW - 20 * MINUTE}
-    nodes = [a_node(name, **ill) for name in ("n1", "n2")]
-    policy = a_policy(a_pool(repair=Repair.REPLACE))
-    assert said(*nodes, policy=policy, sickened=careful) == (
-        "2 idle nodes, paid for; the first can be removed at 12:35:00 UTC"
-        "; repair of n1 waits until 12:05:00 UTC: n1, n2 fell sick"
-    )
 
 
 def test_a_window_that_raises_the_floor_is_waited_for() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from receiver.core.model.actions import OutcomeKind, VictimStage
 from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, PoolState, Source, SourceState, Stage
 from receiver.core.model.pods import Nomination, PodPhase, Workload
-from receiver.core.model.policy import Limits, Policy, Repair
+from receiver.core.model.policy import Limits, Policy
 from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.rights import Rights, never_asked
 from receiver.core.model.signals import SignalAction
@@ -230,14 +230,6 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     ),
     "sick": lambda: _warned(
         known(pool_of(with_fields(busy("l40s-2"), sick="XID 79 on GPU 0", sick_since=NOW - 16 * MINUTE)))
-    ),
-    "sick_under_repair": lambda: _warned(
-        known(
-            pool_of(
-                busy(), with_fields(busy("l40s-2"), sick="condition DCGMError is True", sick_since=NOW - 60 * MINUTE)
-            )
-        ),
-        replace(POLICY, pools=(replace(L40S, repair=Repair.REPLACE), H100)),
     ),
     "cordoned": lambda: _warned(
         known(pool_of(a_node("l40s-2", idle_since=NOW - 16 * MINUTE, cordoned_by=CordonedBy.SOMEONE)))

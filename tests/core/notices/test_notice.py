@@ -72,7 +72,6 @@ def test_only_what_keeps_work_waiting_or_may_end_it_wakes_a_person() -> None:
         "prometheus_silent",
         "rights_missing",
         "sick",  # while a GPU pod is on it
-        "sick_under_repair",
     }
 
 

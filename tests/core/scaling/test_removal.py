@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from receiver.core.model.actions import Because, Decision
 from receiver.core.model.model import Backoff, CordonedBy, Node, PoolState, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase
-from receiver.core.model.policy import Budget, Policy, Repair, Taint
+from receiver.core.model.policy import Budget, Policy, Taint
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import plan
@@ -109,12 +109,6 @@ def test_spare_nodes_are_kept(standby: int, gone: list[str]) -> None:
 def test_a_node_is_no_spare_one_that_is(other: Node) -> None:
     policy = a_policy(a_pool(resources={GPU: 2}, standby_nodes=1))
     assert go(idle("spare"), other, policy=policy) == []
-
-
-def test_a_node_under_repair_is_no_spare_one() -> None:
-    policy = a_policy(a_pool(resources={GPU: 2}, standby_nodes=1, repair=Repair.REPLACE))
-    sick = idle("sick", sick="1 of 2 unhealthy", partly_sick=True, sick_since=NOW - 11 * MINUTE)
-    assert go(idle("spare"), sick, policy=policy) == ["sick"]
 
 
 def test_a_back_off_that_a_clock_far_ahead_set_keeps_no_node() -> None:

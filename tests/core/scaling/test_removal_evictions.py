@@ -13,7 +13,7 @@ from receiver.core.model.actions import Action, Because, Decision, Verdict, Vict
 from receiver.core.model.model import Backoff, CordonedBy, Node, Source, Spend, Stage
 from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.pods import Pod, PodPhase, Toleration
-from receiver.core.model.policy import Budget, KeepOut, Limits, Policy, Pool, Repair
+from receiver.core.model.policy import Budget, KeepOut, Limits, Policy, Pool
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window, stays_open
 from receiver.core.scaling.assign import assign
@@ -113,30 +113,6 @@ def test_a_decision_names_the_end_of_the_grace_and_says_what_comes() -> None:
     assert decision.reconsider_at == told + GRACE
     [note] = [r for r in decision.reasons if r.rule == "evict_after"]
     assert note.detail == "window night takes 1 node beyond 1 from 12:20:00 UTC on"
-
-
-def test_a_sick_node_that_is_evicted_is_not_removed_twice() -> None:
-    sick = {"sick": "XID 79 on GPU 0", "sick_since": NOW - 20 * MINUTE}
-    going = holding("a", a_guest("on-a", evictable=True), **sick)
-    decision = answer(going, busy("b"), busy("c"), pool=the_pool(repair=Repair.REPLACE))
-    assert decision.candidates == ("i-a", "i-b")
-
-
-@pytest.mark.parametrize(
-    ("pods", "given_up"),
-    [
-        pytest.param((a_guest("on-c", gpus=8, evictable=True),), {}, id="evictable: the window takes it"),
-        pytest.param((a_guest("on-c", evictable=True),), {"i-c": NOW - MINUTE}, id="tried by the window before"),
-        pytest.param((), {}, id="idle"),
-    ],
-)
-def test_a_node_that_its_repair_removes_is_none_that_a_window_evicts_beside_it(
-    pods: tuple[Pod, ...], given_up: dict[str, datetime]
-) -> None:
-    sick = {"sick": "XID 79 on GPU 0", "sick_since": NOW - 20 * MINUTE, "idle_since": None if pods else NOW}
-    pool = the_pool(replace(NIGHT, max_nodes=2), repair=Repair.REPLACE)
-    decision = answer(busy("a"), busy("b"), holding("c", *pods, **sick), pool=pool, given_up=given_up)
-    assert decision.candidates == ("i-c",)
 
 
 def test_a_window_that_is_closed_evicts_nothing() -> None:

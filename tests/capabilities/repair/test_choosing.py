@@ -1,18 +1,14 @@
-"""Which sick nodes are repaired, and when a pool slows down whose nodes fall sick."""
+"""Which sick nodes are repaired, and what that changes for the pool."""
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from receiver.core.model.actions import Decision, Verdict
-from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import Backoff, CordonedBy, Node, Spend, Stage
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Budget, KeepOut, Limits, Pool, Repair
-from receiver.core.scaling.repair import falling_sick
 from tests.core.builders import (
     HOUR,
     MINUTE,
@@ -198,47 +194,3 @@ def test_work_that_could_not_start_again_stays_on_a_sick_node(changes: dict[str,
     node = sick("a", pods=(pod,), cordoned_by=CordonedBy.US, cordoned_for="repair")
     assert answer(node, pool=REPLACED, waiting=0).candidates == ("i-a",)
     assert answer(node, pool=REPLACED, waiting=0, **changes).candidates == ()
-
-
-# --- nodes that fall sick one after the other
-
-
-def lived(name: str, *, usable: timedelta, fell: timedelta | None = None, gone: bool = False) -> NodeLife:
-    """A node that was usable and fell sick so long ago."""
-    return NodeLife(
-        instance=name,
-        pool="l40s-id",
-        name=name,
-        size="x",
-        created_at=NOW - usable - 5 * MINUTE,
-        usable_at=NOW - usable,
-        sick_since=None if fell is None else NOW - fell,
-        gone_at=NOW if gone else None,
-    )
-
-
-def until(lives: Sequence[NodeLife]) -> datetime | None:
-    found = falling_sick(lives, "l40s-id", NOW)
-    return None if found is None else found.until
-
-
-def test_one_sick_node_says_nothing_of_the_next_one() -> None:
-    assert until([lived("a", usable=HOUR, fell=MINUTE)]) is None
-
-
-def test_two_in_a_row_hold_for_five_minutes_and_each_one_more_doubles_that() -> None:
-    row = [lived(name, usable=(n + 1) * HOUR, fell=(n + 1) * MINUTE) for n, name in enumerate("abcd")]
-    for count, minutes in ((2, 5), (3, 10), (4, 20)):
-        assert until(row[:count]) == NOW + (minutes - 1) * MINUTE
-    assert falling_sick(row, "another-id", NOW) is None
-
-
-def test_a_node_that_works_breaks_the_row_and_a_new_one_does_not_yet() -> None:
-    row = [lived("a", usable=3 * HOUR, fell=MINUTE), lived("b", usable=2 * HOUR, fell=MINUTE, gone=True)]
-    assert until([*row, lived("new", usable=29 * MINUTE)]) is not None
-    assert until([*row, lived("well", usable=30 * MINUTE)]) is None
-    assert until([*row, lived("done", usable=20 * MINUTE, gone=True)]) is None
-
-
-def test_what_fell_sick_more_than_a_day_ago_does_not_count() -> None:
-    assert until([lived("a", usable=40 * HOUR, fell=25 * HOUR), lived("b", usable=HOUR, fell=MINUTE)]) is None

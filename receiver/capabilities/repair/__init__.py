@@ -1,0 +1,1 @@
+"""Repair: sick nodes are cordoned, and removed once their work ends."""
