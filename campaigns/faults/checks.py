@@ -16,6 +16,7 @@ from campaigns.faults.outside import Outside
 from campaigns.faults.scenario import PoolPlan
 from campaigns.faults.sick import SickNodes
 from campaigns.faults.truth import Counted, Truth, is_theirs, per_node
+from receiver.capabilities.registry import step_additions
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.explain.staying import UNKNOWN
 from receiver.core.model.actions import VictimStage
@@ -385,7 +386,8 @@ class Checks:
 
     def _laws(self, stepped: Stepped) -> None:
         facts, policy = stepped.facts, self._policy
-        again = decide_all(facts, assign(facts, policy), policy, explained_by=with_grounds)
+        sources = step_additions().sources
+        again = decide_all(facts, assign(facts, policy, sources=sources), policy, explained_by=with_grounds)
         made = ("mode", "version")  # what the step adds to the evidence: who decided
         plain = {
             pool: replace(d, evidence={k: v for k, v in d.evidence.items() if k not in made})
@@ -397,7 +399,7 @@ class Checks:
             if not any(s.action is action for s in facts.signals):
                 continue
             fewer = _without(facts, action)
-            for pool, without in decide_all(fewer, assign(fewer, policy), policy).items():
+            for pool, without in decide_all(fewer, assign(fewer, policy, sources=sources), policy).items():
                 if sign * (stepped.decisions[pool].target - without.target) < 0:
                     told = f"{stepped.decisions[pool].target} with it, {without.target} without"
                     self.violated("7 signals push one way", f"{pool}: {action.value}: {told}")
