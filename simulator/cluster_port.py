@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from receiver.config.values import LongerThanZero, parse
 from receiver.core.model.pods import PROTECTED, WHY, Claiming, Pod, PodPhase, keeps_for, named
+from receiver.core.model.room_requests import RoomAnswer
 from receiver.core.model.usage import EndedPod, workload_name
 from receiver.core.scaling.demand import tolerates_cordon
 from receiver.core.scaling.terminations import is_overdue
@@ -27,6 +28,7 @@ from receiver.replay.kubernetes import Agreed, WorldCluster, as_node, as_pod, ow
 from receiver.replay.world.objects import CLAIMS, Denied, WorldNode, WorldPod
 from simulator.clocks import ManualClock
 from simulator.cluster_claims import ClaimsOfWorld
+from simulator.cluster_holding import WorldHolding
 from simulator.gangs import with_gangs
 from simulator.world import World
 
@@ -38,7 +40,7 @@ NO_LOAD: Mapping[str, int] = {}
 SCALABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job"})
 
 
-class SimulatedCluster(WorldCluster):
+class SimulatedCluster(WorldHolding, WorldCluster):
     """Kubernetes, answered by a world of the simulator."""
 
     _world: World
@@ -49,12 +51,21 @@ class SimulatedCluster(WorldCluster):
 
     def look(self) -> ClusterFacts:
         facts, world = self._claims.added_to(super().look()), self._world
+        pods = (*facts.pods, *(pod for request in world.requests if request.waits for pod in request.pods))
         return replace(
             facts,
-            pods=with_gangs(
-                facts.pods, world.pods.values(), world.group_objects, ManualClock(world.now), self._claims.read
-            ),
+            pods=with_gangs(pods, world.pods.values(), world.group_objects, ManualClock(world.now), self._claims.read),
+            requests=world.requests,
         )
+
+    def answer_request(self, answer: RoomAnswer) -> Receipt:
+        place = answer.kind, answer.key
+        if all((request.kind, request.key) != place for request in self._world.requests):
+            return Receipt(did=Did.DIFFERS, sentence=f"there is no request {answer.key}")
+        if self._world.answers.get(place) == answer:
+            return Receipt(did=Did.ALREADY, sentence=f"request {answer.key} says so already")
+        write = partial(self._world.answers.update, {place: answer})
+        return self.write(write, f"answered request {answer.key}", "answer_request", answer.kind, answer.key)
 
     def _has_ended(self, pod: WorldPod) -> bool:
         """Return True for a pod that should be gone, on a node whose kubelet does not say so."""

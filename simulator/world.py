@@ -7,6 +7,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
+from receiver.core.model.room_requests import RoomAnswer, RoomRequest
 from receiver.core.model.signals import Alert, Silence
 from receiver.core.model.usage import Course, Sample
 from receiver.ports import AlarmFacts, TelemetryFacts
@@ -26,6 +27,7 @@ from receiver.replay.world.objects import (
 )
 from receiver.replay.world.world import World as ReplayWorld
 from simulator.civo_calls import CivoCloud
+from simulator.cluster_holding import ClusterQueue, HoldQuota
 from simulator.dra.devices import device_sets
 from simulator.dra.nodes import ServedNodes
 from simulator.gpu_metrics import ObservedGpus
@@ -356,6 +358,10 @@ class World(ReplayWorld):
         faults.condition, faults.unhealthy = nodes.condition, nodes.unhealthy
         faults.recover, faults.recover_all = nodes.recover, nodes.recover_all
         faults.set_telemetry_gone = activity.telemetry_gone
+        self.quotas: dict[str, HoldQuota] = {}  # by namespace
+        self.cluster_queues: dict[str, ClusterQueue] = {}  # by name
+        self.requests: tuple[RoomRequest, ...] = ()
+        self.answers: dict[tuple[str, str], RoomAnswer] = {}  # in the status of requests, by kind and key
         self.group_objects: dict[str, list[dict[str, Any]]] = {}  # behind gangs, by the name of their kind
         self.crashed_nodes: Collection[str] = nodes.crashed  # by `WorldFaults.lose_gpu`
         self.silent_nodes: Collection[str] = nodes.silent  # by `WorldFaults.not_ready`

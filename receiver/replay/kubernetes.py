@@ -21,7 +21,6 @@ from receiver.ports import (
     PROTECT_ANNOTATION,
     SAFE_TO_EVICT_ANNOTATION,
     STOP_ANNOTATION,
-    STOP_POLICY_ANNOTATION,
     ClusterFacts,
     ClusterNode,
     Did,
@@ -31,7 +30,7 @@ from receiver.ports import (
     WontWork,
 )
 from receiver.replay.ports import WorldPort
-from receiver.replay.world.objects import HoldQuota, WorldNode, WorldPod
+from receiver.replay.world.objects import WorldNode, WorldPod
 from receiver.replay.world.world import World
 
 NO_POD = (-1, None)
@@ -144,63 +143,7 @@ def _gang(pod: WorldPod) -> str:
     return f"{pod.namespace}/{pod.gang}" if pod.gang else ""
 
 
-class WorldHolding(WorldPort):
-    """The objects of a budget hold, as a world keeps them."""
-
-    def held_places(self, *, queues: bool) -> HeldPlaces:
-        held = [n for n, q in self._world.cluster_queues.items() if STOP_POLICY_ANNOTATION in q.annotations]
-        return HeldPlaces(
-            namespaces=tuple(sorted(n for n, q in self._world.quotas.items() if q.ours)),
-            cluster_queues=tuple(sorted(held)) if queues else (),
-        )
-
-    def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
-        quotas = self._world.quotas
-        existing = quotas.get(namespace)
-        quota = HoldQuota(spec={"resources": sorted(resources), "passing": sorted(passing)})
-        if existing is not None and not existing.ours:
-            return Receipt(did=Did.DIFFERS, sentence=f"the quota of {namespace} is not ours and is left alone")
-        if existing == quota:
-            return Receipt(did=Did.ALREADY, sentence=f"the quota of {namespace} exists already")
-        sentence = f"created the quota of {namespace}"
-        return self.write(lambda: quotas.update({namespace: quota}), sentence, "hold_namespace", namespace)
-
-    def release_namespace(self, namespace: str) -> Receipt:
-        quotas = self._world.quotas
-        existing = quotas.get(namespace)
-        if existing is None or not existing.ours:
-            did = Did.ALREADY if existing is None else Did.DIFFERS
-            return Receipt(did=did, sentence=f"no quota of ours is in {namespace}")
-        sentence = f"deleted the quota of {namespace}"
-        return self.write(lambda: quotas.pop(namespace), sentence, "release_namespace", namespace)
-
-    def hold_queue(self, queue: str) -> Receipt:
-        cluster_queue = self._world.cluster_queues.get(queue)
-        if cluster_queue is None:
-            return Receipt(did=Did.DIFFERS, sentence=f"there is no ClusterQueue {queue}")
-        if cluster_queue.stop_policy not in (None, "None"):
-            did = Did.ALREADY if STOP_POLICY_ANNOTATION in cluster_queue.annotations else Did.DIFFERS
-            return Receipt(did=did, sentence=f"ClusterQueue {queue} is stopped already ({cluster_queue.stop_policy})")
-
-        def hold() -> None:
-            cluster_queue.annotations.setdefault(STOP_POLICY_ANNOTATION, cluster_queue.stop_policy or "")
-            cluster_queue.stop_policy = "Hold"
-
-        return self.write(hold, f"put ClusterQueue {queue} on Hold", "hold_queue", queue)
-
-    def release_queue(self, queue: str) -> Receipt:
-        cluster_queue = self._world.cluster_queues.get(queue)
-        if cluster_queue is None or STOP_POLICY_ANNOTATION not in cluster_queue.annotations:
-            return Receipt(did=Did.ALREADY, sentence=f"ClusterQueue {queue} is not held by us")
-
-        def release() -> None:
-            before = cluster_queue.annotations.pop(STOP_POLICY_ANNOTATION) or None
-            cluster_queue.stop_policy = before if cluster_queue.stop_policy == "Hold" else cluster_queue.stop_policy
-
-        return self.write(release, f"released ClusterQueue {queue}", "release_queue", queue)
-
-
-class WorldCluster(WorldHolding):
+class WorldCluster(WorldPort):
     """Kubernetes, answered by a World. Values are made once per object version, since most objects rarely change."""
 
     def __init__(self, world: World) -> None:
@@ -219,11 +162,7 @@ class WorldCluster(WorldHolding):
         pods = [pod for _, pod in self._pods.values()]
         return ClusterFacts(
             nodes=tuple(self._look_at_nodes()),
-            pods=(
-                *with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
-                *(pod for request in self._world.requests if request.waits for pod in request.pods),
-            ),
-            requests=self._world.requests,
+            pods=with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
         )
 
     def _look_at_nodes(self) -> Iterable[ClusterNode]:
@@ -248,6 +187,26 @@ class WorldCluster(WorldHolding):
 
     def missing_rights(self) -> Sequence[str]:
         return self.refused
+
+    # Nothing holds work back in a replay, and nothing requests room.
+
+    def held_places(self, *, queues: bool) -> HeldPlaces:  # noqa: ARG002
+        return HeldPlaces()
+
+    def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:  # noqa: ARG002
+        return Receipt(did=Did.ALREADY, sentence=f"{namespace} needs no quota")
+
+    def release_namespace(self, namespace: str) -> Receipt:
+        return Receipt(did=Did.ALREADY, sentence=f"no quota of ours is in {namespace}")
+
+    def hold_queue(self, queue: str) -> Receipt:
+        return Receipt(did=Did.DIFFERS, sentence=f"there is no ClusterQueue {queue}")
+
+    def release_queue(self, queue: str) -> Receipt:
+        return Receipt(did=Did.ALREADY, sentence=f"ClusterQueue {queue} is not held by us")
+
+    def answer_request(self, answer: RoomAnswer) -> Receipt:
+        return Receipt(did=Did.DIFFERS, sentence=f"there is no request {answer.key}")
 
     # A replay has no pods without GPUs, and asks for neither of these.
 
@@ -386,15 +345,6 @@ class WorldCluster(WorldHolding):
 
     def keep_active(self, kind: str) -> Receipt:
         return Receipt(did=Did.ALREADY, sentence=f"requests ({kind}) are answered")
-
-    def answer_request(self, answer: RoomAnswer) -> Receipt:
-        place = answer.kind, answer.key
-        if all((request.kind, request.key) != place for request in self._world.requests):
-            return Receipt(did=Did.DIFFERS, sentence=f"there is no request {answer.key}")
-        if self._world.answers.get(place) == answer:
-            return Receipt(did=Did.ALREADY, sentence=f"request {answer.key} says so already")
-        write = partial(self._world.answers.update, {place: answer})
-        return self.write(write, f"answered request {answer.key}", "answer_request", answer.kind, answer.key)
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         event = partial(self._world.record_event, kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)

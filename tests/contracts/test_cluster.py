@@ -30,7 +30,8 @@ from receiver.ports import (
     TryLater,
     WontWork,
 )
-from receiver.replay.world.objects import ClusterQueue, HoldQuota, PodSpec
+from receiver.replay.world.objects import PodSpec
+from simulator.cluster_holding import ClusterQueue, HoldQuota
 from simulator.server import Simulator
 from simulator.world import Pdb
 from tests.contracts.stage import GPU

@@ -1,13 +1,14 @@
 """Months whose demand exceeds their budget, replayed: what is spent beyond the line, and what is told of the waits."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from random import Random
 
 import pytest
 
-from receiver.core.model.policy import Budget, Policy, Pool
+from receiver.core.model.policy import Budget, KeepOut, Policy, Pool
 from receiver.core.money.budget import BudgetStage, month_of
 from receiver.core.scaling.removal import SAFETY_MINIMUM
 from receiver.replay.contest import Delays, Result, contest, the_product
@@ -153,6 +154,17 @@ def test_a_job_that_no_month_pays_for_never_ran_and_the_last_pause_goes_on() -> 
     assert found.never_ran == ("dear",)
     assert found.jobs[0].waited > timedelta(days=60)
     assert [*found.sentences()][-1] == "never ran: dear"
+
+
+def test_a_hold_on_namespaces_and_queues_changes_nothing_in_a_replay() -> None:
+    start = turn_of("UTC") - 8 * HOUR
+    jobs, policy = some_jobs(Random(1), start), a_budgeted_policy(8)
+    assert policy.budget is not None
+    keep_out = KeepOut(namespaces=("default", "ml"), cluster_queues=("gpus",))
+    held = replayed(jobs, replace(policy, budget=replace(policy.budget, keep_out=keep_out)), start)
+    free = replayed(jobs, policy, start)
+    assert BudgetStage.HOLD in {pause.stage for pause in delays_of(held).pauses}
+    assert (held.figures, delays_of(held)) == (free.figures, delays_of(free))
 
 
 def test_a_policy_without_a_budget_has_no_delays() -> None:

@@ -9,15 +9,20 @@ import pytest
 
 from receiver.core.model.pods import Pod, Preference, Requirement
 from receiver.core.model.policy import Taint
+from receiver.core.model.room_requests import RoomAnswer
 from receiver.ports import (
     IDLE_SHUTDOWN_ANNOTATION,
     KEEP_UNTIL_ANNOTATION,
     SAFE_TO_EVICT_ANNOTATION,
+    Did,
+    HeldPlaces,
 )
-from receiver.replay.world.objects import GPU, PodSpec
+from receiver.replay.kubernetes import WorldCluster
+from receiver.replay.world.objects import GPU, PodSpec, WorldConfig
+from receiver.replay.world.world import World as ReplayWorld
 from simulator.cluster_port import SimulatedCluster
 from simulator.world import World
-from tests.replay.builders import job, pool, run, world
+from tests.replay.builders import T0, job, pool, run, world
 
 MAY_MOVE = {SAFE_TO_EVICT_ANNOTATION: "true"}
 GPU_TAINT = Taint(key="gpu", value="true")
@@ -34,6 +39,15 @@ def annotated(**annotations: str) -> Pod:
     w = world(pool(count=1))
     w.submit(job(annotations=annotations))
     return seen(run(w, 10))
+
+
+def test_a_replay_has_no_queue_to_hold_and_no_request_to_answer() -> None:
+    cluster = WorldCluster(ReplayWorld(WorldConfig(pools=(pool(),)), T0))
+    answer = RoomAnswer(kind="buffers", key="ml/warm", state="True")
+    assert [receipt.did for receipt in (cluster.hold_queue("gpus"), cluster.answer_request(answer))] == [
+        Did.DIFFERS
+    ] * 2
+    assert (cluster.held_places(queues=True), cluster.look().requests, cluster.writes) == (HeldPlaces(), (), [])
 
 
 # --- what pods say ---

@@ -13,7 +13,7 @@ from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Budget, KeepOut
 from receiver.core.scaling.packing import may_not_return
 from receiver.ports import STOP_POLICY_ANNOTATION, HeldPlaces, Store, TryLater, WontWork
-from receiver.replay.world.objects import ClusterQueue, HoldQuota
+from simulator.cluster_holding import ClusterQueue, HoldQuota
 from tests.adapters.store.builders import migrated
 from tests.core.builders import DAY, GPU, MINUTE, NOW, a_busy_node, a_pod, a_pool, a_state, facts, run
 from tests.core.builders import a_policy as core_policy

@@ -8,8 +8,8 @@ import pytest
 from receiver.core.model.pods import KEEP_UNTIL
 from receiver.core.model.policy import Budget, KeepOut, KeepUntil, Limits
 from receiver.ports import Store, TryLater
-from receiver.replay.world.objects import ClusterQueue
 from receiver.step.reconcile import step
+from simulator.cluster_holding import ClusterQueue
 from tests.core.builders import HOUR, MINUTE
 from tests.given import lives
 from tests.given.life import GPU, PRICE, START, Life, a_job

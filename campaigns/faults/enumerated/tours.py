@@ -9,7 +9,8 @@ from campaigns.faults.enumerated.drive import Tour
 from campaigns.faults.scenario import Event, PoolPlan, Scenario
 from receiver.core.model.policy import KeepOut, Monthly, Policy, ReportPolicy, UnitOfWork
 from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, MAY_WAIT
-from receiver.replay.world.objects import ClusterQueue, Job, PodSpec
+from receiver.replay.world.objects import Job, PodSpec
+from simulator.cluster_holding import ClusterQueue
 from simulator.world import World
 from tests.core.builders import a_pod
 from tests.given.requests import booking_of, buffer_of, candidate_of

@@ -469,19 +469,3 @@ class FinishedJob:
     @property
     def wait(self) -> timedelta:
         return self.started_at - self.submitted_at
-
-
-@dataclass(slots=True, kw_only=True)
-class ClusterQueue:
-    """A ClusterQueue of Kueue; *stop_policy* None is not set."""
-
-    stop_policy: str | None = None
-    annotations: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True, kw_only=True)
-class HoldQuota:
-    """The ResourceQuota with the name that a budget hold uses; *ours* when it carries our label."""
-
-    spec: Mapping[str, Any]
-    ours: bool = True

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
-from receiver.core.model.room_requests import RoomAnswer, RoomRequest
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.cloud import SimulatedCloud, WorldBooks
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Journal
@@ -12,10 +11,8 @@ from receiver.replay.world.nodes import Nodes
 from receiver.replay.world.objects import (
     VM,
     CivoPool,
-    ClusterQueue,
     Faults,
     FinishedJob,
-    HoldQuota,
     Kill,
     WorldChange,
     WorldConfig,
@@ -33,8 +30,7 @@ class World:
 
     Refusals of Civo and Kubernetes raise Denied with the code and status of the HTTP answer. Most calls are those of
     the part that answers them: `SimulatedCloud`, `WorldBooks`, `Nodes`, `Pods`, `Gpus`. Mappings and sequences are live
-    views. *quotas* by namespace and *cluster_queues* by name are the objects of a budget hold, which have no effect
-    here: no quota refuses a job, and no Kueue runs.
+    views.
     """
 
     parts: ClassVar[Parts] = (Faults, Gpus, Pods, Nodes, SimulatedCloud)
@@ -43,12 +39,6 @@ class World:
         self.config = config
         new_faults, new_gpus, new_pods, new_nodes, new_cloud = self.parts
         self.faults = faults = new_faults()
-        self.quotas: dict[str, HoldQuota] = {}
-        self.cluster_queues: dict[str, ClusterQueue] = {}
-        self.requests: tuple[RoomRequest, ...] = ()
-        self.answers: dict[
-            tuple[str, str], RoomAnswer
-        ] = {}  # what was written into the status of each, by kind and key
         timings = config.timings
         self._agenda = agenda = Agenda(start)
         self._journal = Journal(config.journal_limit)
