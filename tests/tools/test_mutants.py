@@ -71,6 +71,39 @@ def test_every_condition_comparison_term_and_call_of_a_function_is_changed_once(
     assert [mutant.name.removeprefix("pools.") for mutant in mutants("pools")] == PLANTED
 
 
+ALIKE = """
+def noted(notes: set[str], name: str, known: bool) -> None:
+    if known:
+        notes.add(name)
+    else:
+        notes.add(name)
+    if len(name) > 1:
+        notes.add(name)
+        notes.add(name)
+"""
+
+
+def test_a_change_that_reads_like_another_is_named_by_the_statement_around_it_and_gives_its_name_to_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "alike.py").write_text(ALIKE)
+    before = ALIKE.replace("    if known:", "    if not name:\n        notes.add(name)\n    if known:")
+    (tmp_path / "before.py").write_text(before)
+    (tmp_path / "more.py").write_text(ALIKE + "        notes.add(name)\n")
+
+    names = [name.partition("dropped ")[2] for name in _of("alike")]
+    assert names == ["in if known:", "in the else of if known:", *(f"in if len(name) > 1: (#{n} of 2)" for n in (1, 2))]
+    assert set(_of("before")) > set(_of("alike"))
+    assert set(_of("alike")) - set(_of("more")) == set(_of("alike")[2:])
+
+
+def _of(module: str) -> list[str]:
+    """Return the names of the mutants of *module* without a note, less that of the module."""
+    names = [mutant.name.removeprefix(f"{module}.") for mutant in mutants(module)]
+    return [name for name in names if "notes.add(name) -> dropped" in name]
+
+
 @pytest.mark.usefixtures("pools")
 def test_a_function_that_others_hold_is_changed_for_them_too() -> None:
     import pools  # type: ignore[import-not-found]

@@ -1,7 +1,8 @@
 """Every mutant of a module, made from its syntax tree.
 
 A mutant is one small change to one function, named by the module below `receiver`, the function, and what becomes of
-what, with a number where the function holds the same text twice. So there is no list to edit when a module changes.
+what, with the statement around it where the function holds the same text twice. So there is no list to edit when a
+module changes.
 """
 
 import ast
@@ -9,7 +10,7 @@ import gc
 import importlib
 import textwrap
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -91,21 +92,46 @@ def mutants(module: str) -> list[Mutant]:
     tree = ast.parse(text)
     found = []
     for function, node, alone in _functions(tree):
-        seen: Counter[str] = Counter()
         changes = list(_changes(node))
+        names = _names(node, changes)
         _keep_closures(node, _compiled(alone, function, path))
-        for change in changes:
-            said = f"{module.removeprefix('receiver.')}.{function}: {change}"
-            seen[said] += 1
+        for change, said in zip(changes, names, strict=True):
             change.place.put(ast.copy_location(change.new, change.old))
             code = _compiled(alone, function, path)
             change.place.put(change.old)
-            name = f"{said} (#{seen[said]})" if seen[said] > 1 else said
             line, diff = _diff(text, change)
+            name = f"{module.removeprefix('receiver.')}.{function}: {said}"
             found.append(
                 Mutant(name=name, module=module, function=function, lines=change.lines, line=line, diff=diff, code=code)
             )
     return found
+
+
+def _names(node: ast.FunctionDef, changes: Sequence[_Change]) -> list[str]:
+    """Return a name for each of *changes* to the function *node*: with the statement around it where another change
+    reads the same, so that a name never passes to another change when a statement is added before. Of those that stand
+    in like statements each also has its number."""
+    names = [str(change) for change in changes]
+    alike = Counter(names)
+    names = [
+        f"{name} in {_around(node, change)}" if alike[name] > 1 else name
+        for name, change in zip(names, changes, strict=True)
+    ]
+    alike, seen = Counter(names), Counter[str]()
+    for position, name in enumerate(names):
+        seen[name] += 1
+        if alike[name] > 1:
+            names[position] = f"{name} (#{seen[name]} of {alike[name]})"
+    return names
+
+
+def _around(node: ast.FunctionDef, change: _Change) -> str:
+    """Return the first line of the statement of *node* that *change* is a part of, of one that goes the one around."""
+    if isinstance(change.old, ast.stmt):
+        line = ast.unparse(change.place.owner).partition("\n")[0]
+        return f"the else of {line}" if change.place.field == "orelse" else line
+    statements = [each for each in ast.walk(node) if isinstance(each, ast.stmt) and change.old in ast.walk(each)]
+    return ast.unparse(min(statements, key=lambda each: (each.end_lineno or 0) - each.lineno)).partition("\n")[0]
 
 
 def _diff(text: str, change: _Change) -> tuple[int, str]:
