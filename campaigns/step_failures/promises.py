@@ -8,6 +8,8 @@ from campaigns.step_failures.table import Row
 SHARED = (
     "adapters/store/",
     "step/gather.py:",
+    "step/asking.py:",
+    "step/books.py:",
     "core/scaling/capacity.py:Allowance.__init__",
     "core/scaling/capacity.py:Allowance.mark",
     "core/scaling/capacity.py:Placement.whole",

@@ -199,19 +199,8 @@ def _node(
     """Return the node of *instance*; a new one *takes* so long."""
     node_object, startup_taints = answers.nodes.get(instance.id), policy.startup_taints
     life = life or _new_life(instance, pool, answers.at)
-    worked = life.usable_at is not None
-    stage = stage_of(instance, node_object, answers.cluster is not None, pool, startup_taints, worked=worked)
     taint = startup_taint(node_object, pool, startup_taints) if node_object and offers_gpus(node_object, pool) else None
-    lost_for = answers.at - life.lost_at if life.lost_at is not None else timedelta(0)
-    if worked and stage is Stage.INSTALLING and taint:
-        # A startup taint again: for a moment that changes nothing, then the node is no room for pods, then broken.
-        late = Stage.INSTALLING if lost_for <= pool.provision_timeout else Stage.BROKEN
-        stage = Stage.USABLE if lost_for <= SHORT_LOSS else late
-    elif stage is Stage.BOOTING and node_object is None and life.lost_at is not None:
-        # It was in Kubernetes. A list without it may be a partial one, unless its Node object is known to be deleted.
-        stage = Stage.BROKEN if lost_for > SHORT_LOSS or instance.id in answers.deleted else Stage.BOOTING
-    elif worked and stage in (Stage.BOOTING, Stage.INSTALLING):
-        stage = Stage.BROKEN  # a node that lost its GPUs or went NotReady is not on its way
+    stage = _stage(instance, pool, answers, life, startup_taints, tainted=taint is not None)
     node = node_object or ClusterNode(name=instance.hostname, instance=instance.id, ready=False, unschedulable=False)
     pods = tuple(answers.pods.get(node.name, ()))
     allocatable, devices = _room(node, pool, answers, pods, node.taken)
@@ -257,6 +246,25 @@ def _node(
             devices_returned=returned,
         ),
     )
+
+
+def _stage(
+    instance: Instance, pool: Pool, answers: Answers, life: NodeLife, startup_taints: tuple[str, ...], *, tainted: bool
+) -> Stage:
+    """Return how far *instance* has come, which has a *life* behind it: one that worked is not on its way again."""
+    worked, node_object = life.usable_at is not None, answers.nodes.get(instance.id)
+    stage = stage_of(instance, node_object, answers.cluster is not None, pool, startup_taints, worked=worked)
+    lost_for = answers.at - life.lost_at if life.lost_at is not None else timedelta(0)
+    if worked and stage is Stage.INSTALLING and tainted:
+        # A startup taint again: for a moment that changes nothing, then the node is no room for pods, then broken.
+        late = Stage.INSTALLING if lost_for <= pool.provision_timeout else Stage.BROKEN
+        return Stage.USABLE if lost_for <= SHORT_LOSS else late
+    if stage is Stage.BOOTING and node_object is None and life.lost_at is not None:
+        # It was in Kubernetes. A list without it may be a partial one, unless its Node object is known to be deleted.
+        return Stage.BROKEN if lost_for > SHORT_LOSS or instance.id in answers.deleted else Stage.BOOTING
+    if worked and stage in (Stage.BOOTING, Stage.INSTALLING):
+        return Stage.BROKEN  # a node that lost its GPUs or went NotReady is not on its way
+    return stage
 
 
 def _cordon(node: ClusterNode) -> Cordon:

@@ -13,7 +13,7 @@ from receiver.core.model.policy import Budget
 from receiver.core.money.budget import Forecast, month_of
 from receiver.core.money.cost import spend_by_pool
 from receiver.ports import Store
-from receiver.step import gather
+from receiver.step import books
 from simulator.store import MemoryStore
 from tests.core.builders import HOUR
 from tests.expect import published
@@ -111,7 +111,7 @@ def test_what_the_ledger_saw_is_unknown_and_not_nothing_after_a_bug(
             raise RuntimeError("a bug")
         return spend_by_pool(lives, since, *more)
 
-    monkeypatch.setattr(gather, "spend_by_pool", broken)
+    monkeypatch.setattr(books, "spend_by_pool", broken)
     life.step()
     cluster = on_the_overview(life.store)["cluster", ""]
     assert (cluster["forecast_usd"], cluster["burn_usd_per_hour"]) == (None, None)

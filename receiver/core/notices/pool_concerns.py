@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from receiver.core.explain.rules import RULES, binding, guide, plainly, without_names
 from receiver.core.model.actions import ActionKind, Decision
@@ -398,67 +399,81 @@ def _tainted(node: Node, pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Con
 
 def _usable_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     """Usable nodes that stay for a pod without a GPU or for a cordon, that are not as configured, or whose pods do not
-    start: an image that cannot be pulled holds a paid GPU."""
-    paid_for = max(seen.policy.unknown_after, seen.policy.billing.granularity)
+    start."""
     for node in state.of(Stage.USABLE):
-        if node.idle_since is not None and node.keep.drain_losses and seen.now - node.idle_since >= paid_for:
-            release = f"delete the pod, or kubectl annotate pod -n NAMESPACE POD {SAFE_TO_EVICT}=true"
-            yield Concern(
-                kind=Cause.NOT_DRAINED,
-                what=f"idle node {node.name} stays for a pod without a GPU",
-                why="; ".join(node.keep.drain_losses),
-                cost=wording.an_hour(pool, 1),
-                doing="the node stays until that pod is gone, or may be evicted",
-                todo=f"To release the node: {release};"
-                " for a pod of kube-system, add a PodDisruptionBudget that covers it",
-                topic=f"not drained:{node.instance}",
-                key="; ".join(node.keep.drain_losses),
-            )
-        idle = node.idle_since is not None and seen.now - node.idle_since >= seen.policy.unknown_after
-        if idle and node.cordon.by is CordonedBy.SOMEONE:
-            yield Concern(
-                kind=Cause.CORDONED,
-                what=f"idle and cordoned: {node.name}",
-                why="a person or another system cordoned it",
-                cost=f"{wording.an_hour(pool, 1)} for nothing",
-                doing="no work can start on it, it is never removed, and waiting work gets another node",
-                todo=f"To return it: kubectl uncordon {node.name}; if it is broken, delete its instance at Civo",
-                topic=f"cordoned:{node.instance}",
-                key=node.idle_since.isoformat() if node.idle_since else "",
-            )
+        idle_for = seen.now - node.idle_since if node.idle_since is not None else timedelta(0)
+        if node.keep.drain_losses and idle_for >= max(seen.policy.unknown_after, seen.policy.billing.granularity):
+            yield _not_drained(node, pool)
+        if node.cordon.by is CordonedBy.SOMEONE and node.idle_since and idle_for >= seen.policy.unknown_after:
+            yield _cordoned(node, pool, node.idle_since)
         yield from _tainted(node, pool, wanted, seen)
-        offers = {r: node.allocatable.get(r, 0) for r in pool.resources}
-        health = node.health
-        faulty = health.sick or health.since is not None or health.maintained  # `_sick_nodes` tells of that
-        # What DRA serves is learnt from the node itself.
-        if offers != dict(pool.resources) and not (node.beside.dra or faulty):
-            yield Concern(
-                kind=Cause.MISDESCRIBED,
-                what=f"{node.name} offers other GPUs than configured",
-                why=f"it offers {_listed(offers)}; the configuration says {_listed(pool.resources)}",
-                cost=f"{wording.an_hour(pool, 1)}, whatever it offers",
-                doing="the wrong number of nodes is bought until pools[].resources or the node is corrected",
-                topic=f"offers:{node.instance}",
-                key=_listed(offers),
-            )
-        for pod in node.pods:
-            since = max(node.times.usable_since or pod.created_at, pod.created_at)
-            starting = pod.phase is PodPhase.STARTING and not (pod.daemon or pod.terminating)
-            if not starting or seen.now - since < pool.provision_timeout:
-                continue
-            late = f"is not running after {lasting(pool.provision_timeout)}"
-            yield Concern(
-                kind=Cause.SLOW_TO_START,
-                what=f"{pod.key} has a GPU and does not start",
-                title=f"{pod.key} has a GPU and does not start",
-                why=f"it was given {node.name} of GPU pool {pool.name} and {late}",
-                whose=wording.whose(wording.asked_by([pod], seen.policy)),
-                cost=wording.an_hour(pool, 1),
-                doing="the node is kept for it",
-                todo=f"Look at: kubectl describe pod -n {pod.namespace} {pod.name} (image, volume, init container)",
-                topic=f"starting:{pod.uid}",
-                key=node.instance,
-            )
+        yield from _misdescribed(node, pool)
+        yield from _slow_to_start(node, pool, seen)
+
+
+def _not_drained(node: Node, pool: Pool) -> Concern:
+    release = f"delete the pod, or kubectl annotate pod -n NAMESPACE POD {SAFE_TO_EVICT}=true"
+    return Concern(
+        kind=Cause.NOT_DRAINED,
+        what=f"idle node {node.name} stays for a pod without a GPU",
+        why="; ".join(node.keep.drain_losses),
+        cost=wording.an_hour(pool, 1),
+        doing="the node stays until that pod is gone, or may be evicted",
+        todo=f"To release the node: {release}; for a pod of kube-system, add a PodDisruptionBudget that covers it",
+        topic=f"not drained:{node.instance}",
+        key="; ".join(node.keep.drain_losses),
+    )
+
+
+def _cordoned(node: Node, pool: Pool, idle_since: datetime) -> Concern:
+    return Concern(
+        kind=Cause.CORDONED,
+        what=f"idle and cordoned: {node.name}",
+        why="a person or another system cordoned it",
+        cost=f"{wording.an_hour(pool, 1)} for nothing",
+        doing="no work can start on it, it is never removed, and waiting work gets another node",
+        todo=f"To return it: kubectl uncordon {node.name}; if it is broken, delete its instance at Civo",
+        topic=f"cordoned:{node.instance}",
+        key=idle_since.isoformat(),
+    )
+
+
+def _misdescribed(node: Node, pool: Pool) -> Iterator[Concern]:
+    """A node with other GPUs than configured; what DRA serves is learnt from the node itself."""
+    offers, health = {r: node.allocatable.get(r, 0) for r in pool.resources}, node.health
+    faulty = health.sick or health.since is not None or health.maintained  # `_sick_nodes` tells of that
+    if offers != dict(pool.resources) and not (node.beside.dra or faulty):
+        yield Concern(
+            kind=Cause.MISDESCRIBED,
+            what=f"{node.name} offers other GPUs than configured",
+            why=f"it offers {_listed(offers)}; the configuration says {_listed(pool.resources)}",
+            cost=f"{wording.an_hour(pool, 1)}, whatever it offers",
+            doing="the wrong number of nodes is bought until pools[].resources or the node is corrected",
+            topic=f"offers:{node.instance}",
+            key=_listed(offers),
+        )
+
+
+def _slow_to_start(node: Node, pool: Pool, seen: Seen) -> Iterator[Concern]:
+    """Pods that were given a GPU and do not start: an image that cannot be pulled holds a paid GPU."""
+    for pod in node.pods:
+        since = max(node.times.usable_since or pod.created_at, pod.created_at)
+        starting = pod.phase is PodPhase.STARTING and not (pod.daemon or pod.terminating)
+        if not starting or seen.now - since < pool.provision_timeout:
+            continue
+        late = f"is not running after {lasting(pool.provision_timeout)}"
+        yield Concern(
+            kind=Cause.SLOW_TO_START,
+            what=f"{pod.key} has a GPU and does not start",
+            title=f"{pod.key} has a GPU and does not start",
+            why=f"it was given {node.name} of GPU pool {pool.name} and {late}",
+            whose=wording.whose(wording.asked_by([pod], seen.policy)),
+            cost=wording.an_hour(pool, 1),
+            doing="the node is kept for it",
+            todo=f"Look at: kubectl describe pod -n {pod.namespace} {pod.name} (image, volume, init container)",
+            topic=f"starting:{pod.uid}",
+            key=node.instance,
+        )
 
 
 def _listed(offers: Mapping[str, int]) -> str:
