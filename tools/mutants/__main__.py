@@ -36,6 +36,7 @@ MODULES = (  # those without a survivor
     "receiver.core.money.budget",
     "receiver.core.promises.promise",
     "receiver.capabilities.idle_shutdown.judging",
+    "receiver.capabilities.repair.choosing",
     "receiver.core.notices.routing",
     "receiver.step.carry_out",
     "receiver.step.retire",

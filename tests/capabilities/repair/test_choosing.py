@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.actions import Decision, Verdict
+from receiver.core.model.actions import Decision, Verdict, VictimStage
 from receiver.core.model.model import Backoff, CordonedBy, Node, Spend, Stage
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Budget, KeepOut, Limits, Pool, Repair
@@ -103,6 +103,21 @@ def test_a_repair_whose_removal_is_under_way_needs_no_room_and_no_money_for_the_
         )
         assignment, _ = run(found, policy, explained_by=None)
         assert assignment.pools[REPLACED.id].nodes.repairs == repairs
+
+
+def test_a_node_that_its_removal_spared_needs_room_for_a_replacement_again() -> None:
+    held = Backoff(failures=1, until=NOW + HOUR, reason="internal")
+    assert repaired(sick("a"), open_action=a_removal("a", stage=VictimStage.SPARED), backoff=held) == []
+
+
+def test_a_repair_that_is_begun_counts_once_within_the_share() -> None:
+    begun = sick("a", 60, cordoned_by=CordonedBy.US, cordoned_for="repair")
+    assert repaired(begun, sick("b"), pool=a_pool(repair=Repair.REPLACE, repair_share=1, max_nodes=10)) == ["a", "b"]
+
+
+def test_a_sick_node_that_is_being_deleted_uses_up_the_share_and_a_well_one_does_not() -> None:
+    assert repaired(sick("a", stage=Stage.DELETING), sick("b")) == []
+    assert repaired(a_node("a", stage=Stage.DELETING), sick("b")) == ["b"]
 
 
 def test_idle_nodes_are_repaired_before_busy_ones_and_the_longest_sick_first() -> None:
