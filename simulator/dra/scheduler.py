@@ -16,7 +16,7 @@ class ClaimScheduler(Scheduler):
     def __init__(self, *parts: Any, claims: Claims) -> None:
         super().__init__(*parts)
         self._claims = claims
-        self._errors: dict[Key, str] = {}  # of the scheduler itself, where a selector cannot be judged
+        self._errors: dict[Key, UnjudgedError] = {}  # of the last try, for the pod that was tried
 
     def _of_its_own(self, pod: WorldPod) -> Hashable:
         return pod.key if pod.claims else None
@@ -41,7 +41,7 @@ class ClaimScheduler(Scheduler):
         try:
             return super()._try(key)
         except UnjudgedError as error:
-            self._errors[key] = f'running "DynamicResources" filter plugin: {error}'
+            self._errors[key] = error
             return False
 
     def _on_node(self, node: WorldNode, pod: WorldPod, assumed: Sequence[NodeChoice]) -> NodeChoice | None:
@@ -55,12 +55,16 @@ class ClaimScheduler(Scheduler):
         assert isinstance(place, Allocation)
         super()._put(self._claims.reserve(pod, place), place)
 
-    def _reason(self, pod: WorldPod) -> str:
-        return "SchedulerError" if pod.key in self._errors else super()._reason(pod)
+    def _refusal(self, pod: WorldPod) -> tuple[str, str]:
+        error = self._errors.get(pod.key)
+        if error is None:
+            try:
+                return super()._refusal(pod)
+            except UnjudgedError as unjudged:  # the try of its gang ended at another pod, or before this node
+                error = unjudged
+        return "SchedulerError", f'running "DynamicResources" filter plugin: {error}'
 
     def _why_not(self, pod: WorldPod) -> str:
-        if pod.key in self._errors:
-            return self._errors[pod.key]
         refused, nodes = self._claims.refuses(pod), self._cluster.nodes
         return f"0/{len(nodes)} nodes are available: {refused}." if refused and nodes else super()._why_not(pod)
 

@@ -250,6 +250,18 @@ def test_selectors_choose_devices_and_one_that_fails_is_an_error_of_the_schedule
     assert message(run(sim, a_pod("q", {"gpu": "none"}))["q"]).endswith("1 cannot allocate all claims.")
 
 
+def test_each_pod_of_a_gang_shows_the_error_of_a_selector_that_fails(begin: Begin) -> None:
+    sim = begin(gpus=1)
+    put(
+        sim, "ResourceClaimTemplate", "bad", {"spec": claim(asking(selectors=[{"cel": {"expression": "device.oops"}}]))}
+    )
+    gang = [a_pod(name, {"gpu": ["bad"]}) for name in ("p", "q")]
+    for pod in gang:
+        pod["metadata"]["annotations"] = {"gpu-autoscaler.io/gang": "g"}
+    reasons = {message(pod).partition(":")[0] for pod in run(sim, *gang).values()}
+    assert reasons == {"SchedulerError"}
+
+
 def test_admin_access_uses_no_device_and_needs_its_namespace(begin: Begin) -> None:
     sim = begin(gpus=1)
     admin = claim(asking(adminAccess=True))

@@ -373,25 +373,24 @@ class Scheduler:
         self._set_messages([key for key in self._wishes if key not in self._fresh])
 
     def _set_messages(self, keys: Iterable[Key]) -> None:
-        messages: dict[tuple[int, bool], str] = {}
+        refusals: dict[tuple[int, bool], tuple[str, str]] = {}
         for key in keys:
             pod = self._cluster.pods[key]
             if self._is_held_back(pod):
                 continue
             kind = (self._wishes[key].kind, pod.gang is not None)
-            if kind not in messages:
-                messages[kind] = self._why_not(pod)
-            reason = self._reason(pod)
+            if kind not in refusals:
+                refusals[kind] = self._refusal(pod)
+            reason, message = refusals[kind]
             if pod.scheduled is not False:
                 now = self._agenda.now
-                self._cluster.change_pod(
-                    pod, scheduled=False, scheduled_since=now, reason=reason, message=messages[kind]
-                )
-            elif (pod.reason, pod.message) != (reason, messages[kind]):
-                self._cluster.change_pod(pod, reason=reason, message=messages[kind])
+                self._cluster.change_pod(pod, scheduled=False, scheduled_since=now, reason=reason, message=message)
+            elif (pod.reason, pod.message) != (reason, message):
+                self._cluster.change_pod(pod, reason=reason, message=message)
 
-    def _reason(self, pod: WorldPod) -> str:  # noqa: ARG002
-        return "Unschedulable"
+    def _refusal(self, pod: WorldPod) -> tuple[str, str]:
+        """Return reason and message of the condition that *pod* is not scheduled."""
+        return "Unschedulable", self._why_not(pod)
 
     def _why_not(self, pod: WorldPod) -> str:
         """Return kube-scheduler's message: how many nodes fail for which reason.
