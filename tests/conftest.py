@@ -35,6 +35,12 @@ def own_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("receiver.server.bootstrap.configure_logs", configure)
 
 
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeat a request that failed without a pause: how long it is, tests/adapters/http asks."""
+    monkeypatch.setattr("urllib3.util.retry.Retry.sleep", lambda *_: None)
+
+
 # `make test` tries the same examples every time: what passes on one commit passes on it again.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")

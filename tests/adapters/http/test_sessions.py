@@ -21,6 +21,14 @@ BROKEN = ProtocolError("connection aborted")
 DROPPED = ConnectTimeoutError("timed out")
 
 
+def test_the_pauses_before_a_read_is_repeated_are_half_a_second_in_all() -> None:
+    retry, pauses = quick_retry(), list[float]()
+    for _ in range(2):
+        retry = retry.increment("GET", "/", error=BROKEN, _pool=POOL)
+        pauses.append(retry.get_backoff_time())
+    assert pauses == [0, 0.4]
+
+
 @pytest.mark.parametrize("error", [REFUSED, BROKEN, DROPPED], ids=["refused", "broken", "dropped"])
 @pytest.mark.parametrize("method", ["PUT", "POST", "PATCH", "DELETE"])
 def test_a_write_is_tried_once(method: str, error: Exception) -> None:

@@ -139,12 +139,6 @@ def a_cluster(server: Server, clock: FixedClock) -> Iterator[KubernetesCluster]:
             cluster.close()
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Repeat what failed without a pause."""
-    monkeypatch.setattr("urllib3.util.retry.Retry.sleep", lambda *_: None)
-
-
 def works(facts: ClusterFacts) -> bool:
     """True when the node and the pod are there that need none of these APIs."""
     waiting = {pod.name for pod in facts.pods if pod.phase is PodPhase.WAITING}
