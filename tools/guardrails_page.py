@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 from textwrap import fill
 
+from receiver.capabilities.registry import step_additions
 from receiver.core.explain.rules import RULES
-from receiver.core.scaling.guardrails import GUARDRAILS
+from receiver.core.scaling.guardrails import with_added
 from receiver.core.scaling.guardrails.rule import AnyGuardrail
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "guardrails.md"
@@ -18,7 +19,7 @@ MEANT = re.compile(r"(?<=^### )(\w+)\n\n.+$", re.MULTILINE)
 def filled(page: str) -> str:
     """Return *page* with a section for each guardrail, and below each rule's heading its meaning as it is now."""
     following = "\n## Other rules"
-    for guardrail in reversed(GUARDRAILS):
+    for guardrail in reversed(with_added(step_additions().guardrails)):
         heading = f"\n### {guardrail.name}\n"
         if heading not in page:
             page = page.replace(following, f"{heading}\n{_section(guardrail)}{following}", 1)

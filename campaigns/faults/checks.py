@@ -16,7 +16,6 @@ from campaigns.faults.outside import Outside
 from campaigns.faults.scenario import PoolPlan
 from campaigns.faults.sick import SickNodes
 from campaigns.faults.truth import Counted, Truth, is_theirs, per_node
-from receiver.capabilities.registry import step_additions
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.explain.staying import UNKNOWN
 from receiver.core.model.actions import VictimStage
@@ -27,9 +26,11 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from receiver.core.scaling.demand import CORDON
+from receiver.core.scaling.wanted import Assignment
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, Receipt
 from receiver.replay.world.objects import VM, WorldPod
 from receiver.replay.world.scheduler import untolerated
+from receiver.step.parts import NOTHING, Additions
 from receiver.step.reconcile import Stepped
 from simulator.dra.claims import CLAIM, node_of
 
@@ -40,8 +41,11 @@ LAWS_EVERY = 4  # steps between two looks at the laws of `decide`, which cost as
 class Checks:
     """Keeps what must hold and notes every violation: ``invariant: what happened``."""
 
-    def __init__(self, truth: Truth, policy: Policy, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, truth: Truth, policy: Policy, clock: Callable[[], datetime], additions: Additions = NOTHING
+    ) -> None:
         self._truth = truth
+        self._additions = additions
         self._policy = policy
         self._clock = clock
         self.violations: list[str] = []
@@ -386,8 +390,7 @@ class Checks:
 
     def _laws(self, stepped: Stepped) -> None:
         facts, policy = stepped.facts, self._policy
-        sources = step_additions().sources
-        again = decide_all(facts, assign(facts, policy, sources=sources), policy, explained_by=with_grounds)
+        again = decide_all(facts, self._assigned(facts), policy, explained_by=with_grounds)
         made = ("mode", "version")  # what the step adds to the evidence: who decided
         plain = {
             pool: replace(d, evidence={k: v for k, v in d.evidence.items() if k not in made})
@@ -399,10 +402,14 @@ class Checks:
             if not any(s.action is action for s in facts.signals):
                 continue
             fewer = _without(facts, action)
-            for pool, without in decide_all(fewer, assign(fewer, policy, sources=sources), policy).items():
+            for pool, without in decide_all(fewer, self._assigned(fewer), policy).items():
                 if sign * (stepped.decisions[pool].target - without.target) < 0:
                     told = f"{stepped.decisions[pool].target} with it, {without.target} without"
                     self.violated("7 signals push one way", f"{pool}: {action.value}: {told}")
+
+    def _assigned(self, facts: Facts) -> Assignment:
+        sources, guardrails = self._additions.sources, self._additions.guardrails
+        return assign(facts, self._policy, sources=sources, guardrails=guardrails)
 
 
 def _without(facts: Facts, action: SignalAction) -> Facts:

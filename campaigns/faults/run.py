@@ -21,7 +21,6 @@ from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.capabilities.registry import step_additions
 from receiver.core.model.policy import Policy
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
-from receiver.core.scaling.approval import without_approvals
 from receiver.ports import Cloud, Cluster, Delivery, TryLater, WriterLostError
 from receiver.replay.ports import WorldCloud
 from receiver.step.devices import DeviceJoin
@@ -57,7 +56,8 @@ class Run:
         self.scenario = scenario
         self.world = world_of(scenario)
         self.policy = policy or policy_of(scenario)
-        decides_by = without_approvals(self.policy) if scenario.mode == "observe" else self.policy
+        additions = step_additions()
+        decides_with = additions.unattended if scenario.mode == "observe" else additions
         self.truth = Truth(scenario, self.world)
         self.tally = Tally(worlds=1)
         self.last: Stepped | None = None
@@ -66,7 +66,7 @@ class Run:
         self._alarms = SimulatedAlarms(self.world)
         self._doors = Doors(self, lambda: self.world.now, [], {})
         self.happenings = Happenings(self.world, self._doors, self._alarms, store, self.truth.words, self.policy)
-        self.checks = Checks(self.truth, decides_by, self.clock)
+        self.checks = Checks(self.truth, self.policy, self.clock, decides_with)
         self._pending = [e for e in scenario.events if e.call is None]
         self._surprises = [e for e in scenario.events if e.call is not None]
         self._watch = None if scenario.watch is None else timedelta(seconds=scenario.watch)

@@ -235,7 +235,7 @@ def _with_plant(value: Any, function: FunctionType, plant: Any, undo: ExitStack,
     """*value* with *plant* for *function*: another value, or itself where it can be changed in place until *undo*."""
     if value is function:
         return plant
-    if depth == DEEPEST:
+    if value is plant or depth == DEEPEST:  # a record that two modules name has its plant by then
         return value
 
     def inside(part: Any) -> Any:

@@ -8,6 +8,7 @@ from receiver.adapters.kubernetes.announced import MakeReader
 from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.config.model import Configuration
 from receiver.core.notices.notice import PoolConcerns
+from receiver.core.scaling.guardrails.rule import AddedGuardrail
 from receiver.core.scaling.wanted import SizeSource
 from receiver.metrics.families import AddedFamilies
 from receiver.runtime.after_step import AfterStepOf
@@ -50,6 +51,8 @@ class Capability:
     """Of a step, also where it only looks."""
     publishers: Sequence[Publisher] = ()
     """Of a step."""
+    guardrails: Sequence[AddedGuardrail] = ()
+    """Of decisions, for changes that wait for people."""
     requests: Sequence[StandingRequests] = ()
     """To people, on which changes wait."""
     concerns: Sequence[PoolConcerns] = ()

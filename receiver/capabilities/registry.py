@@ -46,6 +46,7 @@ def step_additions() -> "Additions":
         chores=tuple(chore for each in installed() for chore in each.chores),
         look_chores=tuple(chore for each in installed() for chore in each.look_chores),
         publishers=tuple(publisher for each in installed() for publisher in each.publishers),
+        guardrails=tuple(guardrail for each in installed() for guardrail in each.guardrails),
         requests=tuple(kind for each in installed() for kind in each.requests),
         concerns=tuple(concerns for each in installed() for concerns in each.concerns),
         pool_fields=tuple(field for each in installed() for field in each.pool_fields),

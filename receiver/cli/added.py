@@ -50,7 +50,7 @@ def _with_options(command: click.Command, added: AddedOptions) -> click.Command:
     def run(**arguments: Any) -> Any:
         values = {name: arguments.pop(name) for name in names}
         if any(value is not None for value in values.values()):
-            added.run(**values, sources=registry.step_additions().sources)
+            added.run(**values, additions=registry.step_additions())
         return run_command(**arguments) if run_command is not None else None
 
     command = copy(command)

@@ -9,7 +9,6 @@ from typing import Any, Literal
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Anchor, Policy, Pool, Rounding
 from receiver.core.money.budget import BudgetStage, BudgetView, Key
-from receiver.core.scaling.approval import without_approvals
 from receiver.core.scaling.wanted import Assignment
 from receiver.replay.figures import Bound, Figures, figures, violations
 from receiver.replay.kubernetes import WorldCluster
@@ -238,7 +237,7 @@ class Product:
     answer. *budgets* is the log of the policy's budgets, None where it sets none."""
 
     def __init__(self, world: World, policy: Policy, additions: Additions = NOTHING, *, priced: bool = False) -> None:
-        self.policy, self._additions = without_approvals(policy), additions.unattended
+        self.policy, self._additions = policy, additions.unattended
         # Without a budget nothing depends on the cost of nodes that are gone.
         self.store = ReplayStore(priced=priced or policy.budget is not None, finished=world.finished)
         self.stepped: Stepped | None = None  # the last step

@@ -30,7 +30,7 @@ def decide(
     """Assign the demand and decide for every pool. A pool whose decision fails with a bug keeps its size. The requests
     to people that are due then are made if the step *asks*."""
     grounds = with_grounds if chores else None
-    assignment = assign(facts, policy, parts.failures, additions.sources)
+    assignment = assign(facts, policy, parts.failures, additions.sources, additions.guardrails)
     decisions = decide_all(facts, assignment, policy, explained_by=grounds, failures=parts.failures)
     decided = Decided(facts=facts, assignment=assignment, decisions=decisions)
     for kind in additions.requests if asks else ():

@@ -23,6 +23,7 @@ from receiver.core.notices.workload_notices import ToldPods
 from receiver.core.promises.calibration import OpenPromises
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.failures import Failure, Failures
+from receiver.core.scaling.guardrails.rule import AddedGuardrail
 from receiver.core.scaling.wanted import Assignment, SizeSource
 from receiver.ports import Cloud, Cluster, Did, Receipt, RecordStore, StepStore, TryLater, WontWork, WriterLostError
 
@@ -295,6 +296,7 @@ class Additions:
     chores: Sequence[Chore] = ()
     look_chores: Sequence[LookChore] = ()
     publishers: Sequence[Publisher] = ()
+    guardrails: Sequence[AddedGuardrail] = ()
     requests: Sequence[StandingRequests] = ()
     concerns: Sequence[PoolConcerns] = ()
     pool_fields: Sequence[PoolField] = ()
@@ -309,7 +311,7 @@ class Additions:
     @property
     def unattended(self) -> "Additions":
         """These without what waits for people: observe mode changes nothing, and in a replay no person answers."""
-        return replace(self, requests=())
+        return replace(self, guardrails=(), requests=())
 
 
 NOTHING = Additions()

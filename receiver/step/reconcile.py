@@ -12,7 +12,6 @@ from typing import cast
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
-from receiver.core.scaling.approval import without_approvals
 from receiver.core.scaling.failures import Failure
 from receiver.core.scaling.wanted import Assignment
 from receiver.ports import RecordStore
@@ -48,8 +47,7 @@ def step(
     samples and accounts for no usage.
     """
     parts, store = Parts(), sources.store
-    if mode == "observe":
-        policy, additions = without_approvals(policy), additions.unattended
+    additions = additions.unattended if mode == "observe" else additions
     frame = StepFrame(
         policy=policy,
         mode=mode,

@@ -24,7 +24,7 @@ class AddedOptions:
 
     They stand behind its parameter *after*; those in *first* are in its help without --all, and *says* is a paragraph
     of that help. *run* is called before the command when one of them is given, with the values of all by name, and
-    with the *sources* of size that capabilities add to an assignment; the context has the other parameters.
+    with the *additions* of capabilities to a step; the context has the other parameters.
     """
 
     options: Sequence[click.Option]

@@ -29,7 +29,7 @@ def many() -> None:
     click.echo("asked many")
 
 
-def write(copy: str | None, sources: object) -> None:
+def write(copy: str | None, additions: object) -> None:
     click.echo(f"wrote {click.get_current_context().params['name']} to {copy}")
 
 

@@ -19,6 +19,7 @@ from receiver.core.model.signals import PoolSilence, Signal, SignalAction
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import Explainer, decide_all
 from receiver.core.scaling.failures import Failures
+from receiver.core.scaling.guardrails import with_added
 from receiver.core.scaling.template import fingerprint
 from receiver.core.scaling.wanted import Assignment
 
@@ -325,9 +326,13 @@ def facts(*states: PoolState, waiting: Iterable[Pod] = (), **changes: Any) -> Fa
     return with_fields(known, **changes)
 
 
+ALL_GUARDRAILS = with_added(step_additions().guardrails)  # with those of every capability
+
+
 def assigned(found: Facts, policy: Policy, failures: Failures | None = None) -> Assignment:
-    """Assign as a step does, with the sources of size of every capability."""
-    return assign(found, policy, failures, step_additions().sources)
+    """Assign as a step does, with what every capability adds."""
+    added = step_additions()
+    return assign(found, policy, failures, added.sources, added.guardrails)
 
 
 def run(

@@ -14,10 +14,10 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.scaling import waits
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import keeps_its_size
-from receiver.core.scaling.guardrails import GUARDRAILS
 from receiver.core.scaling.witness import request_of
 from receiver.step import carry_out
 from tests.core.builders import (
+    ALL_GUARDRAILS,
     GPU,
     HOUR_ENDS_SOON,
     NOW,
@@ -40,7 +40,7 @@ from tests.given.requests import buffer_of
 from tests.lint import none_of
 
 PAGE = text_of("docs/guardrails.md")
-NAMES = [guardrail.name for guardrail in GUARDRAILS]
+NAMES = [guardrail.name for guardrail in ALL_GUARDRAILS]
 OTHERS = headings(section(PAGE, "Other rules"), 3)
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from receiver.core.explain.rules import RULES
 from receiver.core.model.actions import Reason, Verdict, Victim
-from receiver.core.scaling.guardrails import GUARDRAILS
 from receiver.ports import DecisionFilter, DecisionKind, StoredDecision
 from receiver.ports.store import EVERY_DECISION
 from simulator.store import MemoryStore
+from tests.core.builders import ALL_GUARDRAILS
 from tests.docs.pages import headings, section, text_of
 from tests.web.builders import A100, L40S, NOW, Bench, a_decision, an_action
 from tests.web.evidence import EVIDENCE
@@ -307,7 +307,7 @@ def test_every_column_has_its_label_for_narrow_screens() -> None:
 
 def test_every_guardrail_and_every_other_rule_has_a_meaning_and_nothing_else_has() -> None:
     others = headings(section(text_of("docs/guardrails.md"), "Other rules"), 3)
-    assert set(RULES) == {guardrail.name for guardrail in GUARDRAILS} | set(others)
+    assert set(RULES) == {guardrail.name for guardrail in ALL_GUARDRAILS} | set(others)
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))

@@ -11,8 +11,9 @@ from flask import Blueprint, Response, jsonify, request
 from receiver.capabilities.approvals.choices import needs_size, override_by_answer
 from receiver.capabilities.approvals.documents import AnswerAsked, QuestionDocument
 from receiver.capabilities.approvals.notices import answered
+from receiver.capabilities.approvals.sentences import sentence
 from receiver.core.model.actions import ActionKind
-from receiver.core.model.overrides import Answer, Question, sentence
+from receiver.core.model.overrides import Answer, Question
 from receiver.core.model.policy import Policy
 from receiver.ports import WebStore
 from receiver.reports.picture import kept_picture

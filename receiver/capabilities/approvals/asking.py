@@ -8,9 +8,10 @@ import structlog
 
 from receiver.capabilities.approvals.due import due_requests, is_done, is_wanted
 from receiver.capabilities.approvals.notices import QUESTION_TOPIC, asked
+from receiver.capabilities.approvals.sentences import sentence
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Facts, Source
-from receiver.core.model.overrides import Question, sentence
+from receiver.core.model.overrides import Question
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.notices.notice import Cause
 from receiver.core.scaling.wanted import Assignment

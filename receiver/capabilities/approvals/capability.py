@@ -3,6 +3,7 @@
 from receiver.capabilities.approvals.api import REQUESTS, add_routes
 from receiver.capabilities.approvals.asking import NAME, published, settle_requests, what_is_due
 from receiver.capabilities.approvals.concerns import concerns_of
+from receiver.capabilities.approvals.guardrail import APPROVED
 from receiver.capabilities.approvals.page import TEMPLATES, blueprint, ways
 from receiver.capabilities.capability import Capability
 from receiver.core.notices.notice import PoolConcerns
@@ -19,6 +20,7 @@ CAPABILITY = Capability(
         sealed={"answers": blueprint},
         ways=ways,
     ),
+    guardrails=(APPROVED,),
     requests=(StandingRequests(name=NAME, settle=settle_requests, due=what_is_due),),
     concerns=(PoolConcerns(of=concerns_of),),
     pool_fields=(PoolField(name="questions", of=published),),

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
-from receiver.core.model.overrides import Answer, Asks, Override, OverrideKind, Question, minute, named, next_time
+from receiver.capabilities.approvals.sentences import minute, named
+from receiver.core.model.overrides import Answer, Asks, Override, OverrideKind, Question, next_time
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import some
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from receiver.capabilities.approvals.due import is_wanted
+from receiver.capabilities.approvals.sentences import sentence
 from receiver.core.explain.rules import SPEAKS_UP
-from receiver.core.model.overrides import Asks, sentence
+from receiver.core.model.overrides import Asks
 from receiver.core.model.policy import Pool
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Seen
 from receiver.core.notices.pool_concerns import how_far_it_grows

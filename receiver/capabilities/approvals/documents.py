@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import Annotated, Self
 
-from receiver.core.model.overrides import Answer, Question, sentence
+from receiver.capabilities.approvals.sentences import sentence
+from receiver.core.model.overrides import Answer, Question
 from receiver.core.model.policy import Unanswered
 from receiver.reports.document import Instant, Usd, says, word
 from receiver.reports.picture import QuestionInShort

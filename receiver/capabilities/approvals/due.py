@@ -5,31 +5,26 @@ An approval is requested only for a change that every other guardrail would let 
 paid, that moment is the end of one, so the request is sent ahead of it.
 """
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from receiver.capabilities.approvals.coverage import covered_instances, growth_covered, growth_rejected
+from receiver.capabilities.approvals.guardrail import approved, questions_of, unapproved
 from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import Facts, Node, PoolState
-from receiver.core.model.overrides import (
-    STANDS_FOR,
-    Asks,
-    Question,
-    covered_instances,
-    growth_covered,
-    growth_rejected,
-    question_id,
-)
-from receiver.core.model.policy import Approval, Policy
+from receiver.core.model.overrides import Asks, Question
+from receiver.core.model.policy import Approval, Policy, Pool
 from receiver.core.money.cost import next_unit_at
 from receiver.core.scaling.decide import case_of, later
-from receiver.core.scaling.guardrails import LASTING, UNASKED, apply
+from receiver.core.scaling.guardrails import GUARDRAILS, LASTING, apply
 from receiver.core.scaling.guardrails.rule import Case
-from receiver.core.scaling.guardrails.waiting import APPROVED
-from receiver.core.scaling.removal import SAFETY_MINIMUM, is_dead, removable, removable_at, unapproved
+from receiver.core.scaling.removal import SAFETY_MINIMUM, is_dead, removable, removable_at
 from receiver.core.scaling.wanted import Assignment, Wanted
 
 TIME_TO_ANSWER = timedelta(minutes=1)  # with less time left, no request is sent
+STANDS_FOR = timedelta(hours=1)  # after its wait, unless a paid unit ends it
 GROWS_FOR = timedelta(minutes=5)  # at most one request in this time while demand comes in
 
 
@@ -57,7 +52,7 @@ def _removals(case: Case, approval: Approval) -> Sequence[Question]:
         return ()
     soon = removable(case, 2 * approval.wait)  # one request covers what would be asked during this wait
     coming = soon.nodes
-    covered = {busy: covered_instances(case.questions, now, busy=busy) for busy in (False, True)}
+    covered = {busy: covered_instances(questions_of(case), now, busy=busy) for busy in (False, True)}
     asks = [n for n in unapproved(coming, soon.announced, case) if n.instance not in covered[n.busy]]
     rests = min(SAFETY_MINIMUM, case.pool.idle_for)
     asks = [n for n in asks if n.idle_since is None or now >= n.idle_since + rests]
@@ -69,7 +64,7 @@ def _removals(case: Case, approval: Approval) -> Sequence[Question]:
     # Those that every other guardrail lets go when their moment comes, as far as is known now; the others go first.
     then = later(case, max(now, *(removable_at(n, case) for n in waits)))
     then = replace(then, dead=sum(is_dead(n, case) for n in coming), empty=sum(not n.busy for n in coming))
-    target = apply(case.present - len(coming), then, UNASKED)[-1].target
+    target = apply(case.present - len(coming), then, GUARDRAILS)[-1].target
     goes = [*others, *waits][: max(0, case.present - target)][len(others) :]
     requests: list[Question] = []
     for kind, nodes in ((Asks.REMOVAL, [n for n in goes if not n.busy]), (Asks.EMPTYING, [n for n in goes if n.busy])):
@@ -93,7 +88,7 @@ def _question(
 ) -> Question:
     price, now, instances = case.pool.price_usd_per_hour, case.now, tuple(n.instance for n in nodes)
     return Question(
-        id=question_id(case.pool, asks, from_count, to_count, instances, now),
+        id=_id_of(case.pool, asks, from_count, to_count, instances, now),
         pool=case.pool.id,
         asks=asks,
         from_count=from_count,
@@ -109,13 +104,18 @@ def _question(
     )
 
 
+def _id_of(pool: Pool, asks: Asks, from_count: int, to_count: int, instances: Iterable[str], at: datetime) -> str:
+    text = f"{pool.id} {asks} {from_count} {to_count} {sorted(instances)} {at.isoformat()}"
+    return f"{pool.name}-{asks}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
 def _growth(decision: Decision, case: Case, approval: Approval) -> Sequence[Question]:
     """The request for growth that only a missing approval holds; a new one for more than was asked before."""
     targets = [r.target for r in decision.reasons]
-    held = next((n for n, r in enumerate(decision.reasons) if r.rule == APPROVED.name), None)
+    held = next((n for n, r in enumerate(decision.reasons) if r.rule == approved.__name__), None)
     if not held or targets[held - 1] <= max(decision.present, targets[held]):
         return ()
-    to_count, now, questions = targets[held - 1], case.now, case.questions
+    to_count, now, questions = targets[held - 1], case.now, questions_of(case)
     newest = max((q.asked_at for q in questions if q.asks is Asks.GROWTH and q.is_open(now)), default=None)
     covered = growth_rejected(questions, now) or growth_covered(questions, now) >= to_count
     if covered or (newest is not None and now - newest < GROWS_FOR):

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from receiver.capabilities.approvals.choices import LABELS
-from receiver.core.model.overrides import Answer, Asks, Override, Question, about, does, does_not, named
+from receiver.capabilities.approvals.sentences import about, does, does_not, named
+from receiver.core.model.overrides import Answer, Asks, Override, Question
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import dollars, some
 from receiver.core.money.cost import HOUR

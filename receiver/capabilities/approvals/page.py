@@ -15,7 +15,8 @@ from werkzeug.wrappers import Response
 from receiver.capabilities.approvals.api import answer_once, size_of
 from receiver.capabilities.approvals.choices import LABELS, SET_NONE, choices, needs_size, override_id
 from receiver.capabilities.approvals.notices import in_short, unanswered
-from receiver.core.model.overrides import Answer, Asks, Question, Standing, gives_way
+from receiver.capabilities.approvals.sentences import gives_way
+from receiver.core.model.overrides import Answer, Asks, Question, Standing
 from receiver.core.model.text import listed, span
 from receiver.core.money.budget import month_of
 from receiver.core.notices import wording

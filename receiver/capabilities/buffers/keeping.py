@@ -53,7 +53,7 @@ def keep_buffers(draft: Draft) -> None:
     """Give the chunks of each buffer the room that is left, on usable nodes first, and open nodes for the others.
 
     While a budget holds, or budget or limits refuse nodes of a higher rank, nothing is kept and idle nodes go. No node
-    is opened where refused work could start, nor where it would make other growth need an approval.
+    is opened where refused work could start, nor where other growth would be held because of it.
     """
     buffers = [r for r in draft.facts.other_work.of_kind(KIND) if r.pods and r.copies and not r.problem]
     if not buffers:

@@ -7,7 +7,7 @@ that sorts alike: names break ties. So the decision stays the same, which is che
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -19,7 +19,7 @@ from receiver import installed_version
 from receiver.adapters.store.decisions import FORMAT as GROUNDS_FORMAT
 from receiver.adapters.store.decisions import decompressed, grounds_values
 from receiver.capabilities.bundles.comparison import FIELDS, Said, said
-from receiver.capabilities.bundles.repetition import made_again, read
+from receiver.capabilities.bundles.repetition import as_then, made_again, read
 from receiver.core.explain.rules import RULES
 from receiver.core.model.civo_sizes import labels_of_size
 from receiver.core.model.devices import CLAIM, COUNTER, KIND
@@ -33,8 +33,8 @@ from receiver.core.scaling.bounds import TOPIC, topic_of
 from receiver.core.scaling.demand import CORDON, IGNORED_NAMESPACES
 from receiver.core.scaling.packing import KUEUE_QUEUE_LABEL
 from receiver.core.scaling.template import FORMER_LABELS, OWN, PASSING_TAINTS, REGION_LABELS
-from receiver.core.scaling.wanted import SizeSource
 from receiver.ports import WontWork
+from receiver.step.parts import NOTHING, Additions
 
 FORMAT = 1
 WORD = re.compile(r"\w[\w.-]*")
@@ -53,7 +53,7 @@ class NotFaithfulError(Exception):
     """Without the names the decision would be another one."""
 
 
-def bundle(then: Said, grounds: Mapping[str, Any], sources: Sequence[SizeSource] = ()) -> dict[str, Any]:
+def bundle(then: Said, grounds: Mapping[str, Any], additions: Additions = NOTHING) -> dict[str, Any]:
     """Return decision *then* (as GET /api/v1/decisions/ID) and its inputs (as its *grounds*) without names.
 
     The sentences of its reasons are those of this version, made from the inputs without names. Raises
@@ -71,8 +71,8 @@ def bundle(then: Said, grounds: Mapping[str, Any], sources: Sequence[SizeSource]
     inputs["facts"]["earlier"]["announced"] = dict(announced)
     pool = redact(str(then["pool"]))
     before, after = (
-        said(made_again(made_from, str(then["pool"]), sources)),
-        said(made_again(read(inputs), pool, sources)),
+        said(made_again(made_from, str(then["pool"]), as_then(then, additions))),
+        said(made_again(read(inputs), pool, as_then(then, additions))),
     )
     if redact(_figures(before)) != _figures(after):
         raise NotFaithfulError
@@ -96,9 +96,9 @@ def _announced(topics: Mapping[str, Any], was: Policy, now: Policy) -> Iterator[
                 yield topic_of(new, after), topics[topic]
 
 
-def write(path: Path, then: Said, grounds: Mapping[str, Any], sources: Sequence[SizeSource] = ()) -> None:
+def write(path: Path, then: Said, grounds: Mapping[str, Any], additions: Additions = NOTHING) -> None:
     """Write the bundle of a decision to *path*. Raises what `bundle` raises, and OSError."""
-    path.write_text(json.dumps(bundle(then, grounds, sources), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(bundle(then, grounds, additions), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_bundle(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -2,21 +2,24 @@
 which is slow, are imported when one is given."""
 
 import sys
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from receiver.core.scaling.wanted import SizeSource
 from receiver.ports import WontWork
 from receiver.terminal.additions import AddedOptions
 from receiver.terminal.client import UNUSABLE, decision_numbers, print_lines, server
 
+if TYPE_CHECKING:
+    from receiver.step.parts import Additions
+
 A_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-def write_bundle(bundle: Path, sources: Sequence[SizeSource]) -> None:
+def write_bundle(bundle: Path, additions: "Additions") -> None:
     """Write the bundle of the decision that `explain decision` is about. Exits with 2 if it cannot be written."""
     from receiver.capabilities.bundles.bundle import NotFaithfulError, write
 
@@ -25,7 +28,7 @@ def write_bundle(bundle: Path, sources: Sequence[SizeSource]) -> None:
     with server(as_json=parameters["as_json"]) as api:
         decision, grounds = api.get("decisions", number).document, api.get("decisions", number, "grounds").document
     try:
-        write(bundle, decision, grounds, sources)
+        write(bundle, decision, grounds, additions)
         return
     except NotFaithfulError:
         problem = f"not written: with names replaced, decision {decision['id']} would have a different result"
@@ -35,7 +38,7 @@ def write_bundle(bundle: Path, sources: Sequence[SizeSource]) -> None:
     sys.exit(UNUSABLE)
 
 
-def repeat_decision(decision: str | None, bundle: Path | None, sources: Sequence[SizeSource]) -> None:
+def repeat_decision(decision: str | None, bundle: Path | None, additions: "Additions") -> None:
     """Repeat the decision in *bundle*, or the stored one with the number *decision*, and exit: no trace is replayed."""
     from receiver.capabilities.bundles.repetition import decide_again, replay_bundle
 
@@ -43,10 +46,10 @@ def repeat_decision(decision: str | None, bundle: Path | None, sources: Sequence
     as_json = parameters["as_json"]
     if bundle is not None:
         _refuse_others({"bundle", "as_json"}, "--bundle can be combined with --json only.")
-        sys.exit(replay_bundle(bundle, sources, as_json=as_json))
+        sys.exit(replay_bundle(bundle, additions, as_json=as_json))
     if decision is not None:
         _refuse_others({"decision", "config", "as_json"}, "--decision can be combined with --config and --json only.")
-        sys.exit(decide_again(decision, parameters["config"], sources, as_json=as_json))
+        sys.exit(decide_again(decision, parameters["config"], additions, as_json=as_json))
 
 
 def _refuse_others(allowed: Set[str], sentence: str) -> None:

@@ -1,7 +1,7 @@
 """`gpu-autoscaler replay --decision ID`: repeats a stored decision with this version, or under another policy."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -25,23 +25,28 @@ from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Decision
 from receiver.core.model.policy import Policy
 from receiver.core.model.pool_facts import PoolFacts
-from receiver.core.scaling.approval import without_approvals
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
-from receiver.core.scaling.wanted import SizeSource
 from receiver.ports import Grounds, GroundsKept, WontWork
 from receiver.reports.screen import aligned
+from receiver.step.parts import NOTHING, Additions
 from receiver.terminal.client import UNUSABLE, present_command, print_lines, server, show, tell_problem
 
 DIFFERS = 1  # exit status
 SIGNS = {SAME: " ", APPEARED: "+", VANISHED: "-"}
 
 
-def made_again(made_from: Grounds, pool: str, sources: Sequence[SizeSource] = ()) -> Decision:
+def made_again(made_from: Grounds, pool: str, additions: Additions = NOTHING) -> Decision:
     """Return this version's decision about the pool with that id. Raises KeyError for a pool that is in neither the
-    policy nor the facts. *sources* are those of size that capabilities add."""
+    policy nor the facts. Capabilities add *additions*."""
     facts, policy = made_from.facts, made_from.policy
-    return decide_all(facts, assign(facts, policy, sources=sources), policy, explained_by=with_grounds)[pool]
+    assignment = assign(facts, policy, sources=additions.sources, guardrails=additions.guardrails)
+    return decide_all(facts, assignment, policy, explained_by=with_grounds)[pool]
+
+
+def as_then(then: Said, additions: Additions) -> Additions:
+    """Return those of *additions* that the decision *then* was made with, by its mode."""
+    return additions.unattended if then.get("mode") == "observe" else additions
 
 
 def read(grounds: Said) -> Grounds:
@@ -49,7 +54,7 @@ def read(grounds: Said) -> Grounds:
     return read_grounds(GroundsKept(format=int(grounds["format"]), facts=grounds["facts"], policy=grounds["policy"]))
 
 
-def decide_again(number: str, config: Path | None, sources: Sequence[SizeSource], *, as_json: bool) -> int:
+def decide_again(number: str, config: Path | None, additions: Additions, *, as_json: bool) -> int:
     """Read decision *number* and its facts from the server, decide again, under *config* if given, and print both.
     Return 0 when they are the same and 1 when they differ. Exits with 2 when the decision or its facts are not stored,
     and with 3 when the server cannot be reached."""
@@ -60,10 +65,10 @@ def decide_again(number: str, config: Path | None, sources: Sequence[SizeSource]
         except NotThereError as error:
             tell_problem(error, as_json=as_json)
             sys.exit(UNUSABLE)
-    return _compare(then, grounds, config, sources, as_json=as_json)
+    return _compare(then, grounds, config, additions, as_json=as_json)
 
 
-def replay_bundle(path: Path, sources: Sequence[SizeSource], *, as_json: bool) -> int:
+def replay_bundle(path: Path, additions: Additions, *, as_json: bool) -> int:
     """Decide again what the bundle at *path* holds, and print both. Return 0 when they are the same and 1 when they
     differ. Exits with 2 for a file that cannot be used."""
     from receiver.capabilities.bundles.bundle import read_bundle
@@ -71,21 +76,21 @@ def replay_bundle(path: Path, sources: Sequence[SizeSource], *, as_json: bool) -
     again = "what to do: write it with gpu-autoscaler explain decision ID --bundle FILE"
     try:
         then, grounds = read_bundle(path)
-        return _compare(then, grounds, None, sources, as_json=as_json)
+        return _compare(then, grounds, None, additions, as_json=as_json)
     except WontWork as error:
         _refuse(str(error), again)
     except (KeyError, TypeError, ValueError) as error:  # without it, status 1 would say that the decisions differ
         _refuse(f"{path}: is a damaged bundle ({type(error).__name__}: {error})", again)
 
 
-def _compare(then: Said, grounds: Said, config: Path | None, sources: Sequence[SizeSource], *, as_json: bool) -> int:
+def _compare(then: Said, grounds: Said, config: Path | None, additions: Additions, *, as_json: bool) -> int:
     try:
         made_from = read(grounds)
     except WontWork as error:
         _refuse(str(error), f"what to do: see gpu-autoscaler explain decision {then['id']}")
     if config is not None:
         made_from = replace(made_from, policy=_policy(config, then, made_from))
-    now = said(made_again(made_from, str(then["pool"]), sources))
+    now = said(made_again(made_from, str(then["pool"]), as_then(then, additions)))
     differs = compared(then, now)
     document = {
         "decision": then["id"],
@@ -116,7 +121,7 @@ def _policy(path: Path, then: Said, made_from: Grounds) -> Policy:
     if then["pool"] not in {pool.id for pool in policy.pools}:
         problem = f"{path}: has no pool with the id {then['pool']} of decision {then['id']}"
         _refuse(problem, f"what to do: add it to {path} and run {present_command()} again")
-    return without_approvals(policy) if then.get("mode") == "observe" else policy
+    return policy
 
 
 def _refuse(*lines: str) -> NoReturn:

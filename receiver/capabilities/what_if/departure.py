@@ -20,7 +20,7 @@ from receiver.core.model.text import clock
 from receiver.core.money.cost import next_unit_at, unit_price
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of, decide_all, removals_under_way
-from receiver.core.scaling.guardrails.rule import Case
+from receiver.core.scaling.guardrails.rule import AddedGuardrail, Case
 from receiver.core.scaling.holds import removal_backs_off
 from receiver.core.scaling.removal import way_of
 from receiver.core.scaling.retirement import EMPTIED
@@ -83,17 +83,18 @@ def departure(
     observing: bool = False,
     actions: Sequence[Action] = (),
     sources: Sequence[SizeSource] = (),
+    guardrails: Sequence[AddedGuardrail] = (),
 ) -> Departure:
     """Return what would happen if *node* of the pool in *state* went now. Raises KeyError unless *policy* has the
     pool. *actions* are the latest of the pool, newest first: they know what an earlier removal failed on.
-    *sources* are those of size that capabilities add."""
+    Capabilities add *sources* of size and *guardrails*."""
     pool = policy.pool(state.pool)
     if pool is None:
         raise KeyError(state.pool)
-    before = _outlook(facts, policy, observing, sources)
+    before = _outlook(facts, policy, observing, sources, guardrails)
     running = [pod for pod in node.pods if not pod.daemon and not pod.terminating]
     coming = tuple(_waiting(pod) for pod in running if pod.owner)
-    after = _outlook(_without(node, state, coming, facts), policy, observing, sources)
+    after = _outlook(_without(node, state, coming, facts), policy, observing, sources, guardrails)
     earlier = {workload.key: fate for workload, fate in before.fates}
     ours = {pod.key for pod in coming}
     moved, affected = [], []
@@ -125,8 +126,14 @@ def departure(
     )
 
 
-def _outlook(facts: Facts, policy: Policy, observing: bool, sources: Sequence[SizeSource]) -> _Outlook:
-    assignment = assign(facts, policy, sources=sources)
+def _outlook(
+    facts: Facts,
+    policy: Policy,
+    observing: bool,
+    sources: Sequence[SizeSource],
+    guardrails: Sequence[AddedGuardrail],
+) -> _Outlook:
+    assignment = assign(facts, policy, sources=sources, guardrails=guardrails)
     decisions = decide_all(facts, assignment, policy, explained_by=with_grounds)
     workload_fates = tuple(fates(facts, assignment, decisions, policy, observing=observing))
     return _Outlook(facts=facts, assignment=assignment, decisions=decisions, fates=workload_fates)
@@ -190,7 +197,7 @@ def _blocks(node: Node, case: Case, decision: Decision, failed: str) -> tuple[Se
         return [*earlier, guardrail], None
     else:
         at, cause = case.now if backoff is None else backoff.until, ""
-    if at == case.now and decision.deciding.verdict in (Verdict.HOLDS, Verdict.LIMITS):  # an approval, above all
+    if at == case.now and decision.deciding.verdict in (Verdict.HOLDS, Verdict.LIMITS):  # people, above all
         return [*earlier, sentence(decision.deciding, case)], None
     if at is None or at <= case.now:
         return [*earlier, cause] if at is None else earlier, at

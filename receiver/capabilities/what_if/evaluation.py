@@ -25,7 +25,6 @@ from receiver.core.model.model import Facts
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy
 from receiver.core.money.budget import nodes_of
-from receiver.core.scaling.approval import without_approvals
 from receiver.ports import StoredAction
 from receiver.step.decide import Decided, decide
 from receiver.step.parts import Additions, Parts
@@ -43,7 +42,7 @@ class Side:
 
     def __init__(self, facts: Facts, settings: FileSettings, mode: str, additions: Additions) -> None:
         observing = mode == OBSERVE
-        self.policy: Policy = without_approvals(settings.policy) if observing else settings.policy
+        self.policy: Policy = settings.policy
         self.decided: Decided = decide(
             facts, self.policy, Parts(), asks=not observing, chores=True, additions=additions
         )
@@ -165,12 +164,18 @@ def without_node(last: LastStep, name: str, actions_of: Callable[[str], Sequence
             404, "no GPU pool has a node of this name", remedy, field="name", known=node_names[:MOST_WORKLOADS]
         )
     observing = last.mode == OBSERVE
-    ruled = without_approvals(policy) if observing else policy
+    additions = last.additions.unattended if observing else last.additions
     actions = [stored.action for stored in actions_of(node_in_pool[0].pool)]
     node_departure = departure(
-        *node_in_pool, last.facts, ruled, observing=observing, actions=actions, sources=last.additions.sources
+        *node_in_pool,
+        last.facts,
+        policy,
+        observing=observing,
+        actions=actions,
+        sources=additions.sources,
+        guardrails=additions.guardrails,
     )
-    return _departure_document(node_departure, last.facts, ruled)
+    return _departure_document(node_departure, last.facts, policy)
 
 
 def _departure_document(node_departure: Departure, facts: Facts, policy: Policy) -> NodeWhatIfDocument:

@@ -18,7 +18,7 @@ from receiver.core.model.windows import next_change
 from receiver.core.money.budget import BudgetView, Refusal, month_of, team_of
 from receiver.core.money.cost import amount, stated
 from receiver.core.scaling.capacity import RULES as COUNTING
-from receiver.core.scaling.guardrails import BY_NAME
+from receiver.core.scaling.guardrails import with_added
 from receiver.core.scaling.guardrails.limits import lacking
 from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.waits import stuck_on_the_way, waits
@@ -38,6 +38,8 @@ def with_grounds(decision: Decision, case: Case) -> Decision:
 def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
     """Return what is known of *case*, whose decision has *reasons*."""
     wanted, state, pool, bounds = case.wanted, case.state, case.pool, case.wanted.bounds
+    at = case.facts.at
+    questions = [q for q in case.facts.instructions.questions if q.pool == pool.id and at < q.expires_at]
     lists: dict[str, tuple[Sequence[Any], int]] = {
         "woken_by": (case.facts.deliveries, DELIVERIES),
         "asking": (wanted.work.asking, WORKLOADS),
@@ -72,7 +74,7 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
         "overrides": [
             _fields(o, "id kind nodes who why until", every_pool=o.pool is None) for o in bounds.overrides.all
         ],
-        "questions": [_question(q) for q in case.questions[-QUESTIONS:]],
+        "questions": [_question(q) for q in questions[-QUESTIONS:]],
         "silence": _fields(state.silence, "id by comment until", said=str(state.silence)) if state.silence else None,
         "signals": [
             _fields(s, "alertname action fingerprint starts_at delivery", of_pool=s.pool is not None)
@@ -126,14 +128,15 @@ def _behind(case: Case, reasons: Sequence[Reason]) -> Iterator[dict[str, str]]:
     The three that count nodes together build on each other and on the price: only the first that holds is named, and
     none behind one that makes them count nothing.
     """
-    place = next((n for n, r in enumerate(reasons) if n and r.rule in BY_NAME and r.verdict is Verdict.HOLDS), None)
+    by_name = {guardrail.name: guardrail for guardrail in with_added(case.wanted.added)}
+    place = next((n for n, r in enumerate(reasons) if n and r.rule in by_name and r.verdict is Verdict.HOLDS), None)
     if place is None:
         return
-    target, uncounted = reasons[place - 1].target, BY_NAME[reasons[place].rule].uncounted
+    target, uncounted = reasons[place - 1].target, by_name[reasons[place].rule].uncounted
     for reason in reasons[place + 1 :]:
-        held = None if uncounted and reason.rule in COUNTING else BY_NAME[reason.rule].check(target, case)
+        held = None if uncounted and reason.rule in COUNTING else by_name[reason.rule].check(target, case)
         if held is not None:
-            uncounted = uncounted or BY_NAME[reason.rule].uncounted
+            uncounted = uncounted or by_name[reason.rule].uncounted
             objection = replace(reason, verdict=Verdict.HOLDS, because=held.because, until=held.until)
             yield {"rule": reason.rule, "detail": sentence(objection, case)}
 

@@ -12,7 +12,7 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import clock, listed, some
 from receiver.core.scaling.bounds import Grace
 from receiver.core.scaling.decide import later
-from receiver.core.scaling.guardrails import UNASKED, apply
+from receiver.core.scaling.guardrails import GUARDRAILS, apply
 from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.guardrails.waiting import COOLED_DOWN
 from receiver.core.scaling.holds import holds_on, kept_by_a_workload, may_go, removal_backs_off
@@ -80,7 +80,7 @@ def held_by_guardrail(case: Case, say: Say) -> str:
     if action is not None and action.kind is ActionKind.GROW:
         case = replace(case, state=replace(case.state, open_action=None))  # it ends within a moment
     case = replace(case, empty=1, going=1)
-    reasons = apply(case.present - 1, case, UNASKED)
+    reasons = apply(case.present - 1, case, GUARDRAILS)
     return next((say(r, case) for r in reasons if r.verdict is Verdict.HOLDS), "")
 
 

@@ -11,7 +11,6 @@ from receiver.core.explain.rollouts import Rollouts, surge
 from receiver.core.model.actions import Change, Decision, Reason, Verdict
 from receiver.core.model.model import Node, Source
 from receiver.core.model.overrides import Override
-from receiver.core.model.overrides import sentence as asked
 from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import lasting, listed, moment, some
@@ -19,7 +18,7 @@ from receiver.core.money.cost import HOUR
 from receiver.core.scaling.bounds import Grace
 from receiver.core.scaling.capacity import HeldWorkload
 from receiver.core.scaling.decide import AskedByAlerts
-from receiver.core.scaling.guardrails import BY_NAME
+from receiver.core.scaling.guardrails import GUARDRAILS
 from receiver.core.scaling.guardrails.limits import answer_of, say_least, window_change
 from receiver.core.scaling.guardrails.rule import Case, Guardrail, Rule, Said
 from receiver.core.scaling.holds import kept_by_a_workload, removal_backs_off
@@ -43,10 +42,17 @@ NOTED = {
 
 def sentence(reason: Reason, case: Case) -> str:
     """Return the sentence of *reason*, which was given for *case*."""
-    rule = RULES.get(reason.rule)
-    if reason.detail or reason.verdict is Verdict.ALLOWS or rule is None:
+    if reason.detail or reason.verdict is Verdict.ALLOWS or (rule := _rule(reason.rule, case)) is None:
         return reason.detail
     return rule.said(reason, case)[0]
+
+
+def _rule(name: str, case: Case) -> Rule[Any] | None:
+    """The rule of that *name* for *case*; where a capability adds it, it has a sentence."""
+    for addition in case.wanted.added:
+        if name in (addition.guardrail.name, *addition.rules):
+            return addition.rules.get(name, addition.guardrail)
+    return RULES.get(name)
 
 
 def with_sentences(reasons: Iterable[Reason], case: Case) -> tuple[Reason, ...]:
@@ -111,7 +117,7 @@ def remedies(decision: Decision, case: Case) -> list[dict[str, Any]]:
     wants = [r for r in decision.reasons if r.verdict is Verdict.WANTS and decision.change is not Change.HOLD]
     changes: dict[tuple[str, str], str | None] = {}
     for reason in (*held, *wants, *noted):
-        rule = RULES.get(reason.rule)
+        rule = _rule(reason.rule, case)
         fixed = [(text, None) for text in rule.changes] if rule is not None else []
         # A sentence may take a look into the future, so none is made for remedies that do not depend on it.
         for text, at in fixed or (rule.said(reason, case)[1] if rule is not None else ()):
@@ -322,7 +328,6 @@ SOURCES_AND_NOTES: Mapping[str, Rule[Any]] = {
     ),
     "question": Rule(
         meaning="An approval is requested, or was answered.",
-        say=lambda question, case: (asked(question, case.now), ()),
     ),
     "evict_after": Rule(
         meaning="A window allows fewer nodes, and the grace that it gives running work is over or runs.",
@@ -380,4 +385,17 @@ SOURCES_AND_NOTES: Mapping[str, Rule[Any]] = {
     "hold": Rule(meaning="An alert says that busy nodes should stay where they are.", say=_say_alert_asks),
     "fallback": Rule(meaning="GPU activity is not known everywhere, so pod counts decide.", say=_say_alert_asks),
 }
-RULES: Mapping[str, Rule[Any]] = {**BY_NAME, **SOURCES_AND_NOTES}
+# What `receiver.capabilities.approvals` adds, in the words of those who read decisions that are stored.
+APPROVED: Rule[Any] = Rule(
+    meaning="If the policy requires it, removals and expensive growth need an approval.",
+    plain="it waits for an approval",
+    advice="approve it, from the message or with `gpu-autoscaler approvals approve ID --who YOU`; the reason says "
+    "until when",
+)
+*_others, _last = GUARDRAILS
+RULES: Mapping[str, Rule[Any]] = {
+    **{guardrail.name: guardrail for guardrail in _others},
+    "approved": APPROVED,
+    _last.name: _last,
+    **SOURCES_AND_NOTES,
+}

@@ -1,19 +1,14 @@
-"""What people set on pools: overrides (pin, floor, ceiling, pause, snooze), and answers to approval requests.
+"""What people set on pools, as it is stored: overrides (pin, floor, ceiling, pause, snooze), and answers to approval
+requests."""
 
-An approval covers what was asked for and no more: the named nodes until their paid unit ends, or growth to the named
-count, once. A rejection refuses the same, until the request expires. Every other answer is an ordinary override, as if
-it had been set from the command line.
-"""
-
-import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
-from receiver.core.model.policy import Pool, Unanswered
+from receiver.core.model.policy import Unanswered
 from receiver.core.model.text import moment, some
 
 EVERY_POOL = "all"  # how people name every pool
@@ -102,10 +97,6 @@ def overrides_in_force(pool: str, overrides: Iterable[Override], now: datetime) 
     """
     in_force = sorted((o for o in overrides if o.concerns(pool) and o.holds(now)), key=lambda o: (o.at, o.id))
     return OverridesInForce(**{o.kind.value: o for o in in_force})
-
-
-NAMED = 3  # nodes in a sentence
-STANDS_FOR = timedelta(hours=1)  # after its wait, unless a paid unit ends it
 
 
 class Standing(StrEnum):
@@ -210,130 +201,6 @@ class Question:
         return self.proceeds_at or self.expires_at
 
 
-def question_id(pool: Pool, asks: Asks, from_count: int, to_count: int, instances: Iterable[str], at: datetime) -> str:
-    text = f"{pool.id} {asks} {from_count} {to_count} {sorted(instances)} {at.isoformat()}"
-    return f"{pool.name}-{asks}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-
-def approved_instances(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
-    """The instances whose removal is approved. Only a request to empty *busy* nodes covers them; it then also covers
-    them once they are empty."""
-    requests = tuple(questions)
-    rejected = [q for q in requests if q.is_rejected(now)]
-    approved = ((i, q) for q in requests if _fits(q, busy=busy) and q.is_approved(now) for i in q.instances)
-    return frozenset(i for i, q in approved if not _overruled(q, (r for r in rejected if i in r.instances)))
-
-
-def _overruled(question: Question, rejected: Iterable[Question]) -> bool:
-    """True when one of *rejected* was rejected after *question* was approved. Without an answer to it any of them is:
-    a person's no goes before silence."""
-    return any(question.answered_at is None or (r.answered_at or r.asked_at) > question.answered_at for r in rejected)
-
-
-def covered_instances(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
-    """The instances whose removal is not requested again. A rejection keeps a node, whether it is idle or busy."""
-    fit = (q for q in questions if _fits(q, busy=busy) or q.is_rejected(now))
-    return frozenset(i for q in fit if q.covers(now) for i in q.instances)
-
-
-def _fits(question: Question, *, busy: bool) -> bool:
-    return question.asks is Asks.EMPTYING or (question.asks is Asks.REMOVAL and not busy)
-
-
-def approved_growth(questions: Iterable[Question], now: datetime) -> int:
-    """The highest count up to which a pool may grow by an approval that is not used up; 0 for none."""
-    requests = tuple(_growth(questions))
-    rejected = [q for q in requests if q.is_rejected(now)]
-    approved = (q for q in requests if q.is_approved(now) and q.done_at is None)
-    stands = (q for q in approved if not _overruled(q, (r for r in rejected if r.to_count <= q.to_count)))
-    return max((q.to_count for q in stands), default=0)
-
-
-def growth_ever_approved(questions: Iterable[Question], now: datetime) -> int:
-    """The highest count of an approval that still stands, used up or not; 0 for none."""
-    return max((q.to_count for q in _growth(questions) if q.is_approved(now)), default=0)
-
-
-def growth_covered(questions: Iterable[Question], now: datetime) -> int:
-    """The highest count that is not requested again; 0 for none."""
-    return max((q.to_count for q in _growth(questions) if q.covers(now)), default=0)
-
-
-def growth_rejected(questions: Iterable[Question], now: datetime) -> bool:
-    """True while no growth is requested: a person rejected some, and the request has not expired."""
-    return any(q.is_rejected(now) for q in _growth(questions))
-
-
-def _growth(questions: Iterable[Question]) -> Iterable[Question]:
-    return (q for q in questions if q.asks is Asks.GROWTH)
-
-
-def why_waiting(names: Collection[str], asks: Collection[Asks], questions: Collection[Question], now: datetime) -> str:
-    """Say what is waited for before nodes called *names* go, or before a pool grows: open or rejected requests."""
-    of_names = (q for q in questions if (set(names) & set(q.nodes) if names else q.asks in asks))
-    unapproved = [q for q in of_names if q.is_rejected(now) or (q.is_open(now) and q.asks in asks)]
-    if not unapproved:
-        return f"{', '.join(sorted(names)) or 'growth of this cost'}: an approval is needed and not requested yet"
-    return "; ".join(sentence(q, now, questions) for q in unapproved)
-
-
-def gives_way(question: Question, questions: Iterable[Question], now: datetime) -> bool:
-    """True when other *questions* were rejected so that silence on this one changes nothing: growth to as many nodes or
-    fewer, or the removal of each of its nodes."""
-    rejected = [q for q in questions if q.pool == question.pool and q.is_rejected(now)]
-    if question.asks is Asks.GROWTH:
-        return any(q.to_count <= question.to_count for q in _growth(rejected))
-    return bool(rejected) and {i for q in rejected for i in q.instances}.issuperset(question.instances)
-
-
-def sentence(question: Question, now: datetime, questions: Iterable[Question] = ()) -> str:
-    """Return the request and its state: the answer, or until when an answer is awaited and what happens then, also by
-    the other *questions*."""
-    subject = about(question)
-    if question.answer is Answer.APPROVE:
-        return f"{question.who} approved: {subject}"
-    if question.answer is Answer.REJECT:
-        return f"{question.who} rejected: {subject}; not requested again before {minute(question.expires_at, now)}"
-    if question.answer is not None:
-        return f"{question.who} answered {question.answer} to the request: {subject}"
-    proceeds = question.proceeds_at and not gives_way(question, questions, now)
-    then = does(question) if proceeds else does_not(question)
-    until = minute(question.deadline if proceeds else question.expires_at, now)
-    if now < question.wait_ends:
-        return f"approval requested until {until}: {subject}; without an answer {then}"
-    still = "" if proceeds else f", and an answer counts until {until}"
-    return f"no answer to the request: {subject}; {then}{still}"
-
-
-def about(question: Question) -> str:
-    """What is requested: ``remove n1 and n2``, ``grow the pool from 2 to 8 nodes``."""
-    if question.asks is Asks.GROWTH:
-        return f"grow the pool from {question.from_count} to {question.to_count} nodes"
-    verb = "remove" if question.asks is Asks.REMOVAL else "drain and remove"
-    return f"{verb} {named(question.nodes)}"
-
-
-def named(nodes: Sequence[str]) -> str:
-    """The first of *nodes* by name, and how many more there are: ``n1 and n2``, ``n1, n2, n3 and 4 more nodes``."""
-    if len(nodes) <= NAMED:
-        return " and ".join([", ".join(nodes[:-1]), nodes[-1]] if len(nodes) > 1 else nodes)
-    return f"{', '.join(nodes[:NAMED])} and {some(len(nodes) - NAMED, 'more node')}"
-
-
-def does(question: Question) -> str:
-    """What happens on approval: ``it grows``, ``they are removed``."""
-    if question.asks is Asks.GROWTH:
-        return "it grows"
-    return "they are removed" if len(question.nodes) > 1 else "it is removed"
-
-
-def does_not(question: Question) -> str:
-    """What happens otherwise: ``it stays``."""
-    if question.asks is Asks.GROWTH:
-        return "it does not grow"
-    return "they stay" if len(question.nodes) > 1 else "it stays"
-
-
 def next_time(now: datetime, timezone: str, clock: time) -> datetime:
     """Return the next moment (UTC) after *now* at which a clock in *timezone* shows *clock*."""
     zone = ZoneInfo(timezone)
@@ -342,8 +209,3 @@ def next_time(now: datetime, timezone: str, clock: time) -> datetime:
     once = [day.astimezone(UTC) for day in days]
     twice = [max(first, day.replace(fold=1).astimezone(UTC)) for first, day in zip(once, days, strict=True)]
     return min(moment for moment in (*once, *twice) if moment > now)  # when clocks go back, some times come twice
-
-
-def minute(at: datetime, now: datetime) -> str:
-    """*at* to the minute, with its date where that is not today's."""
-    return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M} UTC"

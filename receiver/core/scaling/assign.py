@@ -16,6 +16,7 @@ from receiver.core.scaling.bounds import BoundsInForce
 from receiver.core.scaling.capacity import Allowance, Tally
 from receiver.core.scaling.demand import workloads
 from receiver.core.scaling.failures import Extra, Failure, Failures, LeftOut, blame
+from receiver.core.scaling.guardrails.rule import AddedGuardrail
 from receiver.core.scaling.packing import may_not_return, movable
 from receiver.core.scaling.placing import serve_demand
 from receiver.core.scaling.spare import hold_floors, keep_standby, keep_warm, refused
@@ -34,28 +35,30 @@ from receiver.core.scaling.witness import Barred, barred
 
 
 def assign(
-    facts: Facts, policy: Policy, failures: Failures | None = None, sources: Sequence[SizeSource] = ()
+    facts: Facts,
+    policy: Policy,
+    failures: Failures | None = None,
+    sources: Sequence[SizeSource] = (),
+    guardrails: Sequence[AddedGuardrail] = (),
 ) -> Assignment:
-    """Return what each pool should have beyond what it has, and why some work stays waiting. *sources* are those of
-    size that capabilities add.
+    """Return what each pool should have beyond what it has, and why some work stays waiting. Capabilities add *sources*
+    of size, and *guardrails*, which the decisions from this assignment ask too.
 
     An exception that belongs to a pool or a workload is noted in *failures*, and the rest is assigned again without it.
     Without *failures*, or where it belongs to neither, it is raised.
     """
     if failures is None:
-        return _assign(facts, policy, {}, LeftOut(), sources)
+        return _assign(_begun(facts, policy, {}, LeftOut(), guardrails), sources)
     left_out = LeftOut()
     while True:
         try:
-            return _assign(left_out.of(facts), policy, failures.set_aside, left_out, sources)
+            return _assign(_begun(left_out.of(facts), policy, failures.set_aside, left_out, guardrails), sources)
         except Exception as error:  # noqa: BLE001  # recorded; the rest goes on
             left_out.learn(error, failures)
 
 
-def _assign(
-    facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out: LeftOut, sources: Sequence[SizeSource]
-) -> Assignment:
-    draft = _begun(facts, policy, aside, left_out)
+def _assign(draft: Draft, sources: Sequence[SizeSource]) -> Assignment:
+    facts, aside = draft.facts, draft.aside
     for source in sources:
         draft.postpone(source)
     # The sources of size in the order of service: what waits or was promised, then what is spare. No node is opened for
@@ -65,17 +68,17 @@ def _assign(
     draft.refused = refused(draft)
     _serve(((keep_standby, None), (keep_warm, None), *added[Rank.SPARE]), draft)
     served, budgets = draft.served, draft.allowance.budgets
-    empties = movable(served.values(), facts.at, left_out.pairs)
+    empties = movable(served.values(), facts.at, draft.left_out.pairs)
     buys_at = min((p.buys_at for p in draft.patient if p.buys_at is not None and not p.gated), default=None)
     wanted: dict[str, Wanted] = {}
     for pool, tally in served.items():
         with blame(pool=pool):
             replaced = (source.replaced(tally, draft) for source in sources)
             wanted[pool] = _wanted(tally, draft, empties, frozenset(chain.from_iterable(replaced)), buys_at)
-    for p in policy.pools:
+    for p in draft.policy.pools:
         if p.id in aside:
             bounds = BoundsInForce(min_nodes=p.min_nodes, max_nodes=p.max_nodes, standby_nodes=p.standby_nodes)
-            wanted[p.id] = Wanted(pool=p.id, bounds=bounds, buys_at=buys_at, failed=str(aside[p.id]))
+            wanted[p.id] = Wanted(pool=p.id, bounds=bounds, buys_at=buys_at, failed=str(aside[p.id]), added=draft.added)
     return Assignment(
         pools=wanted,
         misfits=draft.misfits,
@@ -93,7 +96,13 @@ def _serve(sources: Sequence[tuple[Callable[[Draft], None], str | None]], draft:
                 serve(draft)
 
 
-def _begun(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out: LeftOut) -> Draft:
+def _begun(
+    facts: Facts,
+    policy: Policy,
+    aside: Mapping[str, Failure],
+    left_out: LeftOut,
+    guardrails: Sequence[AddedGuardrail],
+) -> Draft:
     """A draft in which nothing is served yet."""
     budgets = views(facts, policy)
     allowance = Allowance(facts, policy, budgets)
@@ -108,6 +117,7 @@ def _begun(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out:
         aside=aside,
         waiting=everything,
         barred=out,
+        added=tuple(guardrails),
     )
 
 
@@ -148,6 +158,7 @@ def _wanted(
         graces=tally.graces,
         headroom=draft.headroom.get(tally.pool.id),
         buys_at=buys_at,
+        added=draft.added,
     )
 
 

@@ -1,8 +1,7 @@
-"""Where work can run: nodes that exist or are on their way, and new nodes, as far as budgets, limits and approvals
-allow them."""
+"""Where work can run: nodes that exist or are on their way, and new nodes, as far as budgets and limits allow them."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -11,7 +10,6 @@ from decimal import Decimal
 from receiver.core.model.actions import Because, VictimStage
 from receiver.core.model.flights import flights_of, settle
 from receiver.core.model.model import ON_ITS_WAY, Facts, Node, PoolState, Stage
-from receiver.core.model.overrides import Question, approved_growth, growth_ever_approved
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy, Pool, Scope
 from receiver.core.model.refusals import SchedulerRefusal
@@ -365,22 +363,3 @@ class Allowance:
                 tally.uncovered[refusal.view.key] = refusal
             if workload is not None:
                 tally.refused.setdefault(workload.key, refusal)
-
-
-def grows_unasked(
-    target: int, pool: Pool, state: PoolState, bounds: BoundsInForce, questions: Iterable[Question], now: datetime
-) -> int:
-    """Return the size up to *target* (nodes) that needs no further answer; at least the present size.
-
-    An answer is needed where the new nodes that no approval or override covers cost more than the policy allows.
-    """
-    policy, price = pool.approval, pool.price_usd_per_hour
-    if target <= state.required or policy is None or policy.growth_above_usd_per_hour is None or price is None:
-        return target
-    mine = tuple(q for q in questions if q.pool == pool.id)
-    floor = bounds.min_nodes if bounds.overrides.least is not None else 0  # by a pin or floor
-    under_way = len(state.of(*ON_ITS_WAY)) + state.unlisted
-    approved = max(state.required - under_way, min(state.required, max(growth_ever_approved(mine, now), floor)))
-    if (target - approved) * price <= policy.growth_above_usd_per_hour:
-        return target
-    return min(target, max(state.required, approved_growth(mine, now), floor))

@@ -27,11 +27,11 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.money.cost import HOUR, unit_price
 from receiver.core.scaling.bounds import bounds_of
 from receiver.core.scaling.failures import Failure, Failures
-from receiver.core.scaling.guardrails import GUARDRAILS, LASTING, apply
+from receiver.core.scaling.guardrails import LASTING, apply, with_added
 from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.guardrails.waiting import ONE_CHANGE_AT_A_TIME
 from receiver.core.scaling.holds import kept_by_a_workload
-from receiver.core.scaling.removal import Removable, busy_beyond, is_dead, reconsider_at, removable, unapproved
+from receiver.core.scaling.removal import Removable, busy_beyond, held_back, is_dead, reconsider_at, removable
 from receiver.core.scaling.terminations import without_abandoned
 from receiver.core.scaling.wanted import Assignment, Wanted
 
@@ -84,11 +84,11 @@ def _sized(case: Case) -> tuple[Case, Removable, list[Reason]]:
     """Return what may be removed in the order in which it goes, *case* with the numbers of these nodes, and the sources
     of the wanted size."""
     removals = removable(case)
-    waits = unapproved(removals.nodes, removals.announced, case)
-    last = {n.instance for n in waits}  # those that need an approval delay no other
+    waits = held_back(removals.nodes, removals.announced, case)
+    last = {n.instance for n in waits}
     due = (*(n for n in removals.nodes if n.instance not in last), *waits)
     empty = sum(not n.busy for n in due)
-    case = replace(case, dead=sum(is_dead(n, case) for n in due), empty=empty, going=len(due), unapproved=waits)
+    case = replace(case, dead=sum(is_dead(n, case) for n in due), empty=empty, going=len(due), held_back=waits)
     removals = replace(removals, nodes=due)
     sources = _sources_of_size(case, removals)
     if case.dead and case.wanted.new_nodes and apply(sources[-1].target, case)[-1].target == case.present:
@@ -104,7 +104,7 @@ def _growth_held_by(case: Case, sources: Sequence[Reason]) -> str | None:
     without one. Sick or idle nodes may be what uses up the maximum, limits or budget."""
     if not sources or sources[-1].target <= case.present:
         return None
-    others = [guardrail for guardrail in GUARDRAILS if guardrail is not ONE_CHANGE_AT_A_TIME]
+    others = [guardrail for guardrail in with_added(case.wanted.added) if guardrail is not ONE_CHANGE_AT_A_TIME]
     return next((r.rule for r in apply(sources[-1].target, case, others) if r.target == case.present), None)
 
 
@@ -123,7 +123,6 @@ def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy, remo
         now=facts.at,
         signals=facts.signals_for(pool.id),
         overrides=tuple(o for o in facts.instructions.overrides if o.concerns(pool.id) and facts.at < o.until),
-        questions=tuple(q for q in facts.instructions.questions if q.pool == pool.id and facts.at < q.expires_at),
         removals_left=removals_left,
     )
 
@@ -236,8 +235,9 @@ def _notes(case: Case) -> list[Reason]:
         notes.append(_note("evict_after", case, evicting))
     refusals = {h.refusal.request: h.refusal for h in case.wanted.work.held if h.refusal is not None}
     notes += [_note("scheduler_refuses", case, refusal) for refusal in islice(refusals.values(), MOST_REFUSALS)]
-    questions = [q for q in case.questions if q.stands(case.now) and q.done_at is None]
-    return notes + [_note("question", case, question) for question in questions]
+    for addition in case.wanted.added:
+        notes += addition.notes(case)
+    return notes
 
 
 def _note(rule: str, case: Case, because: object = None) -> Reason:

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 
 from receiver.core.model.actions import Because, Reason, Victim, VictimStage
 from receiver.core.model.model import ON_ITS_WAY, CordonedBy, Node, Stage
-from receiver.core.model.overrides import approved_instances
 from receiver.core.model.windows import next_change
 from receiver.core.money.cost import HOUR, next_unit_at
 from receiver.core.scaling import witness
@@ -42,7 +41,7 @@ class Removable:
 
     @property
     def announced(self) -> tuple[Node, ...]:
-        """Those that need no approval: an override or an announced eviction removes them."""
+        """Those that an override or an announced eviction removes."""
         return (*self.surplus, *self.evicted)
 
 
@@ -77,7 +76,7 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
     left_to_rest = max(0, idle_removals_left(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))
     unfit = [n for n in due if is_no_spare(n, case)]  # without these, as many nodes as before are ready for work
     well = [n for n in due if not is_no_spare(n, case)]
-    waits = {n.instance for n in unapproved(well, (), case)}  # for people, who may keep one: it delays no other
+    waits = {n.instance for n in held_back(well, (), case)}  # they delay no other
     well.sort(key=lambda n: n.instance in waits)
     removals = tuple([*dead, *many, *emptying, *empty, *unfit, *well[:left_to_rest], *busy, *moved][: case.present])
     instances = {n.instance for n in removals}
@@ -171,16 +170,9 @@ def idle_removals_left(case: Case) -> int:
     return leaving if case.wanted.headroom is None else min(leaving, case.wanted.headroom.spare_nodes)
 
 
-def unapproved(going: Sequence[Node], announced: Collection[Node], case: Case) -> tuple[Node, ...]:
-    """Those of *going* that still need an approval, where the policy asks for it. Dead and *announced* nodes need none,
-    nor do empty nodes at a budget stop."""
-    if case.pool.approval is None or not case.pool.approval.removals:
-        return ()
-    announced_instances = {n.instance for n in announced}
-    alive = [n for n in going if n.instance not in announced_instances and not is_dead(n, case)]
-    needs = [n for n in alive if n.busy or not case.wanted.money.stopped]
-    may_go = {busy: approved_instances(case.questions, case.now, busy=busy) for busy in (False, True)}
-    return tuple(n for n in needs if n.instance not in may_go[n.busy])
+def held_back(going: Sequence[Node], announced: Collection[Node], case: Case) -> tuple[Node, ...]:
+    """Those of *going*, of which some are *announced*, that guardrails of capabilities keep for now."""
+    return tuple(node for addition in case.wanted.added for node in addition.holds_back(going, announced, case))
 
 
 def _surplus(case: Case, dead: int) -> tuple[Node, ...]:
@@ -268,7 +260,7 @@ def reconsider_at(case: Case, reasons: Iterable[Reason]) -> datetime | None:
 
 def changes(case: Case) -> Sequence[datetime]:
     """The moments at which what concerns the whole pool can change, in no order; some may be over."""
-    state, pool, wanted, approval = case.state, case.pool, case.wanted, case.pool.approval
+    state, pool, wanted = case.state, case.pool, case.wanted
     limits, changed = case.policy.limits, case.facts.earlier.first_changed_at
     moments: list[datetime | None] = [wait.until for wait in waits(pool, state, case.policy, case.now)]
     moments += [grace.ends_at for grace in wanted.graces]
@@ -286,12 +278,10 @@ def changes(case: Case) -> Sequence[datetime]:
         moments += witness.moments(case.facts.other_work.refusals)
     if state.silence is not None:
         moments.append(state.silence.until)
-    if approval is not None and approval.removals:  # people are asked then
-        moments += [removal_moment(node, case) - approval.wait for node in state.of(Stage.USABLE)]
     for override in case.overrides:
         moments += [override.at, override.until]
-    for question in case.questions:
-        moments += [question.asked_at, question.wait_ends, question.expires_at]
+    for addition in wanted.added:
+        moments += addition.moments(case)
     return [moment for moment in moments if moment is not None]
 
 

@@ -8,7 +8,7 @@ from math import sqrt
 
 from receiver.core.model.model import Source, Stage
 from receiver.core.model.pods import Pod, owner_of
-from receiver.core.scaling.capacity import RULES, Tally, grows_unasked
+from receiver.core.scaling.capacity import RULES, Tally
 from receiver.core.scaling.failures import blame
 from receiver.core.scaling.market import alike, is_small, is_wide_beside, stays_warm
 from receiver.core.scaling.rooms import Bin
@@ -31,19 +31,17 @@ def hold_floors(draft: Draft) -> None:
 def refused(draft: Draft) -> RefusedWork:
     """Return what of the waiting work has no usable room so far. What the scheduler refuses could start on no pool's
     nodes."""
-    facts, tallies = draft.facts, draft.served
+    tallies = draft.served
     served: set[str] = set()
     short: set[str] = set()
     for pool, tally in tallies.items():
         with blame(pool=pool):
             target = tally.state.required + tally.within[-1]
-            approved = grows_unasked(
-                target, tally.pool, tally.state, tally.bounds, facts.instructions.questions, facts.at
-            )
-            bought = [room for room in tally.shelves.bins if room.bought and room.allowed] if approved < target else []
-            unanswered = set(bought[max(0, approved - tally.state.required) :])  # new nodes that wait for an approval
+            most = draft.grows_to(target, tally)
+            bought = [room for room in tally.shelves.bins if room.bought and room.allowed] if most < target else []
+            held = set(bought[max(0, most - tally.state.required) :])  # new nodes that wait for an answer
             for placement in tally.given:
-                whole = placement.whole and not any(room in unanswered for room in placement.rooms)
+                whole = placement.whole and not any(room in held for room in placement.rooms)
                 (served if whole else short).add(placement.workload.key)
     unserved = [w for w in draft.waiting if w.key not in served or w.key in short]
     matching = draft.matching(tuple(tallies.values()))
@@ -120,17 +118,14 @@ def keep_warm(draft: Draft) -> None:
 
 
 def may_open(tally: Tally, draft: Draft) -> bool:
-    """True if another node may be opened: no rule holds it, no refused work could start on it, and it does not make
-    other growth need an approval."""
+    """True if another node may be opened: no rule holds it, no refused work could start on it, and no other growth is
+    held because of it."""
     if tally.blocked or tally.pool.id in draft.refused.pools or draft.allowance.passes(tally, 1) < len(RULES):
         return False
     if tally.within[-1] == tally.counts["headroom"] + tally.counts["buffer"]:
         return True
     target = tally.state.required + tally.within[-1] + 1
-    return (
-        grows_unasked(target, tally.pool, tally.state, tally.bounds, draft.facts.instructions.questions, draft.facts.at)
-        == target
-    )
+    return draft.grows_to(target, tally) == target
 
 
 def _warmth(tally: Tally, pods: Sequence[Pod], now: datetime, *, least: int) -> Headroom:

@@ -1,9 +1,10 @@
 """What an assignment says of each pool: the values that decisions, explanations and messages read. And its draft."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from receiver.core.model.model import Facts
 from receiver.core.model.pods import Pod, Workload
@@ -13,9 +14,12 @@ from receiver.core.model.text import lasting
 from receiver.core.money.budget import Budgets, BudgetView, Refusal
 from receiver.core.scaling.bounds import BoundsInForce, Grace
 from receiver.core.scaling.capacity import Allowance, HeldWorkload, Placement, Tally
-from receiver.core.scaling.failures import LeftOut
+from receiver.core.scaling.failures import Failure, LeftOut
 from receiver.core.scaling.market import Matching
 from receiver.core.scaling.witness import Barred
+
+if TYPE_CHECKING:  # it reads what is wanted
+    from receiver.core.scaling.guardrails.rule import AddedGuardrail
 
 ASKED_WITHIN = timedelta(minutes=10)
 USED_WITHIN = timedelta(hours=3)  # so long after its last pod, a pool keeps one node's GPUs free
@@ -107,6 +111,7 @@ class Wanted:
     headroom: Headroom | None = None  # None: it keeps nothing warm
     buys_at: datetime | None = None  # when nodes are bought for work that may still wait
     failed: str = ""  # the internal error for which the pool was set aside
+    added: tuple["AddedGuardrail", ...] = field(default=(), compare=False)  # to the guardrails, by capabilities
 
     @property
     def for_demand(self) -> int:
@@ -173,14 +178,14 @@ class Draft:
     """The facts and the policy of an assignment, what all pools share, and what became of each source of size so far.
 
     *waiting* is urgent work in the order of service, *patient* work that may still wait. *aside* are the ids of pools
-    that are set aside: their tallies have room and do not grow.
+    that are set aside: their tallies have room and do not grow. *added* are the guardrails of capabilities.
     """
 
     facts: Facts
     policy: Policy
     allowance: Allowance
     left_out: LeftOut
-    aside: Collection[str]
+    aside: Mapping[str, Failure]
     waiting: Sequence[Workload]
     barred: Barred
     patient: tuple[PatientWork, ...] = ()
@@ -189,6 +194,7 @@ class Draft:
     answers: tuple[RoomAnswer, ...] = ()
     refused: RefusedWork = field(default_factory=RefusedWork)  # known once all work has been served
     headroom: Mapping[str, Headroom] = field(default_factory=dict)
+    added: tuple["AddedGuardrail", ...] = ()
 
     @property
     def served(self) -> Mapping[str, Tally]:
@@ -198,6 +204,11 @@ class Draft:
     def matching(self, tallies: Sequence[Tally]) -> Matching:
         """Return the markets of *tallies*; what fails together is kept apart."""
         return Matching(tallies, self.left_out.pairs)
+
+    def grows_to(self, target: int, tally: Tally) -> int:
+        """Up to which size of *target* (nodes) the guardrails of capabilities let a pool grow."""
+        sizes = [each.grows_to(target, tally.pool, tally.state, tally.bounds, self.facts) for each in self.added]
+        return min(sizes, default=target)
 
     def postpone(self, source: "SizeSource") -> None:
         """Let what *source* postpones be no demand. What the scheduler refused is not postponed: it is told."""

@@ -7,9 +7,8 @@ from receiver.core.model.actions import Decision
 from receiver.core.model.model import Facts
 from receiver.core.model.overrides import Answer, Question
 from receiver.core.model.policy import Approval, Policy, Unanswered
-from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
-from tests.core.builders import NOW, a_policy, a_pool, run
+from tests.core.builders import NOW, a_policy, a_pool, assigned, run
 
 HOLD = Unanswered.HOLD
 APPROVED = {"answer": Answer.APPROVE, "who": "alice", "answered_at": NOW}
@@ -28,5 +27,5 @@ def decide(found: Facts, policy: Policy) -> Decision:
 
 def due_questions(found: Facts, policy: Policy) -> tuple[Question, ...]:
     """The questions that a step asks for."""
-    assignment = assign(found, policy)
+    assignment = assigned(found, policy)
     return due_requests(found, assignment, decide_all(found, assignment, policy), policy)

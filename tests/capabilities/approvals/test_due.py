@@ -13,20 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from receiver.capabilities.approvals.choices import choices, override_by_answer
+from receiver.capabilities.approvals.coverage import approved_instances
 from receiver.capabilities.approvals.notices import answered, asked
+from receiver.capabilities.approvals.sentences import gives_way, sentence, why_waiting
 from receiver.core.model.model import Node, Source, Spend, Stage
-from receiver.core.model.overrides import (
-    Answer,
-    Asks,
-    OverrideKind,
-    Question,
-    Standing,
-    approved_instances,
-    gives_way,
-    next_time,
-    sentence,
-    why_waiting,
-)
+from receiver.core.model.overrides import Answer, Asks, OverrideKind, Question, Standing, next_time
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Approval, Budget, Unanswered
 from receiver.core.model.signals import SignalAction

@@ -154,7 +154,7 @@ DEVICES = {
         2,
     ): 2,
 }
-SOURCES = registry.step_additions().sources
+ADDITIONS = registry.step_additions()
 WORLDS: dict[str, tuple[Facts, Policy]] = {
     "labels, taints, affinity and a gang": (
         facts(
@@ -264,7 +264,7 @@ def kept_of(found: Facts, policy: Policy) -> dict[str, Any]:
 
 def decided(kept: dict[str, Any], pool: str) -> dict[str, Any]:
     told = {"id": 7, "pool": pool, "pool_name": pool.removesuffix("-id"), "at": "2026-11-20T12:00:00Z", "mode": "act"}
-    return {**told, "version": "1", **said(made_again(read(kept), pool, SOURCES))}
+    return {**told, "version": "1", **said(made_again(read(kept), pool, ADDITIONS))}
 
 
 @pytest.mark.parametrize("pool", ["zebra-id", "apple-id"])
@@ -272,10 +272,10 @@ def decided(kept: dict[str, Any], pool: str) -> dict[str, Any]:
 def test_no_name_survives_and_the_decision_stays_the_same(world: str, pool: str) -> None:
     kept = kept_of(*WORLDS[world])
     then = decided(kept, pool)
-    found = bundle(then, kept, SOURCES)
+    found = bundle(then, kept, ADDITIONS)
     text = json.dumps(found, ensure_ascii=False).lower()
     assert [name for name in NAMES if name in text] == []
-    again = said(made_again(read(found), found["decision"]["pool"], SOURCES))
+    again = said(made_again(read(found), found["decision"]["pool"], ADDITIONS))
     assert compared(found["decision"], again) == {}
     assert (again["from"], again["to"]) == (then["from"], then["to"])
     assert [r["rule"] for r in again["reasons"]] == [r["rule"] for r in then["reasons"]]

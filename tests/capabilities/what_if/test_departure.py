@@ -49,7 +49,8 @@ def a_worker(*pods: Any, name: str = "n1", **changes: Any) -> Node:
 def gone(found: Facts, policy: Policy | None = None, name: str = "n1") -> Departure:
     node = find_node(found, name)
     assert node is not None
-    return departure(*node, found, policy or a_policy(), sources=step_additions().sources)
+    added = step_additions()
+    return departure(*node, found, policy or a_policy(), sources=added.sources, guardrails=added.guardrails)
 
 
 def test_a_node_is_found_by_name_and_by_instance() -> None:

@@ -21,9 +21,8 @@ from receiver.core.model.model import (
     Spend,
     Stage,
 )
-from receiver.core.model.overrides import Answer
 from receiver.core.model.pods import PodPhase, Toleration
-from receiver.core.model.policy import Approval, Budget, Fallback, Policy, Taint
+from receiver.core.model.policy import Budget, Fallback, Policy, Taint
 from receiver.core.model.rights import Rights, never_asked
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.action_notices import removals_stop
@@ -43,7 +42,6 @@ from tests.core.builders import (
     a_pod,
     a_policy,
     a_pool,
-    a_question,
     a_signal,
     a_silence,
     a_state,
@@ -172,26 +170,6 @@ def test_a_guardrail_that_blocks_nothing_is_no_concern() -> None:
     assert concerns_of(facts(a_state(a_busy_node())), a_policy(a_pool(max_nodes=1))) == []
 
 
-def test_an_open_approval_request_says_until_when_and_how_to_answer() -> None:
-    known = facts(a_state(a_node()), questions=(a_question("i-n1"),))
-    [concern] = [c for c in concerns_of(known) if c.kind == "question"]
-    assert (concern.what, concern.question) == ("waits for an approval", "q1")
-    assert "gpu-autoscaler approvals approve q1" in concern.todo
-
-
-def test_growth_that_a_person_rejected_is_shown_while_work_waits_for_it() -> None:
-    rejected = a_question(to_count=3, answer=Answer.REJECT, who="alice")
-    policy = a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(1))))
-    known = facts(a_state(), waiting=[a_pod()], questions=(rejected,))
-    concern = the_one(known, policy)
-    assert (concern.level, concern.what) == (Level.BAD, "does not grow: a person rejected further growth")
-    assert "alice rejected: grow the pool from 0 to 3 nodes" in concern.why
-    assert "gpu-autoscaler override set l40s --min 3" in concern.todo
-    assert concerns_of(replace(known, waiting=()), policy) == []
-    unasked = a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(2))))
-    assert concerns_of(known, unasked) == []  # so little growth needs no approval
-
-
 def test_what_people_requested_is_noted_without_alarm() -> None:
     noted = concerns_of(facts(a_state(silence=a_silence()), overrides=(an_override("pin", 0),)))
     assert [(c.kind, c.level) for c in noted] == [("silenced", Level.NOTE), ("override", Level.NOTE)]
@@ -217,7 +195,6 @@ def test_a_pool_without_a_price_is_shown() -> None:
 STUCK = a_node("late", stage=Stage.INSTALLING, created_at=ago(25), allocatable={}, idle_since=None)
 BUDGET = a_policy(budget=Budget(monthly_usd=Decimal(100)))
 PAST = {usd: Spend(month="2026-11", usd=Decimal(usd)) for usd in (85, 101)}
-APPROVES = a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(1))))
 CAUSES = {
     "budget_hold": (facts(a_state(), spend=PAST[85]), BUDGET, Level.WARN),
     "budget_stop": (facts(a_state(), spend=PAST[101]), BUDGET, Level.WARN),
@@ -229,7 +206,6 @@ CAUSES = {
     "no_price": (facts(a_state()), a_policy(a_pool(price_usd_per_hour=None)), Level.WARN),
     "rights_missing": (facts(a_state(), rights=never_asked(NOW)), a_policy(), Level.WARN),
     "signal": (facts(a_state(), signals=(a_signal(SignalAction.PAUSE_SCALE_UP),)), a_policy(), Level.WARN),
-    "question": (facts(a_state(), questions=(a_question(),)), APPROVES, None),
 }
 
 

@@ -7,13 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model.pods import Pod
-from receiver.core.model.policy import Unanswered
 from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.notices.routing import EVERYTHING, Route, recipients
-from tests.capabilities.approvals.messages import asks_to_grow
 from tests.core.notices.cases import CASES
-from tests.core.notices.scene import training as jobs
 
 
 @dataclass(frozen=True)
@@ -144,17 +140,3 @@ def test_a_stricter_filter_passes_nothing_that_a_looser_one_withholds(
     level = max(route.level, more.level, key=levels.index)
     stricter = Route(level=level, kinds=route.kinds, pools=route.pools, teams=route.teams)
     assert route.wants(notice) or not stricter.wants(notice)
-
-
-@pytest.mark.parametrize(
-    ("unanswered", "waiting", "wakes"),
-    [
-        pytest.param(Unanswered.HOLD, jobs(), True, id="work waits for the answer"),
-        pytest.param(Unanswered.PROCEED, jobs(), False, id="it grows without an answer"),
-        pytest.param(Unanswered.HOLD, (), False, id="nothing waits"),
-    ],
-)
-def test_a_pager_hears_of_a_request_without_whose_answer_work_waits(
-    unanswered: Unanswered, waiting: tuple[Pod, ...], wakes: bool
-) -> None:
-    assert Route(level=Severity.FAILURE).wants(asks_to_grow(unanswered, waiting=waiting)) is wakes

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.actions import Action, ActionKind, Change, Decision, Verdict, Victim, VictimStage
+from receiver.core.explain.evidence import with_grounds
+from receiver.core.model.actions import Action, ActionKind, Change, Decision, Reason, Verdict, Victim, VictimStage
 from receiver.core.model.model import (
     Backoff,
     CordonedBy,
@@ -16,7 +17,7 @@ from receiver.core.model.model import (
     Source,
     Stage,
 )
-from receiver.core.model.overrides import Answer, OverrideKind
+from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Limits, Policy
 from receiver.core.model.signals import SignalAction
@@ -25,9 +26,11 @@ from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import case_of, decide_all, later, plan, removals_under_way
 from receiver.core.scaling.failures import Failures
-from receiver.core.scaling.guardrails import GUARDRAILS
+from receiver.core.scaling.guardrails import with_added
+from receiver.core.scaling.guardrails.rule import AddedGuardrail, Case, Guardrail, Held, Rule
 from receiver.core.scaling.wanted import Assignment, Headroom
 from tests.core.builders import (
+    ALL_GUARDRAILS,
     EVERY_SECOND,
     GPU,
     HOUR,
@@ -42,7 +45,6 @@ from tests.core.builders import (
     a_pod,
     a_policy,
     a_pool,
-    a_question,
     a_signal,
     a_state,
     all_up,
@@ -335,12 +337,9 @@ def test_without_an_explanation_a_decision_has_no_evidence() -> None:
 def test_a_case_holds_what_concerns_its_pool_and_has_not_ended() -> None:
     mine, others = an_override(OverrideKind.PAUSE, pool=ONE.id), an_override(OverrideKind.PAUSE, pool=TWO.id)
     over = replace(mine, at=NOW - HOUR, until=NOW)
-    asked, of_others = a_question(pool=ONE.id), a_question(pool=TWO.id)
-    expired = replace(asked, expires_at=NOW)
-    found = with_fields(idle(ONE.id), overrides=(others, over, mine), questions=(of_others, expired, asked))
+    found = with_fields(idle(ONE.id), overrides=(others, over, mine))
     case = case_of(found.pools[0], assign(found, POLICY).pools[ONE.id], found, POLICY)
     assert case.overrides == (mine,)
-    assert case.questions == (asked,)
 
 
 def test_there_is_no_case_for_a_pool_that_is_not_configured() -> None:
@@ -433,31 +432,58 @@ def test_a_window_that_evicts_is_noted_where_more_nodes_work_than_it_allows(busy
     assert ("evict_after" in rules(run(found, a_policy(pool))[1]["l40s"], "notes")) is noted
 
 
-ASKED = a_question("i-n1")
-
-
-@pytest.mark.parametrize(
-    ("question", "noted"),
-    [
-        pytest.param(ASKED, True, id="open"),
-        pytest.param(replace(ASKED, answer=Answer.APPROVE, answered_at=NOW), True, id="answered"),
-        pytest.param(replace(ASKED, done_at=NOW), False, id="nothing is left of it"),
-        pytest.param(replace(ASKED, asked_at=NOW + MINUTE), False, id="asked under a clock that was ahead"),
-    ],
-)
-def test_a_question_is_noted_while_it_stands(question: object, noted: bool) -> None:
-    decision = run(facts(a_state(a_node()), questions=(question,)), a_policy())[1]["l40s"]
-    assert ("question" in rules(decision, "notes")) is noted
-
-
 def test_no_rule_holds_a_size_that_stays_as_it_is() -> None:
     decision = run(facts(a_state(a_busy_node()), sources=all_up(Source.CIVO)), a_policy())[1]["l40s"]
     assert rules(decision, "holds", "limits") == []
     assert rules(decision, "notes") == ["nothing_wanted"]
-    assert rules(decision, "allows") == [guardrail.name for guardrail in GUARDRAILS]
+    assert rules(decision, "allows") == [guardrail.name for guardrail in ALL_GUARDRAILS]
 
 
 def test_where_work_waits_that_gets_no_node_nothing_wanted_is_not_said() -> None:
     gang = [a_pod("g1", gang="ml/g", gang_min=2)]
     decision = run(facts(a_state(), waiting=gang), a_policy())[1]["l40s"]
     assert rules(decision, "notes") == ["gang_is_complete"]
+
+
+def people_agree(target: int, case: Case) -> Held[None]:
+    """Nothing changes before people agree."""
+    return Held(left=case.present, because=None)
+
+
+HOLDS_ALL = AddedGuardrail(
+    guardrail=Guardrail(check=people_agree, meaning="People agree.", say=lambda _, __: ("nobody has agreed", ())),
+    before="one_change_at_a_time",
+    grows_to=lambda target, pool, state, bounds, found: state.required,
+    holds_back=lambda going, announced, case: tuple(node for node in going if node.name == "a"),
+    moments=lambda case: (NOW + MINUTE,),
+    notes=lambda case: (Reason(rule="agreed", verdict=Verdict.NOTES, target=case.present),),
+    rules={"agreed": Rule(meaning="Whether people agree.", say=lambda _, __: ("not yet", ()))},
+)
+
+
+def decided_with(found: Facts, *added: AddedGuardrail) -> Decision:
+    assignment = assign(found, POLICY, guardrails=added)
+    return decide_all(found, assignment, POLICY, explained_by=with_grounds)[ONE.id]
+
+
+def test_an_added_guardrail_is_asked_at_its_place_and_says_why_it_holds() -> None:
+    found = facts(a_state(pool=ONE.id), a_state(pool=TWO.id), waiting=(a_pod(),))
+    assert decided_with(found).change is Change.GROW
+    decision = decided_with(found, HOLDS_ALL)
+    assert (decision.change, decision.deciding.rule, decision.deciding.detail) == (
+        Change.HOLD,
+        "people_agree",
+        "nobody has agreed",
+    )
+    guardrails = [guardrail.name for guardrail in with_added((HOLDS_ALL,))]
+    assert [reason.rule for reason in decision.reasons][-len(guardrails) :] == guardrails
+    assert guardrails[-2:] == ["people_agree", "one_change_at_a_time"]
+    assert decision.reconsider_at == NOW + MINUTE
+    assert [reason.detail for reason in decision.reasons if reason.rule == "agreed"] == ["not yet"]
+
+
+def test_a_node_that_an_added_guardrail_keeps_delays_no_other() -> None:
+    found = facts(a_state(a_due_node("a"), a_due_node("b"), pool=ONE.id), a_state(pool=TWO.id))
+    lets_go = replace(HOLDS_ALL, guardrail=replace(HOLDS_ALL.guardrail, check=lambda target, case: None))
+    assert decided_with(found).candidates == ("i-a", "i-b")
+    assert decided_with(found, lets_go).candidates == ("i-b", "i-a")

@@ -35,6 +35,7 @@ from tests.core.builders import (
     a_pool,
     a_signal,
     a_state,
+    assigned,
     facts,
     run,
     with_fields,
@@ -427,7 +428,7 @@ def test_the_answer_does_not_change_before_the_moment_the_decision_names(world: 
             if later <= NOW or later >= until:
                 continue
             then = replace(found, at=later)
-            again = decide_all(then, assign(then, policy), policy)[pool.id]
+            again = decide_all(then, assigned(then, policy), policy)[pool.id]
             assert again.target == decision.target, (later, decision.reconsider_at)
 
 
@@ -470,7 +471,7 @@ def test_a_removal_is_still_wanted_once_its_nodes_are_cordoned(world: World) -> 
             nodes=tuple(with_fields(n, cordoned_by=CordonedBy.US) if n.instance in going else n for n in state.nodes),
         )
         then = replace(found, pools=tuple(begun if s.pool == pool.id else s for s in found.pools))
-        after = decide_all(then, assign(then, policy), policy)[pool.id]
+        after = decide_all(then, assigned(then, policy), policy)[pool.id]
         assert going <= set(after.candidates[: max(0, after.present - after.target)]), (decision, after)
 
 

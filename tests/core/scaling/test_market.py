@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import Node, PoolState, Source, Spend
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement
-from receiver.core.model.policy import Approval, Budget, Limits, Objective, Policy, Pool, Taint
+from receiver.core.model.policy import Budget, Limits, Objective, Policy, Pool, Taint
 from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.windows import Window
 from receiver.core.scaling.assign import assign
@@ -503,21 +503,6 @@ def test_a_teams_refused_pod_gets_no_spare_node_of_another_pool_that_it_fits() -
     spend = Spend(month="2026-11", usd=Decimal(0), teams={})
     _, decisions = decided_for_both(waiting, a_policy(one, two, budget=budget), spend=spend)
     assert (decisions["small"].target, decisions["wide"].target) == (0, 0)
-
-
-ASKS = replace(SIX_SMALL, approval=Approval(growth_above_usd_per_hour=Decimal(4)))
-
-
-def test_nothing_is_kept_warm_for_work_that_waits_for_an_approval() -> None:
-    policy = a_policy(ASKS, ONE_WIDE)
-    assignment, decisions = decided_for_both([a_pod(f"p{n}") for n in range(4)], policy)  # 4 nodes cost 5.16
-    wanted = assignment.pools["small-id"]
-    assert (decisions["small"].target, wanted.for_demand, wanted.by_source["headroom"]) == (0, 4, 0)
-    assert wanted.headroom is None or wanted.headroom.asked == 0
-
-
-def test_work_that_needs_no_approval_does_not_wait_for_that_of_its_headroom() -> None:
-    assert target([a_pod(f"p{n}") for n in range(3)], a_policy(ASKS, ONE_WIDE)) == 3  # 3.87; with headroom 6.45
 
 
 # --- laws ---

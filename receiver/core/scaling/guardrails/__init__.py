@@ -1,6 +1,6 @@
 """The rules that may hold a change back, in the order in which they are asked, and how they are applied."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from receiver.core.model.actions import Reason, Verdict
 from receiver.core.scaling.guardrails.limits import (
@@ -13,9 +13,8 @@ from receiver.core.scaling.guardrails.limits import (
     WITHIN_LIMITS,
     WITHIN_MAXIMUM,
 )
-from receiver.core.scaling.guardrails.rule import AnyGuardrail, Case
+from receiver.core.scaling.guardrails.rule import AddedGuardrail, AnyGuardrail, Case
 from receiver.core.scaling.guardrails.waiting import (
-    APPROVED,
     COOLED_DOWN,
     GROWTH_IS_NOT_PAUSED,
     NOT_BACKING_OFF,
@@ -46,18 +45,26 @@ GUARDRAILS: tuple[AnyGuardrail, ...] = (
     NOT_UNDONE_BY_OTHERS,
     PROVISIONING_WORKS,
     COOLED_DOWN,
-    APPROVED,  # only for what no other guardrail holds, so that no question is asked in vain
     ONE_CHANGE_AT_A_TIME,
 )
 BY_NAME = {guardrail.name: guardrail for guardrail in GUARDRAILS}
-UNASKED = tuple(guardrail for guardrail in GUARDRAILS if guardrail is not APPROVED)  # answers may come at any time
 LASTING = frozenset(name for name, guardrail in BY_NAME.items() if guardrail.lasting)
 
 
-def apply(target: int, case: Case, guardrails: Iterable[AnyGuardrail] = GUARDRAILS) -> list[Reason]:
-    """Run *guardrails* over *target* and return their reasons in order; the last one's target is what is left."""
+def with_added(added: Iterable[AddedGuardrail]) -> Sequence[AnyGuardrail]:
+    """Return all guardrails with those *added*, in the order in which they are asked."""
+    guardrails = list(GUARDRAILS)
+    for addition in added:
+        place = next(n for n, guardrail in enumerate(guardrails) if guardrail.name == addition.before)
+        guardrails.insert(place, addition.guardrail)
+    return guardrails
+
+
+def apply(target: int, case: Case, guardrails: Iterable[AnyGuardrail] | None = None) -> list[Reason]:
+    """Run *guardrails* (by default all, with those that capabilities add) over *target* and return their reasons in
+    order; the last one's target is what is left."""
     reasons: list[Reason] = []
-    for guardrail in guardrails:
+    for guardrail in with_added(case.wanted.added) if guardrails is None else guardrails:
         rule, verdict, because, until = guardrail.check.__name__, Verdict.ALLOWS, None, None
         held = guardrail.check(target, case) if target != case.present else None
         if held is not None:

@@ -5,16 +5,17 @@ present size and the one it was given, and the values that this rests on. It can
 one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar, cast
 
 from receiver.core.model.actions import Reason
 from receiver.core.model.model import Facts, Node, PoolState, Source, SourceState
-from receiver.core.model.overrides import Override, Question
+from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import Signal, SignalAction
+from receiver.core.scaling.bounds import BoundsInForce
 from receiver.core.scaling.waits import Direction, Wait, WaitKind, waits
 from receiver.core.scaling.wanted import Wanted
 
@@ -38,12 +39,11 @@ class Case:
     now: datetime
     signals: tuple[Signal, ...] = ()  # those of this pool or of every pool
     overrides: tuple[Override, ...] = ()  # of this pool, in force or still to come
-    questions: tuple[Question, ...] = ()  # of this pool
     removals_left: int | None = None  # None: no limit
     dead: int = 0  # nodes that go because they never came up, or broke: they do not count for the floor
     empty: int = 0  # nodes that may be removed and run nothing, the dead ones included
     going: int = 0  # all nodes that may be removed
-    unapproved: tuple[Node, ...] = ()  # the last of these, which still need an approval
+    held_back: tuple[Node, ...] = ()  # the last of these, which a guardrail of a capability keeps for now
     growth_held: bool = False  # growth is wanted and cannot come now: sick nodes do not wait for it
     full: bool = False  # and not by time alone: idle nodes that it cannot use do not wait for it either
 
@@ -130,3 +130,23 @@ class Guardrail(Rule[B]):
 
 
 AnyGuardrail = Guardrail[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedGuardrail:
+    """A guardrail that a capability adds *before* the one of that name. People may lift it at any time, so no look
+    ahead asks it.
+
+    *grows_to* returns up to which size of a target (nodes) it lets a pool grow, for what is decided before the pools
+    are. *holds_back* returns those of the nodes that may go which it keeps for now, in their order: they go last and
+    delay no other; the second nodes are those whose removal was announced, or asked for by an override. *moments* are
+    those at which its answer can change, *notes* what it notes in each decision, by *rules* of these names.
+    """
+
+    guardrail: AnyGuardrail
+    before: str
+    grows_to: Callable[[int, Pool, PoolState, BoundsInForce, Facts], int]
+    holds_back: Callable[[Sequence[Node], Collection[Node], Case], tuple[Node, ...]]
+    moments: Callable[[Case], Iterable[datetime]]
+    notes: Callable[[Case], Iterable[Reason]]
+    rules: Mapping[str, Rule[Any]]

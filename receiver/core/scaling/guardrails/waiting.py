@@ -1,16 +1,14 @@
 """Who and what a change waits for: alerts, silences, people, approvals, failures, cooldowns and changes under way."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.core.model.actions import Action, ActionKind
 from receiver.core.model.flights import MUST_FALL_WITHIN
 from receiver.core.model.model import Backoff
-from receiver.core.model.overrides import Asks, Override, Question, why_waiting
+from receiver.core.model.overrides import Override
 from receiver.core.model.signals import PoolSilence, Signal, SignalAction
 from receiver.core.model.text import lasting, moment, some
-from receiver.core.scaling.capacity import grows_unasked
 from receiver.core.scaling.guardrails.rule import B, Case, Guardrail, Held, Said
 from receiver.core.scaling.waits import Direction, Wait, WaitKind, probes_left, stuck_on_the_way
 
@@ -117,60 +115,6 @@ REMOVAL_IS_NOT_SNOOZED = Guardrail(
     say=_say_override,
     meaning="A person's snooze keeps every node that is not dead.",
     plain="removals are snoozed by an override",
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AsksFirst:
-    """People are asked first: about *nodes* (names), or about growth where there are none."""
-
-    nodes: tuple[str, ...]
-    asks: Collection[Asks]
-    questions: tuple[Question, ...]
-    at: datetime
-
-
-def approved(target: int, case: Case) -> Held[AsksFirst] | None:
-    """Where the policy asks for it, people approve removals, and growth that costs much."""
-    questions, now = case.questions, case.now
-    if target < case.present:
-        allowed_target = case.present - (case.going - len(case.unapproved))
-        if allowed_target <= target:
-            return None
-        kinds = frozenset(Asks.EMPTYING if n.busy else Asks.REMOVAL for n in case.unapproved)
-        names = tuple(n.name for n in case.unapproved)
-    else:
-        allowed_target = grows_unasked(target, case.pool, case.state, case.wanted.bounds, questions, now)
-        if allowed_target >= target:
-            return None
-        names, kinds = (), frozenset({Asks.GROWTH})
-    return Held(left=allowed_target, because=AsksFirst(nodes=names, asks=kinds, questions=questions, at=now))
-
-
-def _say_asked(request: AsksFirst, case: Case) -> Said:
-    sentence = why_waiting(request.nodes, request.asks, request.questions, request.at)
-    changes: list[tuple[str, datetime | None]] = []
-    for question in (q for q in case.questions if q.answer is None):
-        answer = f"gpu-autoscaler approvals approve {question.id} --who YOU"
-        changes.append((f"approve it, from the message or with {answer}", None))
-        if question.proceeds_at:
-            remedy = f"wait until {moment(question.proceeds_at)}: without an answer it proceeds then"
-            changes.append((remedy, question.proceeds_at))
-    changes += [
-        (f"wait for a new request, sent at {moment(question.expires_at)} at the earliest", question.expires_at)
-        for question in case.questions
-        if question.is_rejected(request.at)
-    ]
-    return sentence, changes or [(f"approve it once the approval is requested: {sentence}", None)]
-
-
-APPROVED = Guardrail(
-    check=approved,
-    say=_say_asked,
-    meaning="If the policy requires it, removals and expensive growth need an approval.",
-    plain="it waits for an approval",
-    advice="approve it, from the message or with `gpu-autoscaler approvals approve ID --who YOU`; the reason says "
-    "until when",
 )
 
 

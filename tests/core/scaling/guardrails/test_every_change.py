@@ -13,24 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.capabilities.approvals.notices import unanswered
 from receiver.core.model.actions import Change, Decision
 from receiver.core.model.model import Backoff, Drift, PoolState, Source, SourceState, Spend
-from receiver.core.model.overrides import Answer, Asks, OverrideKind, sentence
-from receiver.core.model.pods import PodPhase
-from receiver.core.model.policy import Approval, Budget, Fallback, Limits, Policy, Unanswered
+from receiver.core.model.overrides import OverrideKind
+from receiver.core.model.policy import Budget, Fallback, Limits, Policy
 from receiver.core.model.signals import Signal, SignalAction
 from receiver.core.money.budget import Refusal
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.guardrails.limits import spend_is_known
-from receiver.core.scaling.guardrails.waiting import AsksFirst
 from receiver.core.scaling.wanted import Allowed
-from tests.capabilities.approvals.asking import APPROVED
 from tests.core.builders import (
     AN_INSTANT,
     EVERY_SECOND,
-    GPU,
     HOUR,
     HOUR_ENDS_SOON,
     MINUTE,
@@ -43,7 +38,6 @@ from tests.core.builders import (
     a_pod,
     a_policy,
     a_pool,
-    a_question,
     a_removal,
     a_signal,
     a_silence,
@@ -57,104 +51,10 @@ from tests.core.builders import (
     rules,
     run,
     shrinking,
-    with_fields,
 )
 from tests.core.scaling.guardrails.cases import IDLE, cut, held
 from tests.core.scaling.tables import SILENT_SOURCES
 from tests.core.worlds import LAWS
-
-HOLD = Unanswered.HOLD
-REMOVALS = a_policy(a_pool(approval=Approval(removals=True)))
-GROWTH = a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(5))))
-
-
-def test_an_idle_node_at_its_moment_waits_for_an_answer_and_the_reason_says_until_when_and_what_then() -> None:
-    decision = shrinking(REMOVALS, questions=(a_question("i-n1"),))
-    assert held(decision, "approved").detail == (
-        "approval requested until 12:10 UTC: remove n1; without an answer it is removed"
-    )
-    assert remedies(decision, "approved") == {
-        "approve it, from the message or with gpu-autoscaler approvals approve q1 --who YOU": None,
-        "wait until 2026-11-20 12:10:00 UTC: without an answer it proceeds then": NOW + 10 * MINUTE,
-    }
-
-
-@pytest.mark.parametrize("unanswered_is", [HOLD, Unanswered.PROCEED])
-def test_the_message_and_the_reason_name_the_same_deadline(unanswered_is: Unanswered) -> None:
-    question = a_question("i-n1", unanswered=unanswered_is)
-    by = f"{question.deadline:%H:%M} UTC"
-    assert f"Without an answer by {by}" in unanswered(question)
-    assert f"requested until {by}" in sentence(question, NOW)
-
-
-def test_where_an_answer_is_needed_its_absence_lets_nothing_go() -> None:
-    decision = shrinking(REMOVALS, questions=(a_question("i-n1", unanswered=HOLD),))
-    assert remedies(decision, "approved") == {
-        "approve it, from the message or with gpu-autoscaler approvals approve q1 --who YOU": None
-    }
-
-
-@pytest.mark.parametrize(
-    ("changes", "goes"),
-    [
-        pytest.param(APPROVED, True, id="approved"),
-        pytest.param({"answer": Answer.PIN, "who": "alice"}, False, id="answered otherwise"),
-        pytest.param({"answer": Answer.PIN, "who": "alice", "wait_ends": NOW}, False, id="answered otherwise in time"),
-        pytest.param({}, False, id="open"),
-        pytest.param({"wait_ends": NOW}, True, id="not answered in time"),
-        pytest.param({"wait_ends": NOW, "unanswered": HOLD}, False, id="not answered, and that is not enough"),
-        pytest.param({**APPROVED, "expires_at": NOW}, False, id="approved, and over"),
-        pytest.param({**APPROVED, "asked_at": NOW + MINUTE}, False, id="asked under a clock that was ahead"),
-        pytest.param({**APPROVED, "asks": Asks.EMPTYING}, True, id="approved while it was busy"),
-        pytest.param({**APPROVED, "instances": ("i-n2",)}, False, id="about another node"),
-        pytest.param({**APPROVED, "pool": "a100-id"}, False, id="about another pool"),
-    ],
-)
-def test_an_idle_node_goes_when_an_answer_or_the_want_of_one_lets_it(changes: dict[str, Any], goes: bool) -> None:
-    assert shrinking(REMOVALS, questions=(a_question("i-n1", **changes),)).target == (0 if goes else 1)
-
-
-def test_an_unanswered_removal_is_decided_again_when_its_wait_ends() -> None:
-    question = a_question("i-n1", wait_ends=NOW + MINUTE)
-    assert shrinking(REMOVALS, questions=(question,)).reconsider_at == NOW + MINUTE
-    assert shrinking(REMOVALS, questions=(question,), at=NOW + MINUTE).target == 0
-
-
-def test_a_node_that_waits_for_an_answer_keeps_no_other_node() -> None:
-    first, second = a_node("n1", created_at=HOUR_ENDS_SOON), a_node("n2", created_at=HOUR_ENDS_SOON + MINUTE)
-    decision = shrinking(REMOVALS, a_state(first, second), questions=(a_question("i-n2", **APPROVED),))
-    assert (decision.target, decision.candidates) == (1, ("i-n2", "i-n1"))
-    cut(decision, "approved")
-
-
-def test_growth_waits_when_its_new_nodes_cost_more_an_hour_than_the_policy_says() -> None:
-    assert growing(GROWTH, pods=3).target == 3  # USD 3.87
-    decision = growing(GROWTH, pods=4)  # USD 5.16
-    detail = "growth of this cost: an approval is needed and not requested yet"
-    assert held(decision, "approved").detail == detail
-    assert remedies(decision, "approved") == {f"approve it once the approval is requested: {detail}": None}
-
-
-@pytest.mark.parametrize(
-    ("questions", "target"),
-    [
-        ((a_question(to_count=6, **APPROVED),), 6),
-        ((a_question(to_count=8, **APPROVED),), 6),
-        ((a_question(to_count=4, **APPROVED),), 4),
-        ((a_question(to_count=6, wait_ends=NOW),), 6),
-        ((a_question(to_count=6, wait_ends=NOW, unanswered=HOLD),), 0),
-        ((a_question(to_count=6, done_at=NOW, **APPROVED),), 0),
-        ((a_question(to_count=4, **APPROVED), a_question(to_count=6, id="q2")), 4),
-    ],
-)
-def test_growth_comes_as_far_as_an_answer_lets_it_and_once(questions: tuple[Any, ...], target: int) -> None:
-    assert growing(GROWTH, pods=6, questions=questions).target == target
-
-
-def test_the_direction_without_approval_happens_unasked() -> None:
-    assert shrinking(GROWTH).target == 0
-    assert growing(REMOVALS, pods=6).target == 6
-
 
 BY_THE_SECOND = a_policy(billing=EVERY_SECOND)
 GROWN = a_state(last_grow_at=NOW - 10 * SECOND)
@@ -671,15 +571,3 @@ def test_unknown_spend_of_the_month_holds_growth_that_no_budget_refuses() -> Non
     found = facts(a_state(), waiting=[a_pod()], spend=Spend(month="2026-11", usd=Decimal(0), unknown="no answer"))
     _, decisions = run(found, a_policy())
     assert outcome(decisions["l40s"]) == ("spend_is_known", 0)
-
-
-def test_people_are_asked_to_empty_nodes_that_work_and_to_remove_others() -> None:
-    moves = a_pod("moves", phase=PodPhase.RUNNING, evictable=True, owner="ReplicaSet/web")
-    stays = with_fields(moves, name="stays", evictable=False)
-    pair = {"allocatable": {GPU: 2}, "idle_since": None}
-    nodes = a_due_node("n1", pods=(moves,), **pair), a_due_node("n2", pods=(stays,), **pair)
-    policy = a_policy(a_pool(resources={GPU: 2}, approval=Approval(removals=True)))
-    for state, asks in ((a_state(*nodes), Asks.EMPTYING), (idle(), Asks.REMOVAL)):
-        asked = shrinking(policy, state).deciding.because
-        assert isinstance(asked, AsksFirst)
-        assert asked.asks == {asks}

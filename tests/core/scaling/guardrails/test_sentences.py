@@ -1,18 +1,16 @@
 """What guardrails say of the values that they found: the parts that depend on them."""
 
-from dataclasses import replace
 from typing import Any
 
 from receiver.core.model.model import Backoff
-from receiver.core.model.overrides import Answer, Asks
 from receiver.core.model.policy import Limits
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.guardrails.limits import WITHIN_LIMITS
 from receiver.core.scaling.guardrails.rule import AnyGuardrail, Case
-from receiver.core.scaling.guardrails.waiting import APPROVED, PROVISIONING_WORKS, AsksFirst, StuckNodes
+from receiver.core.scaling.guardrails.waiting import PROVISIONING_WORKS, StuckNodes
 from receiver.core.scaling.waits import Direction, Wait, WaitKind
-from tests.core.builders import MINUTE, NOW, a_policy, a_question, a_state, facts
+from tests.core.builders import MINUTE, NOW, a_policy, a_state, facts
 
 SICK = Backoff(failures=2, until=NOW + MINUTE, reason="n1 fell sick")
 LATER = Backoff(failures=2, until=NOW + 2 * MINUTE, reason="n2 never became usable")
@@ -34,19 +32,6 @@ def test_of_two_limits_each_remedy_says_for_which_it_is() -> None:
     both = helps(WITHIN_LIMITS, Limits(max_gpus=8, max_growth_per_hour=2), a_case())
     assert [text.partition(":")[0] for text in both] == ["if max_growth_per_hour is used up", "if max_gpus is used up"]
     assert helps(WITHIN_LIMITS, Limits(max_gpus=8), a_case())[0].startswith("raise limits.max_gpus")
-
-
-def test_only_a_request_without_an_answer_can_be_approved_and_a_rejected_one_comes_again() -> None:
-    open_one, rejected = a_question(), a_question(id="q2", answer=Answer.REJECT, answered_at=NOW)
-    case = replace(a_case(), questions=(open_one, rejected))
-    request = AsksFirst(nodes=(), asks={Asks.GROWTH}, questions=case.questions, at=NOW)
-    said = helps(APPROVED, request, case)
-    assert [text for text in said if "approve it" in text] == [
-        f"approve it, from the message or with gpu-autoscaler approvals approve {open_one.id} --who YOU"
-    ]
-    assert [text for text in said if "new request" in text] != []
-    case = replace(case, questions=(open_one,))
-    assert not any("new request" in text for text in helps(APPROVED, request, case))
 
 
 def a_wait() -> Wait:
