@@ -10,17 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.capabilities.costs.documents import ReportDocument
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import (
-    Anchor,
     Billing,
     Budget,
     BudgetChange,
     Policy,
     ReportPolicy,
-    Rounding,
     Scope,
     UnitOfWork,
 )
@@ -51,7 +48,6 @@ from tests.core.report.builders import (
     AFTER,
     H100,
     HOUR,
-    L40S,
     MONTH,
     START,
     a_life,
@@ -60,6 +56,7 @@ from tests.core.report.builders import (
     a_workload,
     at,
 )
+from tests.core.report.months import months
 from tests.core.report.simulated import a_month
 
 CENT = Decimal("0.01")
@@ -364,7 +361,6 @@ def test_a_month_without_anything_has_a_report_too() -> None:
     assert found.everything.total.usd == 0
     assert (found.everything.efficiency, found.per_workload_usd, found.per_completed_usd) == (None, None, None)
     assert len(found.days) == 31
-    assert ReportDocument.of(found).document()["lines"] == []
 
 
 def test_a_month_that_has_not_begun_has_no_days() -> None:
@@ -386,34 +382,6 @@ def test_days_are_those_of_the_budgets_zone_through_a_change_of_its_clock() -> N
 
 
 # --- properties
-
-owners = st.sampled_from([Owner(), Owner(team="vision"), Owner(team="search", project="p")])
-sizes = st.sampled_from([L40S, H100, A100_X8])
-billings = st.builds(
-    Billing,
-    granularity=st.sampled_from([timedelta(seconds=1), timedelta(minutes=1), HOUR]),
-    rounding=st.sampled_from(list(Rounding)),
-    anchor=st.sampled_from(list(Anchor)),
-)
-prices = st.one_of(st.none(), st.decimals("0.10", "20", places=4))
-
-
-@st.composite
-def months(draw: st.DrawFn) -> tuple[list[NodeLife], list[Usage], Policy]:
-    """Nodes of any price and age, workloads that hold them, at times more than there is, and any billing."""
-    lives, usage = [], []
-    for number in range(draw(st.integers(0, 6))):
-        lasts = draw(st.one_of(st.none(), st.floats(0.001, 800)))
-        begins = draw(st.floats(-100, 743))
-        size, price = draw(sizes), draw(prices)
-        lives.append(a_life(f"i-{number}", begins, lasts, size=size, price_usd_per_hour=price))
-        for other in range(draw(st.integers(0, 3))):
-            held = draw(st.floats(0, 3_000_000))
-            measured = draw(st.floats(0, 1)) * held
-            row = a_usage(f"i-{number}", f"ns/Job/w{other}", owner=draw(owners), held=held, measured=measured)
-            idle, busy, memory = (draw(st.floats(0, 1)) * measured for _ in range(3))
-            usage.append(replace(row, idle=idle, busy=busy, memory=memory))
-    return lives, usage, a_policy(billing=draw(billings))
 
 
 @given(months(), st.floats(0, 800), st.sampled_from([None, "vision", "search", ""]))
@@ -440,7 +408,6 @@ def test_in_every_month_the_parts_add_up_and_ratios_are_ratios(
         assert part.total.usd >= 0
     for ratio in (found.measured.coverage, found.measured.utilization, found.measured.memory_waste):
         assert ratio is None or 0 <= ratio <= 1
-    ReportDocument.of(found).document()
 
 
 def attributed_cents(usd: Decimal) -> Decimal:
