@@ -11,6 +11,7 @@ from decimal import Decimal
 from statistics import median
 from typing import Any
 
+from receiver.capabilities.registry import step_additions
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.model import Facts, Node, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase, Scheduling
@@ -109,7 +110,9 @@ def facts(waiting: int, pools: int = POOLS, nodes: int = NODES_PER_POOL) -> Fact
 
 def one_step(policy: Policy, found: Facts) -> int:
     """Assign, decide and plan every pool once; return how many nodes are asked for in all."""
-    decisions = decide_all(found, assign(found, policy), policy, explained_by=with_grounds)
+    added = step_additions()
+    assignment = assign(found, policy, sources=added.sources, guardrails=added.guardrails)
+    decisions = decide_all(found, assignment, policy, explained_by=with_grounds)
     actions = [plan(decision, found.pool(pool), policy) for pool, decision in decisions.items()]
     return sum(max(0, action.to_count - action.from_count) for action in actions if action is not None)
 

@@ -16,6 +16,7 @@ import structlog
 
 from benchmarks.month import a_month
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
@@ -89,7 +90,7 @@ class SimulatedServer:
         labels = {"alertname": HEARTBEAT_ALERT, "action": "heartbeat"}
         alert = Alert(fingerprint="beat", labels=labels, starts_at=START)
         self.store.remember(Delivery(receiver="", group_key="", alerts=(alert,)), now)
-        return step(self._sources, self._hands, POLICY, self._mode, now).reconsider_at
+        return step(self._sources, self._hands, POLICY, self._mode, now, step_additions()).reconsider_at
 
     def cost(self, until: datetime) -> Decimal:
         """What the nodes cost, by the server's own ledger."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.scaling.terminations import NODE_TAKES
 from receiver.replay.play import Setting
@@ -73,7 +74,7 @@ class Service:
         ends, wait = self.world.now + length, WAKE
         while self.world.now < ends:
             self.world.advance(min(ends, self.world.now + wait))
-            step(self.sources, self.hands, self.policy, "act", self.world.now)
+            step(self.sources, self.hands, self.policy, "act", self.world.now, step_additions())
             wait = TICK
 
     def restart(self, grace: timedelta) -> None:

@@ -28,6 +28,7 @@ from benchmarks.api_server import counted, serving
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.adapters.store import open_store
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.policy import Policy, Pool
 from receiver.ports import Cluster, StepStore
 from receiver.replay.play import Setting
@@ -119,7 +120,7 @@ class Bench:
         self.world.advance(self.world.now + timedelta(seconds=after))
         gc.collect()
         began = time.perf_counter()
-        step(self.sources, self.hands, self.policy, "act", self.world.now)
+        step(self.sources, self.hands, self.policy, "act", self.world.now, step_additions())
         return time.perf_counter() - began
 
     def figures(self) -> dict[str, float]:

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from benchmarks import core
+from receiver.capabilities.registry import step_additions
 from receiver.capabilities.what_if.evaluation import compare, without_node
 from receiver.config.settings import load_text
 from receiver.web.parts import LastStep
@@ -51,7 +52,7 @@ def run(say: Callable[[str], None]) -> dict[str, Any]:
 
 def _measured(kind: str, pending: int, say: Callable[[str], None]) -> dict[str, Any]:
     facts = core.facts(pending, POOLS, NODES // POOLS)
-    last = LastStep(facts=facts, settings=load_text(_configuration(200)), mode="act")
+    last = LastStep(facts=facts, settings=load_text(_configuration(200)), mode="act", additions=step_additions())
     took = []
     for _ in range(ROUNDS):
         began = time.process_time()

@@ -17,6 +17,7 @@ from demo.plan import Places, StackPlan
 from demo.scenario import NAMESPACE, POOL_LABEL
 from receiver.adapters.kubernetes.cel import Selectors
 from receiver.adapters.store import SqlStore, open_store
+from receiver.capabilities.registry import step_additions
 from receiver.config import load_file
 from receiver.core.model.policy import Policy
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
@@ -106,7 +107,7 @@ def _run(world: World, policy: Policy, store: SqlStore, ends: datetime) -> None:
         due = world.now + (REST if idle and rested else TICK)  # a step has seen that the last node is gone
         rested = idle
         with suppress(TryLater):
-            moment = step(sources, hands, policy, "act", world.now).reconsider_at
+            moment = step(sources, hands, policy, "act", world.now, step_additions()).reconsider_at
             due = min(due, max(moment, world.now + timedelta(seconds=1))) if moment else due
         event = world.next_event_at() if idle else None  # a job's alert would wake the loop
         world.advance(min(due, event or due, ends))
