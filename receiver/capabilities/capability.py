@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from receiver.adapters.kubernetes.announced import MakeReader
 from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.config.model import Configuration
-from receiver.core.notices.notice import PoolConcerns
-from receiver.core.scaling.guardrails.rule import AddedGuardrail
-from receiver.core.scaling.wanted import SizeSource
 from receiver.metrics.families import AddedFamilies
 from receiver.runtime.after_step import AfterStepOf
-from receiver.step.parts import Chore, LookChore, PoolField, Publisher, StandingRequests
+from receiver.step.parts import NOTHING, Additions
 from receiver.web import WebAdditions
 
 # Of rights: whether they are needed, verbs, API group, resources, purpose, and ``weaker``, ``acts`` or nothing.
@@ -41,23 +38,9 @@ class Capability:
     """Metrics that are read from the store."""
     after_step: Sequence[AfterStepOf] = ()
     """What is due at certain times."""
-    sources: Sequence[SizeSource] = ()
-    """Of size, in an assignment."""
+    step: Additions = NOTHING
+    """Sources of size, guardrails, chores, and what else a step takes."""
     readers: Callable[[Configuration], Sequence[MakeReader]] = lambda _: ()
     """Of requests, in a look at the cluster."""
-    chores: Sequence[Chore] = ()
-    """Of a step."""
-    look_chores: Sequence[LookChore] = ()
-    """Of a step, also where it only looks."""
-    publishers: Sequence[Publisher] = ()
-    """Of a step."""
-    guardrails: Sequence[AddedGuardrail] = ()
-    """Of decisions, for changes that wait for people."""
-    requests: Sequence[StandingRequests] = ()
-    """To people, on which changes wait."""
-    concerns: Sequence[PoolConcerns] = ()
-    """What needs a person, by pool."""
-    pool_fields: Sequence[PoolField] = ()
-    """Of the published picture."""
     rights: Callable[[RightsCase], Iterable[RightsRow]] = lambda _: ()
     """In the cluster."""

@@ -41,16 +41,7 @@ def step_additions() -> "Additions":
     """Return what they add to a step."""
     from receiver.step.parts import Additions
 
-    return Additions(
-        sources=tuple(source for each in installed() for source in each.sources),
-        chores=tuple(chore for each in installed() for chore in each.chores),
-        look_chores=tuple(chore for each in installed() for chore in each.look_chores),
-        publishers=tuple(publisher for each in installed() for publisher in each.publishers),
-        guardrails=tuple(guardrail for each in installed() for guardrail in each.guardrails),
-        requests=tuple(kind for each in installed() for kind in each.requests),
-        concerns=tuple(concerns for each in installed() for concerns in each.concerns),
-        pool_fields=tuple(field for each in installed() for field in each.pool_fields),
-    )
+    return Additions.of(each.step for each in installed())
 
 
 def readers(configuration: "Configuration") -> tuple["MakeReader", ...]:

@@ -7,7 +7,7 @@ replica leads).
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -307,6 +307,12 @@ class Additions:
         added: Sequence[Chore | LookChore | Publisher | StandingRequests]
         added = (*self.chores, *self.look_chores, *self.publishers, *self.requests)
         return tuple(each.name for each in added)
+
+    @classmethod
+    def of(cls, every: Iterable["Additions"]) -> "Additions":
+        """Return all of *every* in one, in their order."""
+        each = tuple(every)
+        return cls(**{f.name: tuple(one for added in each for one in getattr(added, f.name)) for f in fields(cls)})
 
     @property
     def unattended(self) -> "Additions":

@@ -7,11 +7,17 @@ from receiver.capabilities.approvals.guardrail import APPROVED
 from receiver.capabilities.approvals.page import TEMPLATES, blueprint, ways
 from receiver.capabilities.capability import Capability
 from receiver.core.notices.notice import PoolConcerns
-from receiver.step.parts import PoolField, StandingRequests
+from receiver.step.parts import Additions, PoolField, StandingRequests
 from receiver.web import WebAdditions
 
 CAPABILITY = Capability(
     name="approvals",
+    step=Additions(
+        guardrails=(APPROVED,),
+        requests=(StandingRequests(name=NAME, settle=settle_requests, due=what_is_due),),
+        concerns=(PoolConcerns(of=concerns_of),),
+        pool_fields=(PoolField(name="questions", of=published),),
+    ),
     web=WebAdditions(
         add_routes=add_routes,
         requests=REQUESTS,
@@ -20,8 +26,4 @@ CAPABILITY = Capability(
         sealed={"answers": blueprint},
         ways=ways,
     ),
-    guardrails=(APPROVED,),
-    requests=(StandingRequests(name=NAME, settle=settle_requests, due=what_is_due),),
-    concerns=(PoolConcerns(of=concerns_of),),
-    pool_fields=(PoolField(name="questions", of=published),),
 )

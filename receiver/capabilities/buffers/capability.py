@@ -9,7 +9,7 @@ from receiver.capabilities.buffers.reader import RESOURCE, Buffers
 from receiver.capabilities.capability import Capability, RightsCase, RightsRow
 from receiver.config.model import Configuration
 from receiver.core.scaling.wanted import Rank, SizeSource
-from receiver.step.parts import Chore
+from receiver.step.parts import Additions, Chore
 
 KEEPS_ROOM = "CapacityBuffers keep room free"
 
@@ -29,8 +29,10 @@ def _rights(case: RightsCase) -> Iterator[RightsRow]:
 
 CAPABILITY = Capability(
     name=KIND,
-    sources=(SizeSource(kind=KIND, rank=Rank.SPARE, serve=keep_buffers),),
+    step=Additions(
+        sources=(SizeSource(kind=KIND, rank=Rank.SPARE, serve=keep_buffers),),
+        chores=(Chore(name="buffers", make=report_buffers),),
+    ),
     readers=_readers,
-    chores=(Chore(name="buffers", make=report_buffers),),
     rights=_rights,
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from receiver.capabilities.capability import Capability, RightsCase, RightsRow
 from receiver.capabilities.idle_shutdown.chore import scale_idle_workloads_to_zero
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION
-from receiver.step.parts import LookChore
+from receiver.step.parts import Additions, LookChore
 
 ENDS = f"some workload is annotated {IDLE_SHUTDOWN_ANNOTATION}"
 
@@ -21,6 +21,8 @@ def _rights(case: RightsCase) -> Iterator[RightsRow]:
 
 CAPABILITY = Capability(
     name="idle_shutdown",
-    look_chores=(LookChore(name="idle_shutdown", make=scale_idle_workloads_to_zero),),
+    step=Additions(
+        look_chores=(LookChore(name="idle_shutdown", make=scale_idle_workloads_to_zero),),
+    ),
     rights=_rights,
 )

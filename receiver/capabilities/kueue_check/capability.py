@@ -9,7 +9,7 @@ from receiver.capabilities.kueue_check.judging import KIND, answer_checks
 from receiver.capabilities.kueue_check.reader import AdmissionChecks
 from receiver.config.model import QueueDemand
 from receiver.core.scaling.wanted import Rank, SizeSource
-from receiver.step.parts import Chore
+from receiver.step.parts import Additions, Chore
 
 CHECKED = "an AdmissionCheck of Kueue may name the autoscaler"
 
@@ -23,8 +23,10 @@ def _rights(case: RightsCase) -> Iterator[RightsRow]:
 
 CAPABILITY = Capability(
     name=KIND,
-    sources=(SizeSource(kind=KIND, rank=Rank.WORK, serve=answer_checks),),
+    step=Additions(
+        sources=(SizeSource(kind=KIND, rank=Rank.WORK, serve=answer_checks),),
+        chores=(Chore(name="checks", make=write_answers),),
+    ),
     readers=lambda _: (AdmissionChecks,),
-    chores=(Chore(name="checks", make=write_answers),),
     rights=_rights,
 )

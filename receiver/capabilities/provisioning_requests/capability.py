@@ -9,7 +9,7 @@ from receiver.capabilities.provisioning_requests.chore import report_bookings
 from receiver.capabilities.provisioning_requests.progress import KIND
 from receiver.capabilities.provisioning_requests.reader import RESOURCE, ProvisioningRequests, provisioning_classes
 from receiver.config.model import Configuration
-from receiver.step.parts import Chore
+from receiver.step.parts import Additions, Chore
 
 BOOKS = "ProvisioningRequests book nodes"
 
@@ -28,7 +28,9 @@ def _rights(case: RightsCase) -> Iterator[RightsRow]:
 
 CAPABILITY = Capability(
     name=KIND,
+    step=Additions(
+        chores=(Chore(name="bookings", make=report_bookings),),
+    ),
     readers=_readers,
-    chores=(Chore(name="bookings", make=report_bookings),),
     rights=_rights,
 )

@@ -4,10 +4,12 @@ from receiver.capabilities.capability import Capability
 from receiver.capabilities.repair.choosing import under_repair
 from receiver.capabilities.repair.chore import cordon_for_repair
 from receiver.core.scaling.wanted import SizeSource
-from receiver.step.parts import Chore
+from receiver.step.parts import Additions, Chore
 
 CAPABILITY = Capability(
     name="repair",
-    sources=(SizeSource(replaced=under_repair),),
-    chores=(Chore(name="repair", make=cordon_for_repair),),
+    step=Additions(
+        sources=(SizeSource(replaced=under_repair),),
+        chores=(Chore(name="repair", make=cordon_for_repair),),
+    ),
 )
