@@ -316,8 +316,8 @@ class Additions:
 
     @property
     def unattended(self) -> "Additions":
-        """These without what waits for people: observe mode changes nothing, and in a replay no person answers."""
-        return replace(self, guardrails=(), requests=())
+        """These where nothing waits for people: observe mode changes nothing, and in a replay no person answers."""
+        return replace(self, guardrails=tuple(each.unattended for each in self.guardrails), requests=())
 
 
 NOTHING = Additions()

@@ -487,3 +487,11 @@ def test_a_node_that_an_added_guardrail_keeps_delays_no_other() -> None:
     lets_go = replace(HOLDS_ALL, guardrail=replace(HOLDS_ALL.guardrail, check=lambda target, case: None))
     assert decided_with(found).candidates == ("i-a", "i-b")
     assert decided_with(found, lets_go).candidates == ("i-b", "i-a")
+
+
+def test_where_nobody_can_lift_it_an_added_guardrail_lets_everything_pass() -> None:
+    found = facts(a_state(pool=ONE.id), a_state(pool=TWO.id), waiting=(a_pod(),))
+    decision = decided_with(found, HOLDS_ALL.unattended)
+    assert decision.target == decided_with(found).target == 1
+    assert "people_agree" in rules(decision, "allows")
+    assert decision.reconsider_at == decided_with(found).reconsider_at

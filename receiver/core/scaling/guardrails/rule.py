@@ -8,6 +8,7 @@ one.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import wraps
 from typing import Any, Generic, TypeVar, cast
 
 from receiver.core.model.actions import Reason
@@ -150,3 +151,21 @@ class AddedGuardrail:
     moments: Callable[[Case], Iterable[datetime]]
     notes: Callable[[Case], Iterable[Reason]]
     rules: Mapping[str, Rule[Any]]
+
+    @property
+    def unattended(self) -> "AddedGuardrail":
+        """The same where no person can lift it: it is asked, and lets everything pass."""
+
+        @wraps(self.guardrail.check)
+        def passes(_target: int, _case: Case) -> None:
+            return None
+
+        return AddedGuardrail(
+            guardrail=replace(self.guardrail, check=passes),
+            before=self.before,
+            grows_to=lambda target, *_: target,
+            holds_back=lambda *_: (),
+            moments=lambda _: (),
+            notes=lambda _: (),
+            rules=self.rules,
+        )
