@@ -43,6 +43,7 @@ class Side:
     def __init__(self, facts: Facts, settings: FileSettings, mode: str, additions: Additions) -> None:
         observing = mode == OBSERVE
         self.policy: Policy = settings.policy
+        additions = additions.unattended if observing else additions
         self.decided: Decided = decide(
             facts, self.policy, Parts(), asks=not observing, chores=True, additions=additions
         )

@@ -14,6 +14,7 @@ from sqlalchemy import event, select
 
 from receiver.adapters.store import SqlStore, open_in_memory
 from receiver.adapters.store.schema import metadata
+from receiver.capabilities.registry import step_additions
 from receiver.config.settings import FileSettings, load_text
 from receiver.config.web import ReadAccess
 from receiver.core.model.actions import Outcome, OutcomeKind, VictimStage
@@ -332,6 +333,14 @@ def test_in_observe_mode_the_other_may_act() -> None:
     found = ask(a_bench_after_a_step(last_step=last), CONFIGURATION)
     assert found["changes"] == ["mode observe -> act"]
     assert found["assumptions"] == ["the RBAC permissions to remove nodes are not checked in observe mode"]
+
+
+@pytest.mark.parametrize(("mode", "nodes"), [("act", 3), ("observe", 4)])
+def test_only_where_it_acts_does_growth_wait_for_an_approval(mode: str, nodes: int) -> None:
+    last = a_last_step(text=CONFIGURATION.replace("mode: act", f"mode: {mode}"), mode=mode)
+    bench = a_bench_after_a_step(last_step=replace(last, additions=step_additions()))
+    found = ask(bench, "pools.l40s: {approval: {growth_above_usd_per_hour: 1}}", "changes")
+    assert (the_pool(found)["in_force"]["nodes"], the_pool(found)["other"]["nodes"]) == (4, nodes)
 
 
 def node(bench: Bench, name: str) -> dict[str, Any]:
