@@ -80,7 +80,7 @@ class EarlierFacts:
             facts["civo_status"] = DELETING_AT_CIVO
         if facts.pop("was_usable", False) is True and facts.get("usable_since") is None:  # of a node
             facts["usable_since"] = facts["created_at"]
-        if REQUESTS.keys() & facts.keys():
+        if any(isinstance(facts.get(name), list) for name in REQUESTS):  # a team or a label may have the same name
             earlier = {name: facts.pop(name, ()) for name in REQUESTS}
             facts["requests"] = [_request(name, each) for name, requests in earlier.items() for each in requests]
         for telling, parts in PARTS:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -141,6 +142,15 @@ def test_what_format_3_stored_of_pools_which_had_no_parts_is_read(seed: int) -> 
     earlier = without_parts(as_kept(made_from), 3, *(kind for kind in PARTS if kind is not Node))
     assert any("removal_backoff" in each for each in objects(earlier.facts))
     assert kept_as.read_grounds(earlier).facts == made_from.facts
+
+
+@pytest.mark.parametrize("name", ["buffers", "candidates", "bookings"])
+def test_a_team_and_a_label_that_are_called_like_a_field_of_format_4_are_read(name: str) -> None:
+    pod = a_pod(labels={name: "yes"})
+    made_from = any_earlier_grounds(1)
+    spend = replace(made_from.facts.spend, teams={name: Decimal("12.50")})
+    made_from = replace(made_from, facts=replace(made_from.facts, spend=spend, waiting=(pod,)))
+    assert kept_as.read_grounds(with_types_of_requests(as_kept(made_from))).facts == made_from.facts
 
 
 def test_what_format_4_stored_of_requests_which_had_a_type_for_each_kind_is_read() -> None:
