@@ -28,7 +28,8 @@ from benchmarks.api_server import counted, serving
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.adapters.store import open_store
-from receiver.capabilities.registry import step_additions
+from receiver.capabilities.registry import readers, step_additions
+from receiver.config.settings import load_text
 from receiver.core.model.policy import Policy, Pool
 from receiver.ports import Cluster, StepStore
 from receiver.replay.play import Setting
@@ -45,6 +46,10 @@ from simulator.world import SimulatedTelemetry, World
 START = datetime(2026, 9, 1, 12, 0, tzinfo=UTC)
 SETTING = Setting(start=START, driver=timedelta(0))
 GPU = "nvidia.com/gpu"
+CONFIGURATION = """
+pools:
+  - {name: l40s, civo_pool_id: l40s-id, size: an.g1.l40s.kube.x1, resources: {nvidia.com/gpu: 1}, max_nodes: 1}
+"""
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 NODES, PENDING = 2, 5  # for each pool
 SIZES = {"memory": (1, 10, 100, 1000), "sqlite": (1, 10, 100, 1000)}
@@ -181,7 +186,8 @@ def _over_http(bench: Bench) -> dict[str, float]:
     nodes, pods = map(node_json, bench.world.nodes.values()), map(pod_json, bench.world.pods.values())
     with ExitStack() as opened:
         url = opened.enter_context(serving(list(nodes), list(pods)))
-        cluster = KubernetesCluster(client.Configuration(host=url))
+        configuration = load_text(CONFIGURATION).configuration
+        cluster = KubernetesCluster(client.Configuration(host=url), readers=readers(configuration))
         opened.callback(cluster.close)
         bench.reads(cluster)
         bench.step()

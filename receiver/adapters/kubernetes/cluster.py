@@ -231,10 +231,16 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         return replace(facts, pods=self._sightings.note(facts.pods, pods, self._clock.now()))
 
     def answer_request(self, answer: RoomAnswer) -> Receipt:
-        return self._request_readers[answer.kind].answer(answer)
+        reader = self._request_readers.get(answer.kind)
+        if reader is None:
+            return Receipt(did=Did.DIFFERS, sentence=f"requests of the kind {answer.kind} are not read")
+        return reader.answer(answer)
 
     def keep_active(self, kind: str) -> Receipt:
-        return self._request_readers[kind].keep_active()
+        reader = self._request_readers.get(kind)
+        if reader is None:
+            return Receipt(did=Did.ALREADY, sentence=f"requests of the kind {kind} are not read")
+        return reader.keep_active()
 
     def make_known(self, pools: Sequence[Pool]) -> Receipt:
         return self._installations.make_known(pools)

@@ -12,6 +12,7 @@ from pytest_httpserver import HTTPServer
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.core.model.pods import PodPhase
+from receiver.core.model.room_requests import RoomAnswer
 from receiver.ports import (
     CORDON_ANNOTATION,
     MAY_WAIT,
@@ -58,6 +59,14 @@ def serve_node(httpserver: HTTPServer, cordoned_for: str | None = None, *, unsch
     node = a_node(annotations=annotations, unschedulable=unschedulable)
     httpserver.expect_request(NODE, method="GET").respond_with_json(node)
     httpserver.expect_request(NODE, method="PATCH").respond_with_json(node)
+
+
+def test_requests_of_a_kind_that_nothing_reads_are_not_answered(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    assert cluster.keep_active("kueue_check").did is Did.ALREADY
+    assert cluster.answer_request(RoomAnswer(kind="kueue_check", key="ml/train")).did is Did.DIFFERS
+    assert not httpserver.log
 
 
 # The stock client names no Content-Type on a POST; the API server then reads JSON, and `force` does so here.
