@@ -56,7 +56,7 @@ BUDGET = Budget(
 
 def bench(store: Any, policy: Any, clock: Any, mode: str = "act") -> Bench:
     """The web side over *store*, with every metric registered."""
-    registry, instruments = CollectorRegistry(), Instruments(chores=step_additions().parts)
+    registry, instruments = CollectorRegistry(), Instruments(added=step_additions().parts)
     registry.register(instruments)
     settings = settings_of(policy, mode)
     registry.register(

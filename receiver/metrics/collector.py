@@ -136,9 +136,9 @@ class OnDisk(Collector):
 class Instruments(Collector):
     """What this process counts about itself: answers of the webhook, steps of the loop, calls to Civo, its watch."""
 
-    def __init__(self, process: str = "", chores: Sequence[str] = ()) -> None:
+    def __init__(self, process: str = "", added: Sequence[str] = ()) -> None:
         """Start every known code and part at 0, so that a first error is an increase. *process* names this process,
-        *chores* the parts that capabilities add to a step."""
+        *added* the parts that capabilities add to a step."""
         self._process = process
         # The library has no annotation here; the _created series carry no news and double the output.
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -157,7 +157,7 @@ class Instruments(Collector):
         self.on_disk = OnDisk()
         for code in WEBHOOK_CODES:
             self._requests.labels(code=str(code))
-        for part in (*PARTS, *chores):
+        for part in (*PARTS, *added):
             self._failures.labels(part=part)
 
     def collect(self) -> Iterator[Metric]:
