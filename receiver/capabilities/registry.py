@@ -1,4 +1,4 @@
-"""The capabilities that are installed. Whatever composes the product hands each layer what it takes of them."""
+"""The capabilities that are installed. The server, the command line and the tests hand each layer its part."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache

@@ -233,8 +233,8 @@ Kind = Literal["policy", "peer", "bound"]
 
 
 class Product:
-    """The product's step under a policy, with the *additions* of capabilities that need nobody: there is no one to
-    answer. *budgets* is the log of the policy's budgets, None where it sets none."""
+    """The product's step under a policy, with the *additions* of capabilities, unattended: no person answers.
+    *budgets* is the log of the policy's budgets, None where it sets none."""
 
     def __init__(self, world: World, policy: Policy, additions: Additions = NOTHING, *, priced: bool = False) -> None:
         self.policy, self._additions = policy, additions.unattended

@@ -1,4 +1,4 @@
-"""What is looked at after each step because it is due at certain times, such as the report of a month."""
+"""Work that is due at certain times, such as the report of a month: each step is followed by a look at it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -271,8 +271,8 @@ class StandingRequests:
     """Requests to people that a capability makes and keeps among the instructions. *name* is the part that fails
     without the others.
 
-    *settle* returns the facts with those that stand, before anything is decided; only by a *trusted* clock it ends
-    some. *due* returns what follows from decisions, None for nothing.
+    *settle* returns the facts with those that stand, before anything is decided; it ends some only if the clock is
+    *trusted*. *due* returns what follows from decisions, None for nothing.
     """
 
     name: str

@@ -39,7 +39,7 @@ class ResourceReader(Protocol):
 
 
 class RequestReader(ABC):
-    """Reads the requests of one *kind*, and writes what they are answered."""
+    """Reads the requests of one *kind*, and writes the answers to them."""
 
     kind: ClassVar[str]
 

@@ -75,7 +75,7 @@ def keep_buffers(draft: Draft) -> None:
 
 
 def answered(requests: Sequence[RoomRequest], answers: Sequence[RoomAnswer]) -> Sequence[RoomAnswer]:
-    """Return what each of *requests* that is ours is told: its answer of an assignment, an empty one without that."""
+    """Return the answer to each of *requests* that is ours: that of the assignment, or an empty one without it."""
     known = {answer.key: answer for answer in answers if answer.kind == KIND}
 
     def one(request: RoomRequest) -> RoomAnswer:

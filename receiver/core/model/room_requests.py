@@ -1,4 +1,4 @@
-"""Objects of the cluster's API that ask for room, and what they are answered: all that the core knows of them."""
+"""Objects of the cluster's API that ask for room, and the answers to them: all that the core knows of both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class RoomRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomAnswer:
-    """What the request *key* of a *kind* is told: a *state* and a CamelCase *reason* in words of its API, empty where
+    """The answer to the request *key* of a *kind*: a *state* and a CamelCase *reason* in words of its API, empty where
     that has none, and a *message* for people. *ready_gpus* stand free for it on usable nodes."""
 
     kind: str

@@ -211,7 +211,7 @@ class Draft:
         return min(sizes, default=target)
 
     def postpone(self, source: "SizeSource") -> None:
-        """Let what *source* postpones be no demand. What the scheduler refused is not postponed: it is told."""
+        """Let what *source* postpones be no demand. What the scheduler refused is not postponed: that is reported."""
         postponed = tuple(source.postpone([w for w in self.waiting if w.key not in self.barred.workloads], self))
         later = {work.workload.key for work in postponed}
         self.waiting = tuple(w for w in self.waiting if w.key not in later)

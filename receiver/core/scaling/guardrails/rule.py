@@ -139,7 +139,7 @@ class AddedGuardrail:
     ahead asks it.
 
     *grows_to* returns up to which size of a target (nodes) it lets a pool grow, for what is decided before the pools
-    are. *holds_back* returns those of the nodes that may go which it keeps for now, in their order: they go last and
+    are. Of the nodes that may go, *holds_back* returns those that it keeps for now, in their order: they go last and
     delay no other; the second nodes are those whose removal was announced, or asked for by an override. *moments* are
     those at which its answer can change, *notes* what it notes in each decision, by *rules* of these names.
     """
