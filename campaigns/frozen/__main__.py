@@ -184,7 +184,7 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--compare", before, after]:
             sys.exit(not compare(Path(before), Path(after)))
-        case [folder]:
+        case [folder] if not folder.startswith("-"):
             write(Path(folder))
         case _:
             sys.exit(__doc__)

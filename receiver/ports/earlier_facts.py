@@ -102,4 +102,4 @@ def _request(name: str, earlier: Mapping[str, Any]) -> dict[str, Any]:
     texts = {term: "true" if value is True else str(value) for term, value in held.items()}
     if "valid_for" in texts:
         texts["valid_for"] = str(DURATION.validate_python(texts["valid_for"]).total_seconds())
-    return {"kind": kind, **request, "waits": name == "bookings", "terms": texts}
+    return {"kind": kind, **request, "waits": name == "bookings", "trial": name == "candidates", "terms": texts}

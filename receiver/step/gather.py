@@ -157,10 +157,12 @@ def _earlier(memory: Memory, orphans: Sequence[Action]) -> EarlierSteps:
 
 
 def _own(facts: Facts, others: OtherInstallations, look: Look) -> Facts:
-    """Return *facts* without what is left to *others*. If that fails, no request is answered and no gate opened."""
+    """Return *facts* without what is left to *others*. If that fails, all keep the room that they have, no
+    trial is answered, and no gate opened."""
     with look.parts.part("ownership"):
         return own_work(facts, look.policy, others)
-    return replace(facts, other_work=replace(facts.other_work, requests=(), deferred=()))
+    requests = tuple(request for request in facts.other_work.requests if not request.trial)
+    return replace(facts, other_work=replace(facts.other_work, requests=requests, deferred=()))
 
 
 def _firing(alarms: AlarmFacts | None, look: Look) -> Sequence[Alert]:

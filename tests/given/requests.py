@@ -39,7 +39,9 @@ def candidate_of(
 ) -> RoomRequest:
     """The Workload *key* of Kueue with *pods*: it has its answer and no pods yet (*ready*), or waits for one."""
     terms = {term: "true" for term, holds in (("ready", ready), ("rejects", rejects)) if holds}
-    return RoomRequest(kind="kueue_check", key=key, pods=tuple(pods), problem=problem, named=named, terms=terms)
+    return RoomRequest(
+        kind="kueue_check", key=key, pods=tuple(pods), trial=True, problem=problem, named=named, terms=terms
+    )
 
 
 def booking_of(

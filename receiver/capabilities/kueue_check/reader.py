@@ -126,7 +126,7 @@ class AdmissionChecks(RequestReader):
         )  # as demand of its own, which budgets hold too
         paid = paid or names_one_of(self._of_multikueue, workload)  # or in another cluster
         if waits and (paid or admitted):  # a check that was added later stops no running work
-            return RoomRequest(kind=KIND, key=key, named=self._is_named(own_entries))
+            return RoomRequest(kind=KIND, key=key, trial=True, named=self._is_named(own_entries))
         if paid:
             return None
         if not waits:
@@ -144,7 +144,7 @@ class AdmissionChecks(RequestReader):
         named = self._is_named(own_entries)
         terms = {READY: not waits, REJECTS: "true" in rejects}
         terms_said = {term: "true" for term, holds in terms.items() if holds}
-        return RoomRequest(kind=KIND, key=key, pods=pods, named=named, terms=terms_said)
+        return RoomRequest(kind=KIND, key=key, pods=pods, trial=True, named=named, terms=terms_said)
 
     def _is_named(self, own_entries: Iterable[Json]) -> bool:
         """True if the *own_entries* of a Workload are for us alone."""

@@ -13,7 +13,8 @@ class RoomRequest:
     """The object *key* (``namespace/name``) of a *kind*, the name of the capability that serves it: room for *pods*,
     for *copies* of them where it asks for more than one of each.
 
-    *waits*: its pods are among those that wait, as one gang. *announced* are all pods that it asks for, where some of
+    *waits*: its pods are among those that wait, as one gang. *trial*: it asks whether there is room, and its pods come
+    after the answer; all others keep the room that they have. *announced* are all pods that it asks for, where some of
     them exist already and are left out of *pods*. *problem* says why there is nothing to give room to. *named*: it
     names a pool of ours. *terms* is what else it says, in words of its capability.
     """
@@ -23,6 +24,7 @@ class RoomRequest:
     pods: tuple[Pod, ...] = ()
     copies: int = 1
     waits: bool = False
+    trial: bool = False
     announced: tuple[Pod, ...] = field(default=(), compare=False)
     problem: str = ""
     named: bool = False

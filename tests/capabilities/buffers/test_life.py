@@ -2,8 +2,11 @@
 
 from datetime import timedelta
 
+import pytest
+
 from receiver.core.model.room_requests import RoomAnswer, RoomRequest
 from receiver.ports import Store, TryLater
+from receiver.step import gather
 from tests.core.builders import MINUTE
 from tests.given import lives
 from tests.given.life import Life, Wrapped, a_job
@@ -70,3 +73,11 @@ def test_a_status_that_cannot_be_written_delays_neither_the_others_nor_the_pools
     life.wrap_cluster = wrapped
     life.step()
     assert (life.required(), messages(life)) == (2, {"ml/other": other.problem})
+
+
+def test_a_bug_in_whose_work_it_is_takes_no_room_from_a_buffer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    life = a_life(store)
+    life.run(10 * MINUTE)
+    monkeypatch.setattr(gather, "own_work", lambda *_: 1 / 0)
+    life.run(timedelta(minutes=90))
+    assert life.required() == 2

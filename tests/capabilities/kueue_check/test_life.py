@@ -9,6 +9,7 @@ from receiver.capabilities.kueue_check.judging import CheckState
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Budget
 from receiver.ports import Store, TryLater, WontWork
+from receiver.step import gather
 from tests.core.builders import MINUTE, a_pod
 from tests.given import lives
 from tests.given.life import START, Life, a_job
@@ -35,6 +36,16 @@ def test_each_workload_is_answered_once_and_buys_nothing(store: Store) -> None:
     life.run(2 * MINUTE)
     assert states(life) == {"ml/a": CheckState.READY, "ml/b": CheckState.RETRY}
     assert (len(life.writes("answer_request")), life.required()) == (2, 0)
+
+
+def test_nothing_is_answered_while_a_bug_hides_whose_work_it_is(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    life = a_life(store, "a")
+    monkeypatch.setattr(gather, "own_work", lambda *_: 1 / 0)
+    life.run(2 * MINUTE)
+    assert states(life) == {}
+    monkeypatch.undo()
+    life.run(MINUTE)
+    assert states(life) == {"ml/a": CheckState.READY}
 
 
 def test_nothing_is_answered_while_civo_does_not_answer(store: Store) -> None:
