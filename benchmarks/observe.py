@@ -161,7 +161,7 @@ def observed(jobs: Sequence[Job], days: float) -> WouldHave:
     server = SimulatedServer(world, "observe")
     past = past_of(play(world, jobs, server, LOOKS, until=until), jobs, until)
     seen = Watched(since=START, until=until, lives=server.store.node_lives(START), past=past)
-    return would_have(seen, POLICY, Setting())
+    return would_have(seen, POLICY, Setting(), step_additions())
 
 
 def acted(jobs: Sequence[Job], days: float, truth: Setting) -> Decimal:

@@ -19,6 +19,7 @@ from pathlib import Path
 import structlog
 
 from benchmarks.shapes import MOST_GPUS, pools
+from receiver.capabilities.registry import step_additions
 from receiver.core.explain.explain import State, fates
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Limits, Policy
@@ -40,7 +41,7 @@ class Promising(Product):
     """The product, and the first promise that it makes to each job, with its state."""
 
     def __init__(self, world: World, policy: Policy) -> None:
-        super().__init__(world, policy, priced=True)
+        super().__init__(world, policy, step_additions(), priced=True)
         self.first: dict[str, tuple[State, Promise]] = {}
 
     def look(self, now: datetime) -> datetime | None:

@@ -22,6 +22,7 @@ from typing import Any
 import structlog
 
 from benchmarks.month import a_month
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.replay.contest import the_product
 from receiver.replay.figures import violations
@@ -69,7 +70,7 @@ def one(count: int, gpus: int, budget: Decimal | None = None) -> dict[str, Any]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     jobs = on_nodes_of(gpus, a_month(count, SEED, START))
     setting = Setting(start=START)
-    contestant = the_product("default", policy(gpus, budget), setting)
+    contestant = the_product("default", policy(gpus, budget), setting, step_additions())
     world = setting.world(contestant.pools)
     controller = contestant.make(world, {"pool": MOST_GPUS // gpus}, jobs)
     gc.collect()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import structlog
 
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.policy import Limits, Objective, Policy, Pool
 from receiver.replay.contest import Contestant, Result, a_peer, contest, the_product
 from receiver.replay.peers import PEERS
@@ -54,7 +55,7 @@ def contestants() -> Mapping[str, Contestant]:
     for named, sizes in SIZES.items():
         for objective in Objective:
             policy = Policy(pools=pools(sizes), limits=Limits(max_gpus=MOST_GPUS), objective=objective)
-            found[f"{objective}, {named}"] = the_product(f"{objective}, {named}", policy, SETTING)
+            found[f"{objective}, {named}"] = the_product(f"{objective}, {named}", policy, SETTING, step_additions())
     return found
 
 

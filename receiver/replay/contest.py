@@ -19,7 +19,7 @@ from receiver.replay.store import ReplayStore
 from receiver.replay.world.objects import Job
 from receiver.replay.world.world import World
 from receiver.step.gather import Sources
-from receiver.step.parts import NOTHING, Additions, Hands
+from receiver.step.parts import Additions, Hands
 from receiver.step.reconcile import Stepped, step
 
 HOUR = timedelta(hours=1)
@@ -236,7 +236,7 @@ class Product:
     """The product's step under a policy, with the *additions* of capabilities, unattended: no person answers.
     *budgets* is the log of the policy's budgets, None where it sets none."""
 
-    def __init__(self, world: World, policy: Policy, additions: Additions = NOTHING, *, priced: bool = False) -> None:
+    def __init__(self, world: World, policy: Policy, additions: Additions, *, priced: bool = False) -> None:
         self.policy, self._additions = policy, additions.unattended
         # Without a budget nothing depends on the cost of nodes that are gone.
         self.store = ReplayStore(priced=priced or policy.budget is not None, finished=world.finished)
@@ -302,7 +302,7 @@ class Result:
     delays: Delays | None = None
 
 
-def the_product(name: str, policy: Policy, setting: Setting, additions: Additions = NOTHING) -> Contestant:
+def the_product(name: str, policy: Policy, setting: Setting, additions: Additions) -> Contestant:
     """Return the product under *policy* with the *additions* of capabilities, billed as *setting* says. Raises
     ValueError for budgets of teams: a replay does not account for who held what."""
     if policy.budget is not None and policy.budget.teams:

@@ -27,7 +27,7 @@ from receiver.replay.traces.pods import trace_of_pods
 from receiver.replay.traces.trace import BadTrace, TraceReading, misfits
 from receiver.replay.world.objects import VM, Job
 from receiver.replay.world.world import World
-from receiver.step.parts import NOTHING, Additions
+from receiver.step.parts import Additions
 
 NOISE = Decimal("0.01")  # of the cost: smaller differences between two replays mean nothing
 EPISODE = timedelta(minutes=10)  # changes of a pool in one direction, closer together than this, are one
@@ -47,7 +47,7 @@ class Watched:
     past: Past
 
 
-def would_have(watched: Watched, policy: Policy, setting: Setting, additions: Additions = NOTHING) -> WouldHave:
+def would_have(watched: Watched, policy: Policy, setting: Setting, additions: Additions) -> WouldHave:
     """Return what *policy* would have cost and done, with the *additions* of capabilities. Raises ValueError, with a
     sentence, where it cannot be replayed: a pool without a price, or whose `provision_timeout` is shorter than a node
     needs under *setting*.

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from random import Random
 
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.policy import Billing, Policy, Pool
 from receiver.replay.contest import Product
 from receiver.replay.figures import violations
@@ -67,4 +68,4 @@ def played_by(make: Callable[[World], Controller], jobs: list[Job], reaction: Re
 
 def by_product(world: World) -> Controller:
     """The product."""
-    return Product(world, a_trace_policy())
+    return Product(world, a_trace_policy(), step_additions())

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.policy import Pool
 from receiver.replay.contest import Reckoned, Result, contest, the_product
 from receiver.replay.figures import BOUNDS, Figures
@@ -55,7 +56,12 @@ def test_nobody_pays_less_than_what_is_used(billing: str) -> None:
     jobs = some_jobs(3)
     entrants = [Reckoned(name=name, pools=policy.pools, bound=bound) for name, bound in BOUNDS.items()]
     told: list[tuple[str, int]] = []
-    results = contest(jobs, [the_product("ours", policy, setting), *entrants], setting, lambda *said: told.append(said))
+    results = contest(
+        jobs,
+        [the_product("ours", policy, setting, step_additions()), *entrants],
+        setting,
+        lambda *said: told.append(said),
+    )
     ours, knowing, fluid = (_paid(result, setting) for result in results)
     assert fluid <= min(knowing, ours)  # the schedule that knows is greedy, so it proves nothing of others
     assert told[-2:] == [("clairvoyant", len(jobs)), ("fluid", len(jobs))]

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.policy import Budget, KeepOut, Policy, Pool
 from receiver.core.money.budget import BudgetStage, month_of
 from receiver.core.scaling.removal import SAFETY_MINIMUM
@@ -38,7 +39,7 @@ def turn_of(zone: str) -> datetime:
 def replayed(jobs: list[Job], policy: Policy, start: datetime) -> Result:
     """*jobs* under *policy*; everything adds up."""
     setting = Setting(start=start, driver=timedelta(seconds=30), delete=timedelta(0), scrape=None)
-    (result,) = contest(jobs, [the_product("ours", policy, setting)], setting)
+    (result,) = contest(jobs, [the_product("ours", policy, setting, step_additions())], setting)
     assert result.played is not None
     assert violations(jobs, result.played) == []
     return result

@@ -10,6 +10,7 @@ import pytest
 import structlog
 
 from benchmarks import observe
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.core.report.would_have import WouldHave
@@ -69,7 +70,7 @@ def found(
     until = T0 + 4 * HOUR
     past = Past(pods=pods, since=T0, until=until, begins=begins, tolerations_known=False)
     seen = Watched(since=T0, until=until, lives=lives, past=past)
-    return would_have(seen, policy or Policy(pools=(L40S,)), Setting())
+    return would_have(seen, policy or Policy(pools=(L40S,)), Setting(), step_additions())
 
 
 def test_the_shown_sum_of_twelve_hours_is_what_act_mode_costs_within_the_shown_margin() -> None:

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 from receiver.adapters.store import open_in_memory
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.actions import Decision
 from receiver.core.model.memory import Memory
 from receiver.core.model.policy import Budget
@@ -100,14 +101,14 @@ def test_a_replay_knows_the_last_decision_of_each_pool_under_its_number() -> Non
 def test_a_product_under_a_budget_leaves_jobs_waiting_and_says_how_many() -> None:
     policy = a_trace_policy(budget=Budget(monthly_usd=Decimal(6)))
     jobs = [replace(job, submit_at=START + timedelta(days=2)) for job in some_jobs(5)]
-    played = played_by(lambda world: Product(world, policy), jobs)
+    played = played_by(lambda world: Product(world, policy, step_additions()), jobs)
     assert of(played).wait_max_s > timedelta(days=5).total_seconds()  # until the next month, at least
 
 
 def test_budgets_of_teams_are_refused_in_words() -> None:
     policy = a_trace_policy(budget=Budget(monthly_usd=Decimal(60), teams={"vision": Decimal(5)}))
     with pytest.raises(ValueError, match=r"leave budget\.teams out"):
-        the_product("ours", policy, Setting())
+        the_product("ours", policy, Setting(), step_additions())
 
 
 def test_the_peer_looks_at_a_gpu_pod_only_after_its_thirty_seconds() -> None:

@@ -34,7 +34,7 @@ from receiver.core.scaling.demand import CORDON, IGNORED_NAMESPACES
 from receiver.core.scaling.packing import KUEUE_QUEUE_LABEL
 from receiver.core.scaling.template import FORMER_LABELS, OWN, PASSING_TAINTS, REGION_LABELS
 from receiver.ports import WontWork
-from receiver.step.parts import NOTHING, Additions
+from receiver.step.parts import Additions
 
 FORMAT = 1
 WORD = re.compile(r"\w[\w.-]*")
@@ -53,7 +53,7 @@ class NotFaithfulError(Exception):
     """Without the names the decision would be another one."""
 
 
-def bundle(then: Said, grounds: Mapping[str, Any], additions: Additions = NOTHING) -> dict[str, Any]:
+def bundle(then: Said, grounds: Mapping[str, Any], additions: Additions) -> dict[str, Any]:
     """Return decision *then* (as GET /api/v1/decisions/ID) and its inputs (as its *grounds*) without names.
 
     The sentences of its reasons are those of this version, made from the inputs without names. Raises
@@ -96,7 +96,7 @@ def _announced(topics: Mapping[str, Any], was: Policy, now: Policy) -> Iterator[
                 yield topic_of(new, after), topics[topic]
 
 
-def write(path: Path, then: Said, grounds: Mapping[str, Any], additions: Additions = NOTHING) -> None:
+def write(path: Path, then: Said, grounds: Mapping[str, Any], additions: Additions) -> None:
     """Write the bundle of a decision to *path*. Raises what `bundle` raises, and OSError."""
     path.write_text(json.dumps(bundle(then, grounds, additions), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

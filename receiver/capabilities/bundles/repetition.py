@@ -29,14 +29,14 @@ from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from receiver.ports import Grounds, GroundsKept, WontWork
 from receiver.reports.screen import aligned
-from receiver.step.parts import NOTHING, Additions
+from receiver.step.parts import Additions
 from receiver.terminal.client import UNUSABLE, present_command, print_lines, server, show, tell_problem
 
 DIFFERS = 1  # exit status
 SIGNS = {SAME: " ", APPEARED: "+", VANISHED: "-"}
 
 
-def made_again(made_from: Grounds, pool: str, additions: Additions = NOTHING) -> Decision:
+def made_again(made_from: Grounds, pool: str, additions: Additions) -> Decision:
     """Return this version's decision about the pool with that id. Raises KeyError for a pool that is in neither the
     policy nor the facts. Capabilities add *additions*."""
     facts, policy = made_from.facts, made_from.policy

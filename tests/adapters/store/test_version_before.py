@@ -14,6 +14,7 @@ import pytest
 from receiver.adapters.store import SqlStore, open_store
 from receiver.adapters.store.decisions import read_grounds
 from receiver.capabilities.bundles.repetition import made_again
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.actions import Reason
 
 DUMP = Path(__file__).parent / "kept" / "store-of-0.1.sql.gz"
@@ -41,7 +42,7 @@ def test_every_decision_of_the_version_before_is_made_again_from_what_it_stored(
     for kept in stored:
         inputs = store.grounds(kept.id)
         assert inputs is not None
-        again = made_again(read_grounds(inputs), kept.decision.pool)
+        again = made_again(read_grounds(inputs), kept.decision.pool, step_additions())
         assert (again.target, again.change) == (kept.decision.target, kept.decision.change)
         assert [parts(r) for r in again.reasons] == [parts(r) for r in kept.decision.reasons]
         assert all(r.detail for r in again.reasons if r.verdict.value in ("wants", "holds", "limits"))

@@ -113,7 +113,7 @@ def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_damaged_bundle_is_refused_and_not_called_different(tmp_path: Path, change: dict[str, Any]) -> None:
     kept = kept_of(*WORLDS["nodes that go by name"])
     file = tmp_path / "x.json"
-    file.write_text(json.dumps({**bundle(decided(kept, "zebra-id"), kept), **change}))
+    file.write_text(json.dumps({**bundle(decided(kept, "zebra-id"), kept, ADDITIONS), **change}))
     assert ask(unused_url(), "replay", "--bundle", str(file), at=NOW).exit_code == 2
 
 
@@ -283,7 +283,7 @@ def test_no_name_survives_and_the_decision_stays_the_same(world: str, pool: str)
 
 def test_a_window_announced_an_eviction_as_before() -> None:
     kept = kept_of(*WORLDS["an eviction that was announced"])
-    made_from = read(bundle(decided(kept, "zebra-id"), kept))
+    made_from = read(bundle(decided(kept, "zebra-id"), kept, ADDITIONS))
     [window] = made_from.policy.pools[0].windows
     assert made_from.facts.earlier.announced == {topic_of(window, made_from.policy.pools[0]): NOW - HOUR}
 
@@ -293,25 +293,26 @@ def test_what_civo_charged_is_left_out() -> None:
     found = facts(a_state(pool="zebra-id"), charges=Comparison(charged=charged))
     kept = kept_of(found, a_policy(*POOLS[:1]))
     assert read(kept).facts.spend.charges is not None
-    assert read(bundle(decided(kept, "zebra-id"), kept)).facts.spend.charges is None
+    assert read(bundle(decided(kept, "zebra-id"), kept, ADDITIONS)).facts.spend.charges is None
 
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_one_of_inputs_that_an_earlier_version_stored_is_the_same(world: str) -> None:
     kept = kept_of(*WORLDS[world])
     then = decided(kept, "zebra-id")
-    expected = bundle(then, kept)
+    expected = bundle(then, kept, ADDITIONS)
     earlier = without_parts(GroundsKept(**copy.deepcopy(kept)), 2, *PARTS)
-    assert bundle(then, {"format": earlier.format, "facts": earlier.facts, "policy": earlier.policy}) == expected
+    same = {"format": earlier.format, "facts": earlier.facts, "policy": earlier.policy}
+    assert bundle(then, same, ADDITIONS) == expected
 
 
 def test_one_that_names_decide_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = kept_of(*WORLDS["nodes that go by name"])
     monkeypatch.setattr(
-        "receiver.capabilities.bundles.bundle.made_again", lambda grounds, pool, _: _by_name(made_again(grounds, pool))
+        "receiver.capabilities.bundles.bundle.made_again", lambda *inputs: _by_name(made_again(*inputs))
     )
     with pytest.raises(NotFaithfulError):
-        bundle(decided(kept, "zebra-id"), kept)
+        bundle(decided(kept, "zebra-id"), kept, ADDITIONS)
 
 
 def _by_name(decision: Any) -> Any:
@@ -323,6 +324,6 @@ def test_a_label_that_is_called_like_a_time_zone_is_replaced_too() -> None:
     found = facts(a_state(pool="zebra-id"), waiting=(a_pod("one", labels=labels),))
     night = replace(NIGHT, location="Europe/Berlin")
     kept = kept_of(found, a_policy(replace(POOLS[0], windows=(night,))))
-    text = json.dumps(bundle(decided(kept, "zebra-id"), kept))
+    text = json.dumps(bundle(decided(kept, "zebra-id"), kept, ADDITIONS))
     assert not [name for name in ("basement", "Orca") if name in text]
     assert "Europe/Berlin" in text

@@ -6,6 +6,7 @@ from typing import Any
 
 from receiver.capabilities.bundles.comparison import APPEARED, CHANGED, SAME, VANISHED, compared, ruled, said
 from receiver.capabilities.bundles.repetition import made_again
+from receiver.capabilities.registry import step_additions
 from receiver.core.model.actions import Decision
 from receiver.ports import Grounds
 from tests.core.builders import a_pod, a_policy, a_pool, a_state, facts
@@ -37,7 +38,7 @@ def a_world_with_waiting_pods() -> Grounds:
 
 
 def made(made_from: Grounds) -> dict[str, Any]:
-    decision: Decision = made_again(made_from, made_from.policy.pools[0].id)
+    decision: Decision = made_again(made_from, made_from.policy.pools[0].id, step_additions())
     return said(decision)
 
 
@@ -74,6 +75,7 @@ def test_the_same_rules_in_another_order_are_a_difference() -> None:
 def test_when_it_decides_anew_is_written_as_the_api_writes_it() -> None:
     made_from = a_world_with_waiting_pods()
     decision = replace(
-        made_again(made_from, made_from.policy.pools[0].id), reconsider_at=made_from.facts.at + timedelta(seconds=1)
+        made_again(made_from, made_from.policy.pools[0].id, step_additions()),
+        reconsider_at=made_from.facts.at + timedelta(seconds=1),
     )
     assert said(decision)["reconsider_at"].endswith("Z")
