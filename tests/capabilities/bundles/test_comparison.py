@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from receiver.capabilities.bundles.comparison import APPEARED, CHANGED, SAME, VANISHED, compared, ruled, said
-from receiver.capabilities.bundles.repetition import made_again
+from receiver.capabilities.bundles.repetition import as_then, made_again
 from receiver.capabilities.registry import step_additions
 from receiver.core.model.actions import Decision
+from receiver.core.model.policy import Approval
 from receiver.ports import Grounds
 from tests.core.builders import a_pod, a_policy, a_pool, a_state, facts
 
@@ -40,6 +44,14 @@ def a_world_with_waiting_pods() -> Grounds:
 def made(made_from: Grounds) -> dict[str, Any]:
     decision: Decision = made_again(made_from, made_from.policy.pools[0].id, step_additions())
     return said(decision)
+
+
+@pytest.mark.parametrize(("mode", "target"), [("observe", 3), ("act", 0)])
+def test_only_where_it_acts_is_a_decision_made_again_with_approvals(mode: str, target: int) -> None:
+    made_from = a_world_with_waiting_pods()
+    pool = replace(made_from.policy.pools[0], approval=Approval(growth_above_usd_per_hour=Decimal("0.01")))
+    held = replace(made_from, policy=replace(made_from.policy, pools=(pool,)))
+    assert made_again(held, pool.id, as_then({"mode": mode}, step_additions())).target == target
 
 
 def test_fields_that_differ_are_shown_as_they_were_and_are() -> None:
