@@ -62,7 +62,7 @@ class Kubernetes(Section):
     enabled: bool = True
     """with `false` no node is ever removed"""
     watch: bool = True
-    """[watch](how-it-decides.md#what-a-step-reads-of-the-cluster) the cluster and act at once; `false` lists at every
+    """[watch](how-it-decides.md#one-step) the cluster and act at once; `false` lists at every
     step"""
     startup_taints: tuple[values.TaintPrefix, ...] = ()
     """prefixes of further [startup taints](how-it-decides.md#startup-taints)"""
