@@ -15,9 +15,14 @@ SIMULATED = ("dcgm-exporter", "kube-state-metrics", "Kueue", "Volcano")
 
 
 @cache
-def exporter_rows(title: str) -> Mapping[str, list[str]]:
-    """The rows of one exporter's table by the metric's name, which the labels that are used may follow in braces."""
-    return {row[0].strip("`").partition("{")[0]: row for row in table(section(PAGE, title))}
+def exporter_rows(title: str) -> Mapping[str, str]:
+    """What one exporter's table says of each metric; a row may have several, each with the labels that are used."""
+    return {name: says for cell, says in table(section(PAGE, title)) for name in re.findall(r"`(\w+)", cell)}
+
+
+def told_type(says: str) -> str:
+    """The type of a metric of which the page *says* this: a gauge unless it says another."""
+    return next((kind for kind in ("counter", "histogram") if says.startswith(kind)), "gauge")
 
 
 @cache

@@ -8,7 +8,8 @@ from pathlib import Path
 from receiver.web.pages.guide_text import slug
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), ROOT / "tests" / "README.md", *(ROOT / "docs").rglob("*.md")])
+READMES = (ROOT / folder / "README.md" for folder in ("rules", "tests"))
+PAGES = sorted([*ROOT.glob("*.md"), *READMES, *(ROOT / "docs").rglob("*.md")])
 
 
 @cache
