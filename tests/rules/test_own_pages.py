@@ -4,10 +4,9 @@ import re
 
 import pytest
 
-from tests.docs.pages import section, table, text_of
+from tests.docs.metrics_page import exporter_rows, told_type
 from tests.rules.own_pages import FAILED, alertmanagers_page, counted, prometheus_page
 
-PAGE = text_of("docs/metrics.md")
 MADE = {"up", "ALERTS"}  # by Prometheus; test_faults.py sees the one, test_every_query.py the other
 
 
@@ -15,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("each_pair")
 
 
 def told(title: str) -> dict[str, str]:
-    return {row[0].strip("`").partition("{")[0]: row[1] for row in table(section(PAGE, title))}
+    return {name: told_type(says) for name, says in exporter_rows(title).items()}
 
 
 def types(page: str) -> dict[str, str]:
