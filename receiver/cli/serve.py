@@ -43,9 +43,8 @@ def check_config(file: Path | None) -> None:
     """Check FILE and show its settings, or the mistakes in it.
 
     Without FILE, it checks the file in GPU_AUTOSCALER_CONFIG and the environment, as the server does at startup. What
-    the file leaves to Civo is read from there if CIVO_API_KEY, CIVO_REGION and CIVO_CLUSTER_ID are set.
-    Contradictions between keys are found once each value is right. The exit status is 0 for a valid configuration and
-    2 for an invalid one.
+    the file leaves to Civo is read from there if CIVO_API_KEY, CIVO_REGION and CIVO_CLUSTER_ID are set. The keys that
+    most clusters set come first. The exit status is 0 for a valid configuration and 2 for an invalid one.
     """
     try:
         if file is not None:

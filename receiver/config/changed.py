@@ -6,7 +6,8 @@ from typing import Any
 
 import yaml
 
-from receiver.config.values import AND_MORE, DEEPEST, MOST_MISTAKES, ConfigError, Mistake, did_you_mean, read
+from receiver.config.values import AND_MORE, MOST_MISTAKES, ConfigError, Mistake, did_you_mean
+from receiver.config.yaml_text import DEEPEST, read
 
 NAMES = ("name", "civo_pool_id")  # of the items of a list
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's takes a tenth of the time

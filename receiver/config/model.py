@@ -96,7 +96,9 @@ class HoldSpec(Section):
 
 
 class BudgetSpec(Section):
-    monthly_usd: values.Money = Field(examples=["the month's allowance, such as monthly_usd: 5000, or remove budget"])
+    monthly_usd: values.Money = Field(
+        examples=["the month's allowance, such as monthly_usd: 5000, or remove budget", "999999999999"]
+    )
     """the allowance of a calendar month; 0 buys nothing"""
     timezone: values.Zone = "UTC"
     """the time zone of the month"""
@@ -428,8 +430,9 @@ class Configuration(Section):
         longest = billing.granularity - billing.removal_margin
         if approval and approval.removals and billing.granularity > timedelta(seconds=1) and approval.wait >= longest:
             yield Wrong(
-                f"{lasting(approval.wait)} leaves no time to ask in a paid unit of {lasting(billing.granularity)}: "
-                f"idle nodes are removed {lasting(billing.removal_margin)} before its end",
+                f"{lasting(approval.wait)} leaves no time to ask in a paid unit (granularity "
+                f"{lasting(billing.granularity)}): idle nodes are removed {lasting(billing.removal_margin)} "
+                "(removal_margin) before its end",
                 f"write less than {lasting(longest)}",
                 (*at, "approval", "wait"),
             )

@@ -319,7 +319,9 @@ class PoolSpec(Section):
         examples=["the GPUs of one node, such as resources: {nvidia.com/gpu: 1}"]
     )
     """GPUs of one node: `nvidia.com/gpu`, `nvidia.com/gpu.shared` or `nvidia.com/mig-...`"""
-    max_nodes: values.Whole = Field(examples=["the most nodes that the pool may have, such as max_nodes: 8"])
+    max_nodes: values.Whole = Field(
+        examples=["the most nodes that the pool may have, such as max_nodes: 8", "999999999"]
+    )
     """the most nodes; 0 keeps the pool empty"""
     price_usd_per_hour: values.Money | None = None
     """of a node, instead of the list price"""

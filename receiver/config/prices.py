@@ -12,7 +12,8 @@ from pathlib import Path as File
 
 from pydantic import Field
 
-from receiver.config.values import ConfigError, Day, Mistake, Money, Path, Section, Text, Units, Wrong, load, spell
+from receiver.config.values import ConfigError, Day, Mistake, Money, Path, Section, Text, Units, Wrong, spell
+from receiver.config.yaml_text import load
 from receiver.core.model.charges import NODE
 from receiver.core.model.policy import ChargePrice
 from receiver.core.model.text import dollars

@@ -21,8 +21,8 @@ from receiver.config.model import Configuration
 from receiver.config.notify import oddities, routes_of, unsendable
 from receiver.config.prices import Prices, Read, overlaid
 from receiver.config.values import ConfigError, Mistake, Section, validated
-from receiver.config.values import read as read_document
 from receiver.config.web import ReadAccess
+from receiver.config.yaml_text import read as read_document
 from receiver.core.model import policy, windows
 from receiver.core.model.policy import Policy
 from receiver.core.model.pool_facts import PoolFacts
@@ -176,10 +176,10 @@ def load_text(
     document, mistakes = read_document(content)
     whole = completed(document, facts)
     configuration, mistakes = validated(Configuration, whole.document, [*mistakes, *whole.mistakes])
-    if configuration is None:
-        raise ConfigError(mistakes)
-    prices, wrong = overlaid(configuration.prices_file, directory, read)
-    if mistakes or wrong:
+    prices_file = whole.document.get("prices_file")
+    prices_file = prices_file.strip() if isinstance(prices_file, str) else ""
+    prices, wrong = overlaid(prices_file or None, directory, read)
+    if configuration is None or mistakes or wrong:
         raise ConfigError([*mistakes, *wrong])
     listed = configuration.pools
     if whole.pending:

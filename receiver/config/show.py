@@ -9,12 +9,14 @@ from receiver.config.pools import MONTHS, WEEKDAYS, PoolSpec, TaintSpec, WindowS
 from receiver.config.settings import FileSettings
 from receiver.config.values import Section, spell_duration
 from receiver.core.model.policy import QUEUE_WAIT, Pool, Unanswered
-from receiver.core.model.text import dollars, lasting
+from receiver.core.model.text import dollars, lasting, percent
 
 # The keys that have lines of their own; every other key that is set stands on one line below its name.
 DESCRIBED = frozenset(
     {"cluster_name", "mode", "tick", "objective", "budget", "queue_wait", "public_url", "docs_url", "reports", "pools"}
 )
+# Of the others, the sections with keys of the first table in docs/configuration.md.
+FIRST = ("limits", "attribution", "notify", "idle_shutdown")
 DESCRIBED_OF_A_POOL = frozenset(
     {
         "name", "civo_pool_id", "size", "price_usd_per_hour", "resources", "budget_usd", "min_nodes", "max_nodes",
@@ -24,22 +26,17 @@ DESCRIBED_OF_A_POOL = frozenset(
 
 
 def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the lines that describe *settings*; warnings, *odd* ones too, last."""
+    """Yield the lines that describe *settings*: the keys that most clusters set, the pools, everything else, and
+    warnings, *odd* ones too."""
     configuration = settings.configuration
     if configuration.cluster_name:
         yield f"cluster {configuration.cluster_name}"
     yield f"mode {configuration.mode}, a step at least every {spell_duration(configuration.tick)}"
-    yield f"objective {configuration.objective}"
+    if configuration.public_url is not None:
+        yield f"messages link to pages at {configuration.public_url}"
     yield from _budget(configuration.budget)
-    if configuration.queue_wait != QUEUE_WAIT:
-        waits = ", ".join(f"{name} {spell_duration(wait)}" for name, wait in configuration.queue_wait.items())
-        yield f"alerts when a GPU pod waits longer than {waits or 'the default of the rules'}"
-    for target, address in (("pages", configuration.public_url), ("documents", configuration.documents_url)):
-        if address is not None:
-            yield f"messages link to {target} at {address}"
-    yield from _reports(configuration.reports)
-    yield "prices " + ", then ".join(settings.prices.origins)
-    yield from (f"{name} {value}" for name, value in _others(configuration, DESCRIBED))
+    others = dict(_others(configuration, DESCRIBED))
+    yield from (f"{name} {others[name]}" for name in FIRST if name in others)
     for spec, pool in zip(configuration.pools, settings.policy.pools, strict=True):
         yield ""
         yield from _of_civo(pool, settings.left(pool.id))
@@ -50,6 +47,16 @@ def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
         yield f"pool {spec.civo_pool_id if 'name' in civo_keys else f'{spec.name} ({spec.civo_pool_id})'}"
         yield f"  Civo     will say {', '.join(civo_keys)}" if civo_keys else f"  size     {spec.size}"
         yield from _as_written(spec)
+    yield ""
+    yield f"objective {configuration.objective}"
+    if configuration.queue_wait != QUEUE_WAIT:
+        waits = ", ".join(f"{name} {spell_duration(wait)}" for name, wait in configuration.queue_wait.items())
+        yield f"alerts when a GPU pod waits longer than {waits or 'the default of the rules'}"
+    if configuration.documents_url is not None:
+        yield f"messages link to documents at {configuration.documents_url}"
+    yield from _reports(configuration.reports)
+    yield "prices " + ", then ".join(settings.prices.origins)
+    yield from (f"{name} {value}" for name, value in others.items() if name not in FIRST)
     warnings = (*settings.warnings, *odd)
     if warnings:
         yield ""
@@ -62,7 +69,7 @@ def _budget(budget: BudgetSpec | None) -> Iterator[str]:
         yield "budget none"
         return
     lines = (("warn", budget.warn_at), ("hold", budget.hold_at), ("stop", budget.stop_at))
-    stages = ", ".join(f"{name} at {(ratio * 100).normalize():f} %" for name, ratio in lines)
+    stages = ", ".join(f"{name} at {(ratio * 100).normalize():f}%" for name, ratio in lines)
     yield f"budget {dollars(budget.monthly_usd)} a month ({budget.timezone}): {stages}"
     if budget.account_usd is not None:
         yield f"  account  {dollars(budget.account_usd)} a month for all charges of Civo"
@@ -77,12 +84,17 @@ def _budget(budget: BudgetSpec | None) -> Iterator[str]:
 
 
 def _reports(reports: ReportsSpec) -> Iterator[str]:
+    if "efficiency_target" in reports.model_fields_set:
+        yield f"reports compare efficiency with {percent(reports.efficiency_target)}"
     counted = [f"{unit.per} {unit.name}" if unit.per != 1 else unit.name for unit in reports.units]
     offers = [f"{o.size} {o.term_months} months {dollars(o.usd_per_hour)}/h" for o in reports.commitments]
     sent = [*(["all teams"] if reports.monthly.everybody else []), *reports.monthly.teams]
     for words, entries in (("cost per", counted), ("commitments", offers), ("sent monthly to", sent)):
         if entries:
             yield f"reports {words} {', '.join(entries)}"
+    for unit in reports.units:
+        scope = f" of {_spelled(unit.only)}" if unit.only.model_fields_set else ""
+        yield f"  unit     {unit.name}: {unit.query}{scope}"
 
 
 def _of_civo(pool: Pool, civo_keys: Sequence[str]) -> Iterator[str]:

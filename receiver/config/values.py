@@ -1,23 +1,23 @@
-"""From YAML text to checked values, with every mistake at once.
+"""Checked values, with every mistake at once.
 
-The loader leaves every scalar as text, because YAML 1.1 (https://yaml.org/spec/1.1/) reads ``20:00`` as 1200, ``on`` as
-true and ``0123`` as 83. Pydantic reads the values; validators for other kinds raise Wrong.
+`receiver.config.yaml_text` leaves every scalar as text. Pydantic reads the values; validators for other kinds raise
+Wrong.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
 from functools import cache
 from itertools import islice
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args, get_origin
 from urllib.parse import urlsplit
 from zoneinfo import available_timezones
 
 import durationpy
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
@@ -95,17 +95,30 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
 
 
 MANY = 12  # names; of more a message names the nearest only
-CUTOFF = 0.4  # similarity from which a name is worth reading
+CUTOFF, SURE = 0.4, 0.8  # similarity from which a name is worth reading, and from which it is the one that is meant
 
 
-def _right_key(word: str, keys: Iterable[str]) -> str:
-    """Return the remedy for the unknown key *word*: the key that is meant, or the nearest of many *keys*."""
-    names = list(keys)
+def _right_key(word: str, model: type[BaseModel] | None) -> str:
+    """Return the remedy for the unknown key *word* in a section *model*: the key that is meant, there or in a section
+    below, or all of a few keys."""
+    names = list(model.model_fields) if model is not None else []
     if nearest(word, names) or len(names) <= MANY:
         return did_you_mean(word, names)
+    below = {path.rpartition(".")[2]: path for path in _keys_below(model)}
+    if deeper := nearest(word, below, cutoff=SURE):
+        return f"did you mean {below[deeper]}?"
     close = get_close_matches(word.lower(), names, n=3, cutoff=CUTOFF)
     near = f"similar: {', '.join(close)}; " if close else ""
     return f"{near}docs/configuration.md has every key"
+
+
+def _keys_below(model: type[BaseModel] | None, prefix: str = "") -> Iterator[str]:
+    """Yield the keys of the sections in *model*, lists left out: ``limits.max_gpus``."""
+    for name, field in model.model_fields.items() if model is not None else ():
+        below = None if get_origin(field.annotation) in (tuple, dict) else model_in(field.annotation)
+        if below is None:
+            yield f"{prefix}{name}"
+        yield from _keys_below(below, f"{prefix}{name}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +136,6 @@ _LONGEST = timedelta(days=366)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d\d?)?")  # Helm writes 1234567.25 as 1.23456725e+06
 _LABEL_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}"
-# Of a file, aliases resolved: a few lines of them can stand for billions of values, and each mistake repeats a value.
-MOST_VALUES, MOST_CHARACTERS = 20_000, 1_000_000
-LONGEST_KEY, DEEPEST = 1_024, 50  # characters, each mistake below it repeats them; levels
-TOO_MANY = f"holds more than {MOST_VALUES} values"
-TOO_DEEP = f"is nested more than {DEEPEST} levels deep"
 MOST_MISTAKES = 100
 AND_MORE = Mistake(path="", problem=f"there are more than {MOST_MISTAKES} mistakes", remedy="correct these first")
 LARGEST_DELIVERY = 31 * 1024 * 1024  # with headers still below what all requests may hold (`server.gunicorn_worker`)
@@ -342,11 +350,6 @@ TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 Model = TypeVar("Model", bound=BaseModel)
 Document = dict[str, Any]  # mappings, lists and text
 
-# libyaml's takes a tenth of the time; a PyYAML that was built without it lacks it.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_NULL = "tag:yaml.org,2002:null"
-_MERGE = "tag:yaml.org,2002:merge"
-_SCALARS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "bool", "int", "float", "timestamp", "value")}
 _MAPPING = ("must be a mapping", "write its keys below it, each as key: value")
 _LIST = ("must be a list", "write each entry on a line of its own that starts with a dash")
 _CONTAINERS = {"model_type": _MAPPING, "model_attributes_type": _MAPPING, "dict_type": _MAPPING, "tuple_type": _LIST}
@@ -362,29 +365,74 @@ _BOUNDS = {  # pydantic's name of the bound, the problem, and the remedy
 }
 
 
-def load(kind: type[Model], content: str) -> tuple[Model | None, list[Mistake]]:
-    """Return *content* (YAML) as a *kind*, None if that is impossible, and every mistake in it."""
-    try:
-        document, mistakes = read(content)
-    except ConfigError as error:
-        return None, list(error.mistakes)
-    return validated(kind, document, mistakes)
-
-
 def validated(kind: type[Model], document: Document, mistakes: list[Mistake]) -> tuple[Model | None, list[Mistake]]:
-    """Return *document* as a *kind*, None if that is impossible, and every mistake in it beside *mistakes*."""
-    try:
-        return kind.model_validate(document), mistakes
-    except ValidationError as error:
-        noted = {mistake.path for mistake in mistakes}  # a key without a value is not reported as missing too
-        errors = ((detail, wrong) for detail in error.errors(include_url=False) for wrong in _words(detail, kind))
-        for detail, wrong in errors:
-            where = spell((*_path(detail), *wrong.at))
-            if where not in noted:
-                if len(mistakes) >= MOST_MISTAKES:
-                    return None, [*mistakes, AND_MORE]
-                mistakes.append(Mistake(path=where, problem=wrong.problem, remedy=wrong.remedy))
-        return None, mistakes
+    """Return *document* as a *kind*, None if that is impossible, and every mistake in it beside *mistakes*.
+
+    A section compares its keys once each of them is right. So what is wrong is taken out, or replaced by a value that
+    contradicts nothing, and the rest is read again, until nothing new can be compared.
+    """
+    noted = {mistake.path for mistake in mistakes}  # a key without a value is not reported as missing too
+    replaced: list[Path] = []
+    while True:
+        try:
+            model = kind.model_validate(document)
+            return None if replaced else model, mistakes
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+        wrongs = [((*_path(detail), *wrong.at), wrong) for detail in details for wrong in _words(detail, kind)]
+        for path, wrong in wrongs:
+            where = spell(path)
+            if where in noted or any(_follows(path, wrong, from_path) for from_path in replaced):
+                continue
+            if len(mistakes) >= MOST_MISTAKES:
+                return None, [*mistakes, AND_MORE]
+            mistakes.append(Mistake(path=where, problem=wrong.problem, remedy=wrong.remedy))
+        noted = {mistake.path for mistake in mistakes}
+        document = document if replaced else deepcopy(document)
+        taken = sorted({_optional(path, replaced) for path, _ in wrongs}, key=len, reverse=True)  # keys, then sections
+        if not all(_replace(document, path, kind) for path in taken):
+            return None, mistakes
+        replaced += taken
+
+
+def _optional(path: Path, replaced: Sequence[Path]) -> Path:
+    """Return what is taken out where *path* is wrong: the key, or of a list of a pool or a section the whole list, as
+    its entries are compared with each other; the section of a key that has been *replaced* already."""
+    first = 2 if path[:1] == ("pools",) else 0
+    index = next((index for index, part in enumerate(path) if index >= first and isinstance(part, int)), len(path))
+    while path[:index] in replaced:
+        index -= 1
+    return path[:index]
+
+
+def _replace(document: Document, path: Path, kind: type[BaseModel]) -> bool:
+    """Take the key at *path* out of *document*, or put its neutral example there; return whether that is possible."""
+    if not path or not isinstance(path[-1], str):
+        return False
+    section: Any = document
+    for part in path[:-1]:
+        section = section.get(part) if isinstance(section, dict) else section[part] if isinstance(part, int) else None
+    model = _model_at(kind, path[:-1])
+    field = model.model_fields.get(path[-1]) if model is not None else None
+    if not isinstance(section, dict) or (field is None and path[-1] not in section):
+        return False
+    section.pop(path[-1], None)
+    if field is not None and field.is_required():
+        neutral = (field.examples or [])[1:]
+        if not neutral:
+            return False
+        section[path[-1]] = neutral[0]
+    return True
+
+
+def _follows(path: Path, wrong: Wrong, replaced: Path) -> bool:
+    """Return whether *wrong* at *path* may be due to the value that stands for *replaced*: it is about the section that
+    holds it, or it names that key, in the same pool or outside of pools."""
+    *above, key = replaced
+    if path == replaced[: len(path)]:
+        return True
+    apart = above[:1] == ["pools"] and list(path[: len(above)]) != above[: len(path)]
+    return not apart and bool(re.search(rf"\b{re.escape(str(key))}\b", f"{spell(path)} {wrong.problem} {wrong.remedy}"))
 
 
 def parse(kind: object, value: str) -> Any:
@@ -399,120 +447,6 @@ def parse(kind: object, value: str) -> Any:
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
-
-
-def read(text: str) -> tuple[Document, list[Mistake]]:
-    """Return the document in *text* and the mistakes that leave the rest of it readable.
-
-    Raises ConfigError when there is no document: invalid YAML, an empty file, something else than a mapping.
-    """
-    try:
-        _require_few_levels(text)
-        node = yaml.compose(text, Loader=_LOADER)
-        problem, remedy = "is empty", "list at least one pool under pools"
-    except yaml.YAMLError as error:
-        node, reason, mark = None, getattr(error, "problem", None) or str(error), getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem, remedy = f"is not YAML: {reason}{where}", "check indentation, colons and quotes there"
-        if mark and "".join(text.split("\n")[mark.line : mark.line + 1])[mark.column : mark.column + 1] == "\t":
-            remedy = "indent with spaces, not tabs"
-    if isinstance(node, yaml.MappingNode):
-        reader = _Reader()
-        return reader.mapping(node, ()), reader.mistakes
-    if node is not None:
-        problem, remedy = "is not a mapping", "start it with keys such as pools:"
-    raise ConfigError([Mistake(path="", problem=f"the file {problem}", remedy=remedy)])
-
-
-def _require_few_levels(text: str) -> None:
-    """Raise ConfigError for a document of more values or levels than any configuration, before it is composed: libyaml
-    composes by recursion, and thousands of levels end the process."""
-    nodes = levels = 0
-    for event in yaml.parse(text, Loader=_LOADER):
-        nodes += isinstance(event, yaml.NodeEvent)
-        levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if levels > DEEPEST + 1:
-            raise _too_large(TOO_DEEP)
-        if nodes > 2 * MOST_VALUES + 1:  # a value has a key at most
-            raise _too_large(TOO_MANY)
-
-
-def _too_large(problem: str) -> ConfigError:
-    return ConfigError([Mistake(path="", problem=f"the file {problem}", remedy="use fewer aliases and levels")])
-
-
-class _Reader:
-    def __init__(self) -> None:
-        self.mistakes: list[Mistake] = []
-        self._above: list[yaml.Node] = []  # an alias may point at a node that contains it
-        self._values = self._characters = 0
-
-    def mapping(self, node: yaml.MappingNode, path: Path) -> Document:
-        self._count(node)
-        own: Document = {}
-        merged: Document = {}
-        lines: dict[str, int] = {}
-        self._above.append(node)
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            self._count(key_node, key=True)
-            if key_node.tag == _MERGE:
-                # One mapping, or a list of them in which earlier ones win.
-                sources = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
-                for source in reversed(sources):
-                    if isinstance(source, yaml.MappingNode) and source not in self._above:
-                        merged |= self.mapping(source, path)
-                    else:
-                        self._note((*path, "<<"), "must name a mapping", "point it at an anchor of a mapping")
-            elif not isinstance(key_node, yaml.ScalarNode):
-                self._note(path, f"line {line} has a key that is not a word", "write keys as plain text")
-            elif (key := key_node.value) in lines:
-                where = f"lines {lines[key]} and {line}" if lines[key] != line else f"line {line}"
-                self._note((*path, key), f"is given twice ({where})", "keep one of them")
-            else:
-                lines[key] = line
-                value = self._value(value_node, (*path, key))
-                if value is not None:
-                    own[key] = value
-        self._above.pop()
-        return merged | own
-
-    def _value(self, node: yaml.Node, path: Path) -> object:
-        self._count(node)
-        if node in self._above:
-            self._note(path, "contains itself", "remove the alias")
-        elif isinstance(node, yaml.MappingNode):
-            return self.mapping(node, path)
-        elif isinstance(node, yaml.SequenceNode):
-            self._above.append(node)
-            items = [self._value(item, (*path, index)) for index, item in enumerate(node.value)]
-            self._above.pop()
-            return items
-        elif node.tag == _NULL:
-            self._note(path, "has no value", "give it one or remove the key")
-        elif node.tag not in _SCALARS:
-            self._note(path, f"has the unknown tag {node.tag}", "write the value as plain text")
-        else:
-            return node.value
-        return None
-
-    def _count(self, node: yaml.Node, *, key: bool = False) -> None:
-        """Raise ConfigError for a document that is larger than any configuration."""
-        length = len(node.value) if isinstance(node, yaml.ScalarNode) else 0
-        self._values, self._characters = self._values + (not key), self._characters + length
-        limits = {
-            TOO_MANY: self._values > MOST_VALUES,
-            f"holds more than {MOST_CHARACTERS} characters": self._characters > MOST_CHARACTERS,
-            f"has a key of more than {LONGEST_KEY} characters": key and length > LONGEST_KEY,
-            TOO_DEEP: len(self._above) > DEEPEST,
-        }
-        for problem in (problem for problem, exceeded in limits.items() if exceeded):
-            raise _too_large(problem)
-
-    def _note(self, path: Path, problem: str, remedy: str) -> None:
-        if len(self.mistakes) >= MOST_MISTAKES:
-            raise ConfigError([*self.mistakes, AND_MORE])
-        self.mistakes.append(Mistake(path=spell(path), problem=problem, remedy=remedy))
 
 
 def _path(detail: ErrorDetails) -> Path:
@@ -535,7 +469,7 @@ def _words(detail: ErrorDetails, kind: type[BaseModel] | None = None) -> Iterato
         yield Wrong("is missing", f"add {examples[0] if examples else key}")
     elif sort == "extra_forbidden":
         model = _model_at(kind, path[:-1])
-        yield Wrong("unknown key", _right_key(str(path[-1]), model.model_fields if model else ()))
+        yield Wrong("unknown key", _right_key(str(path[-1]), model))
     elif sort in _CONTAINERS:
         yield Wrong(*_CONTAINERS[sort])
     elif isinstance(value, dict | list):

@@ -44,11 +44,7 @@ def test_a_right_file_is_shown_as_understood_without_any_environment(file: Path)
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "mode observe, a step at least every 10s",
-        "objective balanced",
-        "budget $5,000.00 a month (UTC): warn at 50 %, hold at 80 %, stop at 100 %",
-        "prices https://www.civo.com/pricing (2026-08-22)",
-        "prometheus url http://prometheus:9090",
-        "alertmanager urls http://alertmanager:9093",
+        "budget $5,000.00 a month (UTC): warn at 50%, hold at 80%, stop at 100%",
         "",
         "pool l40s (5f3c)",
         "  Civo     says labels, taints",
@@ -58,7 +54,28 @@ def test_a_right_file_is_shown_as_understood_without_any_environment(file: Path)
         "  window   nights: 20:00-24:00 Europe/London: at least 0",
         "  window   end: monday; day -2 to -1; january to march; 2026 UTC: at most 4",
         "  window   calm: always: standby 0",
+        "",
+        "objective balanced",
+        "prices https://www.civo.com/pricing (2026-08-22)",
+        "prometheus url http://prometheus:9090",
+        "alertmanager urls http://alertmanager:9093",
     ]
+
+
+def test_the_keys_that_most_clusters_set_come_before_the_pools_and_the_others_after_them(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    first = (
+        "cluster_name: prod\nbudget: {monthly_usd: 5000}\nlimits: {max_gpus: 64}\nattribution: {team: squad}\n"
+        "public_url: https://gpu.example.com\nnotify: {destinations: {pager: {level: failure}}}\n"
+        "idle_shutdown: {grace: 20m}\n"
+    )
+    file.write_text(one_pool(top=f"kueue: {{demand: queued}}\nbilling: {{granularity: 1h}}\n{first}"))
+    lines = run("check-config", str(file)).stdout.splitlines()
+    keys = [line.split(" ")[0] for line in lines if line and not line.startswith((" ", "warning"))]
+    assert keys == [
+        "cluster", "mode", "messages", "budget", "limits", "attribution", "notify", "idle_shutdown", "pool",
+        "objective", "messages", "prices", "billing", "kueue",
+    ]  # fmt: skip
 
 
 def test_an_amount_that_was_stated_is_shown(tmp_path: Path) -> None:

@@ -13,13 +13,7 @@ from pydantic import Field
 from receiver.config import Configuration, values
 from receiver.config.values import (
     AND_MORE,
-    DEEPEST,
-    LONGEST_KEY,
-    MOST_CHARACTERS,
     MOST_MISTAKES,
-    MOST_VALUES,
-    TOO_DEEP,
-    TOO_MANY,
     ConfigError,
     LabelKey,
     LongerThanZero,
@@ -30,12 +24,11 @@ from receiver.config.values import (
     Wrong,
     at_most,
     did_you_mean,
-    load,
     parse,
-    read,
     spell,
     spell_duration,
 )
+from receiver.config.yaml_text import DEEPEST, LONGEST_KEY, MOST_CHARACTERS, MOST_VALUES, TOO_DEEP, TOO_MANY, load, read
 from receiver.core.model.overrides import EVERY_POOL
 from receiver.core.model.signals import UNASSIGNED
 
