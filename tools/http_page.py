@@ -8,17 +8,25 @@ from receiver.web.openapi import document
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "http-api.md"
 WRITTEN = re.compile(r"(?<=<!-- endpoints -->\n).*?(?=<!-- end of endpoints -->)", re.DOTALL)
+ENTRY = re.compile(r"(/\{\w+\})+")
 
 
 def filled(page: str) -> str:
-    """Return *page* with the table as the document is now, where reading takes a token."""
+    """Return *page* with the table as the document is now. A request for one entry of a list is in the list's row."""
     added = [request for capability in registry.installed() for request in capability.web.requests]
-    rows = ["", "| request | token | content |", "|---|---|---|"]
+    rows: list[tuple[str, str]] = []
+    whole_list = ""
     for path, requests in document("", closed=True, added=added)["paths"].items():
         for method, operation in requests.items():
-            token = next((scheme for schemes in operation["security"] for scheme in schemes), "none")
-            rows.append(f"| `{method.upper()} {path}` | {token} | {operation['summary']} |")
-    return WRITTEN.sub(lambda _: "\n".join([*rows, "", ""]), page)
+            entry = ENTRY.fullmatch(path.removeprefix(whole_list)) if whole_list and method == "get" else None
+            if entry:
+                rows[-1] = (f"{rows[-1][0]}, `{entry[0]}`", rows[-1][1])
+            else:
+                rows.append((f"`{method.upper()} {path}`", operation["summary"]))
+            whole_list = path if method == "get" and not entry else ""
+    head = ["", "| request | content |", "|---|---|"]
+    lines = [f"| {request} | {content} |" for request, content in rows]
+    return WRITTEN.sub(lambda _: "\n".join([*head, *lines, "", ""]), page)
 
 
 def generated() -> dict[Path, str]:
