@@ -20,9 +20,6 @@ INTRODUCTION = """\
 Every alert of `rules/`, with its runbook. [Other rules](guardrails.md#other-rules) explains each `action`; `notify`
 is for people alone.
 
-`make alerts` causes each alert's fault in the simulator or the receiver, runs the shipped rules over what Prometheus
-would have scraped, and proves that these alerts fire and no other. `campaigns/alerts` has the faults.
-
 | alert | severity | action |
 |---|---|---|"""
 
