@@ -24,6 +24,7 @@ NAMES = (
     "approvals",
     "bundles",
     "costs",
+    "held_work",
     "idle_shutdown",
     "promises",
     "what_if",

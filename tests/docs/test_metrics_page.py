@@ -39,6 +39,9 @@ NOT_SIMULATED = {
 # Families of the receiver that are on no dashboard and in no rule, and why.
 NOT_READ = {
     "gpu_autoscaler_pool_utilization_ratio": "the recording pool:gpu_utilization:avg is the same, with its history",
+    "gpu_autoscaler_held_work_gpus": "for planners; boards show the pools that wait, and the page each pod",
+    "gpu_autoscaler_held_work_until_timestamp_seconds": "for planners",
+    "gpu_autoscaler_held_work_usd_per_hour": "for planners",
 }
 
 
