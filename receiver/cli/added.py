@@ -10,7 +10,6 @@ import click
 
 from receiver.capabilities import registry
 from receiver.terminal.additions import AddedOptions
-from receiver.terminal.short_help import ShortHelp
 
 T = TypeVar("T")
 
@@ -58,6 +57,4 @@ def _with_options(command: click.Command, added: AddedOptions) -> click.Command:
     command.params = [*command.params[:index], *added.options, *command.params[index:]]
     command.help = "\n\n".join([cleandoc(command.help or ""), added.says])
     command.callback = run
-    if isinstance(command, ShortHelp):
-        command.first = command.first | added.first
     return command

@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-from receiver.terminal.short_help import PROGRAM
+from receiver.terminal import PROGRAM
 
 VARIABLE = "_GPU_AUTOSCALER_COMPLETE"  # as click derives it from the program's name
 

@@ -1,6 +1,7 @@
 """`gpu-autoscaler replay`: the cost and waits of policies on a recorded trace."""
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,8 +12,8 @@ import click
 from click.core import ParameterSource
 
 from receiver.adapters.clock import SystemClock
-from receiver.terminal.client import UNUSABLE, DurationType, options, print_lines
-from receiver.terminal.short_help import ShortHelp, every_option
+from receiver.config.values import ConfigError, Mistake, Wrong, did_you_mean, text
+from receiver.terminal.client import UNUSABLE, DurationType, options, print_lines, refuse, tell_renamed
 
 A_FILE = click.Path(path_type=Path, dir_okay=False)
 # The names of PEERS and BOUNDS, which are loaded on demand; a test compares them.
@@ -36,69 +37,94 @@ def _utc(_ctx: click.Context, _param: click.Parameter, value: datetime | None) -
     return None if value is None else value.replace(tzinfo=UTC)
 
 
+class TimingOption(click.Option):
+    """An option that stands in the file of --timing."""
+
+    @property
+    def key(self) -> str:
+        """Its key there: ``group_wait``."""
+        return self.opts[0].removeprefix("--").replace("-", "_")
+
+
+def _of_timing(*names: str, **attributes: Any) -> Callable[..., Any]:
+    """Return an option whose place is the file of --timing; on the command line it works until the next release."""
+    return click.option(*names, cls=TimingOption, hidden=True, **attributes)
+
+
 # The options of `receiver.replay.play.Setting`, with the same defaults (a test compares them).
 CIRCUMSTANCES = (
-    click.option("--build", type=DurationType(), default="100s", show_default=True,
-                 help="Request until instance."),
-    click.option("--boot", type=DurationType(), default="20s", show_default=True,
-                 help="Instance until node Ready."),
-    click.option("--driver", type=DurationType(), default="180s", show_default=True,
-                 help="Ready until GPUs usable."),
-    click.option("--delete", type=DurationType(), default="20s", show_default=True,
-                 help="Deletion until gone; billed."),
-    click.option("--image-pull", type=DurationType(), default="0s", show_default=True,
-                 help="Pod bound until it runs."),
-    click.option("--jitter", type=click.FloatRange(0, 1, max_open=True), metavar="RATIO", default=0.0,
-                 show_default=True, help="Random share of these."),
-    click.option("--packing", type=PackingType(), default="first_fit", show_default=True,
-                 help="Oldest or emptiest node."),
-    click.option("--tick", type=DurationType(), default="10s", show_default="as configured",
-                 help="Time between steps."),
-    click.option("--watch", type=DurationType(never=True), default="500ms", show_default=True,
-                 help="Watch's delay, or none."),
-    click.option("--scrape", type=DurationType(never=True), default="15s", show_default=True,
-                 help="Prometheus' interval, or none."),
-    click.option("--evaluation", type=DurationType(), default="5s", show_default=True,
-                 help="Interval of the rules."),
-    click.option("--group-wait", type=DurationType(), default="0s", show_default=True,
-                 help="group_wait of Alertmanager."),
-    click.option("--seed", type=int, metavar="NUMBER", default=0, show_default=True,
-                 help="Seed of names and jitter."),
-)  # fmt: skip
-
-START = click.option(
-    "--start",
-    type=click.DateTime(MOMENTS),
-    callback=_utc,
-    metavar="TIME",
-    help="Start of a CSV trace.  [default: 2026-01-01]",
+    _of_timing("--build", type=DurationType(), default="100s"),
+    _of_timing("--boot", type=DurationType(), default="20s"),
+    _of_timing("--driver", type=DurationType(), default="180s"),
+    _of_timing("--delete", type=DurationType(), default="20s"),
+    _of_timing("--image-pull", type=DurationType(), default="0s"),
+    _of_timing("--jitter", type=click.FloatRange(0, 1, max_open=True), default=0.0),
+    _of_timing("--packing", type=PackingType(), default="first_fit"),
+    _of_timing("--tick", type=DurationType(), default="10s"),
+    _of_timing("--watch", type=DurationType(never=True), default="500ms"),
+    _of_timing("--scrape", type=DurationType(never=True), default="15s"),
+    _of_timing("--evaluation", type=DurationType(), default="5s"),
+    _of_timing("--group-wait", type=DurationType(), default="0s"),
+    _of_timing("--seed", type=int, default=0),
+)
+START = _of_timing("--start", type=click.DateTime(MOMENTS), callback=_utc)
+# How the source of the jobs is read.
+IMPORTS = (
+    _of_timing("--format", "form", type=click.Choice(["csv", "kubernetes"])),
+    _of_timing("--gangs", type=click.Choice(["declared", "together"]), default="declared"),
+    _of_timing("--ignore-placement", is_flag=True),
+    _of_timing("--skip-bad", is_flag=True),
+    _of_timing("--until", type=click.DateTime(MOMENTS), callback=_utc),
+    _of_timing("--step", type=DurationType(), default="30s"),
+    _of_timing("--query-timeout", type=DurationType(), default="60s"),
 )
 
-# The source of the jobs, and how it is read.
-IMPORTS = (
-    click.option("--format", "form", type=click.Choice(["csv", "kubernetes"]),
-                 help="Trace format.  [default: by content]"),
-    click.option("--gangs", type=click.Choice(["declared", "together"]), default="declared", show_default=True,
-                 help="Which pods are a gang."),
-    click.option("--ignore-placement", is_flag=True,
-                 help="Ignore selectors, affinities and tolerations."),
-    click.option("--skip-bad", is_flag=True, help="Leave out and report malformed entries."),
-    click.option("--prometheus", metavar="URL", help="Replay GPU pods from this Prometheus' history."),
-    click.option("--since", type=DurationType(), default="30d", show_default=True,
-                 help="With --prometheus: how long."),
-    click.option("--until", type=click.DateTime(MOMENTS), callback=_utc, metavar="TIME",
-                 help="End of the history or export (UTC)."),
-    click.option("--step", type=DurationType(), default="30s", show_default=True,
-                 help="With --prometheus: scrape step."),
-    click.option("--query-timeout", type=DurationType(), default="60s", show_default=True,
-                 help="With --prometheus: per query."),
-)  # fmt: skip
+
+class Replay(click.Command):
+    """`replay`, with the values of its --timing file in place of options that the command line does not have."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        options = {option.key: option for option in self.params if isinstance(option, TimingOption)}
+        typed = {key for key, option in options.items() if _is_typed(ctx, option)}
+        if typed and not ctx.resilient_parsing:
+            former = ", ".join(f"--{key.replace('_', '-')}" for key in options if key in typed)
+            tell_renamed(f"replay {former}", "replay --timing FILE", f", with {', '.join(sorted(typed))} in FILE")
+        if ctx.params.get("timing") is not None:
+            for key, value in _read(ctx.params["timing"], options, ctx).items():
+                if key not in typed:
+                    ctx.params[str(options[key].name)] = value
+                    ctx.set_parameter_source(str(options[key].name), ParameterSource.DEFAULT_MAP)
+        return rest
 
 
-class Replay(ShortHelp):
-    """`replay`, whose first help has what most comparisons need."""
+def _is_typed(ctx: click.Context, option: click.Parameter) -> bool:
+    return ctx.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
 
-    first = frozenset({"traces", "prometheus", "since", "config", "compare", "billing", "as_json", "html"})
+
+def _read(path: Path, options: Mapping[str, click.Parameter], ctx: click.Context) -> dict[str, Any]:
+    """Return the values in the file of --timing by their keys; list every mistake in it and exit."""
+    from receiver.config.yaml_text import read
+
+    values: dict[str, Any] = {}
+    try:
+        document, mistakes = read(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"cannot read {path}: {error}", param_hint="--timing") from error
+    except ConfigError as error:
+        refuse(error)
+    for key, value in document.items():
+        try:
+            if key not in options:
+                raise Wrong("unknown key", did_you_mean(key, options))
+            values[key] = options[key].process_value(ctx, text(value))
+        except Wrong as wrong:
+            mistakes.append(Mistake(path=key, problem=wrong.problem, remedy=wrong.remedy))
+        except click.BadParameter as wrong:
+            mistakes.append(Mistake(path=key, problem=wrong.message, remedy="docs/replay.md says what it takes"))
+    if mistakes:
+        refuse(ConfigError(mistakes))
+    return values
 
 
 @click.command(
@@ -109,32 +135,34 @@ class Replay(ShortHelp):
 @click.option("--config", type=A_FILE, metavar="FILE", help="The configuration.  [default: one pool]")
 @click.option("--compare", multiple=True, metavar="FILE|NAME",
               help="Another policy, by file or name; repeatable.")  # fmt: skip
-@click.option("--gpus-per-node", type=click.IntRange(1), metavar="N", default=8, show_default=True,
-              help="Node's GPUs (no --config).")  # fmt: skip
-@click.option("--max-gpus", type=click.IntRange(1), metavar="M", default=320, show_default=True,
-              help="Most GPUs (no --config).")  # fmt: skip
 @click.option("--billing", type=click.Choice(["hour", "second"]),
               help="What is billed.  [default: as configured]")  # fmt: skip
+@click.option("--prometheus", metavar="URL", help="Replay GPU pods from this Prometheus' history.")
+@click.option("--since", type=DurationType(), default="30d", show_default=True, help="With --prometheus: how long.")
+@click.option("--timing", type=A_FILE, metavar="FILE", help="How long nodes take, and how traces are read.")
+@_of_timing("--gpus-per-node", type=click.IntRange(1), default=8)
+@_of_timing("--max-gpus", type=click.IntRange(1), default=320)
 @options(*CIRCUMSTANCES)
 @START
 @options(*IMPORTS)
-@click.option("--split-pods", is_flag=True, help="Split the pods of a job into pods of one GPU.")
-@click.option("--skip-misfits", is_flag=True, help="Leave out and report jobs that fit no pool.")
+@_of_timing("--split-pods", is_flag=True)
+@_of_timing("--skip-misfits", is_flag=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 @click.option("--html", type=A_FILE, metavar="FILE", help="Also write an HTML page.")
-@every_option
 def replay(
     traces: tuple[Path, ...],
     as_json: bool,
     html: Path | None,
+    timing: Path | None,  # noqa: ARG001 (`Replay` has put its values in the place of the others)
     **arguments: Any,
 ) -> None:
     """Compare the cost and waits of policies on recorded work.
 
     The server's own code runs against a simulated Civo and cluster, event by event. It needs no secrets and contacts
-    only a Prometheus that you name. The exit status is 0 on success, 1 if the figures of a policy do not add up, or if
-    the autoscaler removed a node under a running pod or left a job unfinished that its budget paid for, and 2 for
-    invalid input, such as a provision_timeout shorter than a new node needs.
+    only a Prometheus that you name. The file of --timing is YAML, such as `build: 100s`; docs/replay.md has its keys.
+    The exit status is 0 on success, 1 if the figures of a policy do not add up, or if the autoscaler removed a node
+    under a running pod or left a job unfinished that its budget paid for, and 2 for invalid input, such as a
+    provision_timeout shorter than a new node needs.
     """
     from receiver.cli.replay_run import BadInput, ReplayRequest, run
     from receiver.replay.play import Setting  # not needed by the other commands
@@ -155,7 +183,8 @@ def replay(
 
 
 def _taken(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Remove the values of IMPORTS from *arguments*, and return *reading* and *remembered* (None: no Prometheus)."""
+    """Remove the values of IMPORTS and of the history from *arguments*, and return *reading* and *remembered* (None: no
+    Prometheus)."""
     from receiver.cli.replay_run import Remembered  # not needed by the other commands
     from receiver.replay.traces.trace import TraceReading
 
@@ -171,7 +200,7 @@ def _taken(arguments: dict[str, Any]) -> dict[str, Any]:
     since, step, timeout = arguments.pop("since"), arguments.pop("step"), arguments.pop("query_timeout")
     if url is None:
         return {"reading": reading, "remembered": None}
-    for name, length in (("--since", since), ("--step", step), ("--query-timeout", timeout)):
+    for name, length in (("--since", since), ("step", step), ("query_timeout", timeout)):
         if length < timedelta(seconds=1):
             raise click.BadParameter("must be at least 1s", param_hint=name)
     until = until or SystemClock().now().replace(microsecond=0)

@@ -254,7 +254,7 @@ def _first(request: ReplayRequest) -> FileSettings:
         return _loaded(request.config)
     nodes = request.max_gpus // request.gpus_per_node
     if not nodes:
-        small = f"--max-gpus {request.max_gpus} is less than one node of --gpus-per-node {request.gpus_per_node}"
+        small = f"max_gpus {request.max_gpus} is less than one node: gpus_per_node {request.gpus_per_node}"
         raise BadInput([f"{small}: raise the first or lower the second"])
     price = request.gpus_per_node * USD_PER_GPU_HOUR
     return load_text(WITHOUT_CONFIG.format(gpus=request.gpus_per_node, nodes=nodes, price=price))
@@ -295,7 +295,7 @@ def _ours(name: str, settings: FileSettings, setting: Setting) -> Contestant:
     hasty = [pool for pool in settings.policy.pools if pool.provision_timeout < setting.lead]
     if hasty:
         lead, shares = spell_duration(setting.lead), ("build", "boot", "driver")
-        options = ", ".join(f"--{share} {spell_duration(getattr(setting, share))}" for share in shares)
+        options = ", ".join(f"{share} {spell_duration(getattr(setting, share))}" for share in shares)
         raise BadInput(
             f"{name}: pool {pool.name}: provision_timeout {spell_duration(pool.provision_timeout)} is shorter than the "
             f"{lead} that a new node needs here ({options}), so every node would be removed before it is used: raise "

@@ -1,6 +1,6 @@
 """What a capability adds to the command line: commands, and options of commands that others have."""
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,13 +22,12 @@ class AddedCommand(NamedTuple):
 class AddedOptions:
     """Options that a command takes beside its own.
 
-    They stand behind its parameter *after*; those in *first* are in its help without --all, and *says* is a paragraph
-    of that help. *run* is called before the command when one of them is given, with the values of all by name, and
-    with the *additions* of capabilities to a step; the context has the other parameters.
+    They stand behind its parameter *after*, and *says* is a paragraph of its help. *run* is called before the command
+    when one of them is given, with the values of all by name, and with the *additions* of capabilities to a step; the
+    context has the other parameters.
     """
 
     options: Sequence[click.Option]
     after: str
     says: str
     run: Callable[..., None]
-    first: Set[str] = frozenset()

@@ -18,7 +18,7 @@ from receiver.config.values import Duration, Mistake, Wrong, parse
 from receiver.core.model.text import OBEYED
 from receiver.ports import TryLater
 from receiver.reports.screen import listed, printable
-from receiver.terminal.short_help import PROGRAM
+from receiver.terminal import PROGRAM
 
 NOT_FOUND = 1
 UNUSABLE = 2  # the exit status for a configuration that cannot be used, as for a wrong command line
@@ -121,11 +121,10 @@ def acting_token() -> str:
         refuse(error)
 
 
-def tell_renamed(former: str, present: str) -> None:
-    """Name the *present* form of the *former* command on standard error."""
-    click.echo(
-        f"`{PROGRAM} {former}` is now `{PROGRAM} {present}`; the former name goes with the next release", err=True
-    )
+def tell_renamed(former: str, present: str, more: str = "") -> None:
+    """Name the *present* form of the *former* command, and what *more* is to know, on standard error."""
+    now = f"`{PROGRAM} {former}` is now `{PROGRAM} {present}`{more}"
+    click.echo(f"{now}; the former name goes with the next release", err=True)
 
 
 def login_name() -> str | None:

@@ -19,7 +19,6 @@ import pytest
 from click.testing import CliRunner
 
 from receiver.cli import replay_run
-from receiver.cli.added import with_additions
 from receiver.cli.main import main
 from receiver.cli.replay import NAMES, replay
 from receiver.cli.replay_run import ReplayRequest
@@ -40,7 +39,7 @@ from tests.cli.replay_runs import (
 )
 from tests.replay.traces.exports import a_pod
 
-SMALL = ("--max-gpus", "32")
+SMALL = ("--timing", OFFICE_TRACE.with_name("small.yaml"))
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +103,7 @@ def test_policies_are_compared_with_the_first_peer(office: dict[str, Any]) -> No
 
 
 def test_the_same_seed_prints_the_same_bytes_in_any_process(tmp_path: Path) -> None:
-    words = ["--trace", str(OFFICE_TRACE), *SMALL, "--jitter", "0.3", "--compare", "cluster-autoscaler"]
+    words = ["--trace", str(OFFICE_TRACE), *map(str, SMALL), "--jitter", "0.3", "--compare", "cluster-autoscaler"]
     words += ["--seed", "7", "--html", str(tmp_path / "page.html")]
     first = run_replay(*words, "--json").stdout
     page = (tmp_path / "page.html").read_bytes()
@@ -203,7 +202,7 @@ def test_a_timeout_below_what_a_node_needs_is_refused(trace: Callable[..., Path]
     assert (found.exit_code, found.stdout) == (2, "")
     assert found.stderr.startswith(
         "gpu-autoscaler: pool l40s: provision_timeout 4m59s is shorter than the 5m that a new node needs here "
-        "(--build 1m40s, --boot 20s, --driver 3m)"
+        "(build 1m40s, boot 20s, driver 3m)"
     )
 
 
@@ -435,26 +434,56 @@ def test_the_options_have_the_defaults_of_a_setting() -> None:
             assert default == getattr(Setting(), field.name), field.name
 
 
-def test_the_help_lists_nine_options_and_with_all_every_one() -> None:
-    def listed(*words: str) -> list[str]:
-        said = run_replay(*words).stdout.partition("\nOptions:\n")[2].partition("\n\n")[0]
-        return [line.split()[0] for line in said.splitlines() if line.startswith("  -")]
+def test_the_help_lists_ten_options() -> None:
+    said = run_replay("--help").stdout.partition("\nOptions:\n")[2].partition("\n\n")[0]
+    assert [line.split()[0] for line in said.splitlines() if line.startswith("  -")] == [
+        "--trace", "--decision", "--config", "--compare", "--billing", "--prometheus", "--since", "--timing", "--json",
+        "--html", "-h,",
+    ]  # fmt: skip
 
-    first = [
-        "--trace",
-        "--decision",
-        "--config",
-        "--compare",
-        "--billing",
-        "--prometheus",
-        "--since",
-        "--json",
-        "--html",
-    ]
-    assert listed("--help") == [*first, "--all", "-h,"]
-    every = listed("--help", "--all")
-    assert len(every) == len(with_additions(replay, "replay").params) + 1
-    assert "--query-timeout" in every
+
+TIMING = "build: 200s\nboot: 30s\ndriver: 1m\nscrape: none\nwatch: none\nmax_gpus: 8\nskip_misfits: true\n"
+
+
+def test_the_file_of_timing_has_what_options_had(tmp_path: Path, trace: Callable[..., Path]) -> None:
+    file = tmp_path / "timing.yaml"
+    file.write_text(TIMING)
+    jobs = trace("a,0,600,1,1,1,,,", "large,0,600,64,1,64,,,")
+    found = run_replay("--trace", jobs, "--timing", file, "--json")
+    assert (found.exit_code, "is now" in found.stderr) == (0, False)
+    document = json.loads(found.stdout)
+    setting = {name: document["setting"][name] for name in ("build_s", "boot_s", "driver_s", "watch_s", "scrape_s")}
+    assert setting == {"build_s": 200, "boot_s": 30, "driver_s": 60, "watch_s": None, "scrape_s": None}
+    assert len(document["left_out"]) == 1
+    former = ["--build", "200s", "--boot", "30s", "--driver", "1m", "--scrape", "none", "--watch", "none"]
+    typed = run_replay("--trace", jobs, *former, "--max-gpus", "8", "--skip-misfits", "--json")
+    assert json.loads(typed.stdout)["policies"] == document["policies"]
+
+
+def test_an_option_on_the_command_line_goes_before_the_file(tmp_path: Path, trace: Callable[..., Path]) -> None:
+    file = tmp_path / "timing.yaml"
+    file.write_text("build: 200s\nboot: 30s\n")
+    setting = replay_json("--trace", trace("a,0,600,1,1,1,,,"), "--timing", file, "--build", "50s")["setting"]
+    assert (setting["build_s"], setting["boot_s"]) == (50, 30)
+
+
+def test_every_mistake_in_the_file_of_timing_is_listed(tmp_path: Path, trace: Callable[..., Path]) -> None:
+    file = tmp_path / "timing.yaml"
+    file.write_text("biuld: 200s\nboot: 30\njitter: 2\nskip_bad: perhaps\nseed: [1]\nscrape:\n")
+    found = run_replay("--trace", trace("a,0,600,1,1,1,,,"), "--timing", file)
+    assert (found.exit_code, found.stdout) == (2, "")
+    lines = [line.strip() for line in found.stderr.splitlines()[1:-1]]
+    assert [line.partition(":")[0] for line in lines] == ["scrape", "biuld", "boot", "jitter", "skip_bad", "seed"]
+    assert "biuld: unknown key; did you mean build?" in lines
+    assert lines[2].startswith('boot: "30" has no unit; write 30s for seconds')
+
+
+def test_the_line_about_former_options_names_their_keys(trace: Callable[..., Path]) -> None:
+    found = run_replay("--trace", trace("a,0,600,1,1,1,,,"), "--group-wait", "1s", "--seed", "3")
+    assert found.stderr == (
+        "`gpu-autoscaler replay --group-wait, --seed` is now `gpu-autoscaler replay --timing FILE`, "
+        "with group_wait, seed in FILE; the former name goes with the next release\n"
+    )
 
 
 def test_the_help_names_every_peer_and_bound() -> None:

@@ -63,16 +63,12 @@ def test_every_peer_is_told_and_no_other() -> None:
 
 
 def test_every_circumstance_is_told_with_its_default() -> None:
-    told = {row[0].strip("`-"): row[1] for row in table(section(PAGE, "Timing assumptions"))}
-    assert set(told) <= {field.name.replace("_", "-") for field in fields(Setting)}
+    told = {row[0].strip("`"): row[1] for row in table(section(PAGE, "Timing assumptions"))}
+    assert set(told) <= {field.name for field in fields(Setting)}
     known = _setting(Setting())
     for name, default in told.items():
-        plain = name.replace("-", "_")
-        if default != "as configured":
-            value = known.get(f"{plain}_s", known.get(plain))
-            assert default == (
-                f"{value:g} s" if f"{plain}_s" in known else f"{value:g}" if plain != "packing" else value
-            )
+        value = known.get(f"{name}_s", known.get(name))
+        assert default == (f"{value:g} s" if f"{name}_s" in known else f"{value:g}" if name != "packing" else value)
 
 
 def test_the_pool_without_a_configuration_is_the_one_that_is_used() -> None:

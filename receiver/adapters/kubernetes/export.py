@@ -108,7 +108,9 @@ class _Export:
         until = max(made_at, self._latest) if self._latest is not None else made_at
         notes = [f"{number} {note}" for note, number in self._notes.items()]
         if any(p.held_from is not None and p.held_until is None for p in pods):
-            notes.append(f"the export counts as made at {until:%Y-%m-%d %H:%M:%S} UTC (--until)")
+            notes.append(
+                f"the export counts as made at {until:%Y-%m-%d %H:%M:%S} UTC (`until` in the file of --timing)"
+            )
         return Past(
             pods=pods, until=until, troubles=tuple(self._troubles), uncounted=dict(self._uncounted), notes=tuple(notes)
         )
@@ -139,7 +141,7 @@ class _Export:
             self._claims(where)
         elif any(map(is_share, pod.requests)):
             problem = f"it shares GPUs ({', '.join(pod.requests)}), which a trace cannot say"
-            self.wrong(where, "resources", problem, "leave it out with --skip-bad")
+            self.wrong(where, "resources", problem, "leave it out with `skip_bad: true` in the file of --timing")
         else:
             # From the moment the kubelet accepted the pod on, its GPUs are taken.
             start = moment(seen.status.get("startTime")) if seen.node else None
@@ -175,7 +177,7 @@ class _Export:
 
     def _claims(self, where: str) -> None:
         problem = "its devices are claimed by Dynamic Resource Allocation, so nothing says how many"
-        self.wrong(where, "resourceClaims", problem, "leave it out with --skip-bad")
+        self.wrong(where, "resourceClaims", problem, "leave it out with `skip_bad: true` in the file of --timing")
 
     def _not_understood(self, where: str, error: TryLater) -> None:
         self.wrong(where, "resources", error.what if isinstance(error, NotUnderstoodError) else str(error), AGAIN)

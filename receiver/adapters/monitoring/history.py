@@ -182,7 +182,8 @@ class PodBook:
             try:
                 past_pods.append(self._pod(key, seen, until, step, span))
             except ValueError as error:
-                remedy = "let Prometheus scrape and keep it, or leave the pod out with --skip-bad"
+                skip = "`skip_bad: true` in the file of --timing"
+                remedy = f"let Prometheus scrape and keep it, or leave the pod out with {skip}"
                 where, name = f"Pod {key[0]}/{key[1]}", str(error)
                 troubles.append(Trouble(where=where, field=name, problem="there is none of it", remedy=remedy))
         return past_pods, troubles
@@ -276,7 +277,9 @@ PAGE = 24  # spans per query
 A_WHILE = timedelta(minutes=30)
 SIGHTING = timedelta(seconds=60)  # the resolution of gaps
 SCRAPES = f"max(count_over_time(up{{{STATE}}}[{_seconds(A_WHILE)}s]))"  # of kube-state-metrics within that time
-SMALLER = "a span of an hour is too much for it: raise its --query.max-samples, or --query-timeout here"
+SMALLER = (
+    "a span of an hour is too much for it: raise its --query.max-samples, or query_timeout in the file of --timing"
+)
 TOO_LARGE = frozenset({"http_422", "http_503", "timeout"})  # a query for fewer spans may succeed
 
 Progress = Callable[[int, int], None]

@@ -1,4 +1,4 @@
-"""A decision with everything it was made from in one file without names, for `replay --bundle` on another machine.
+"""A decision with everything it was made from in one file without names, for `replay --decision` on another machine.
 
 Every word that is not the program's own, Kubernetes' or a number is replaced, the same one by the same, in an order
 that sorts alike: names break ties. So the decision stays the same, which is checked before a file is written.

@@ -1,4 +1,4 @@
-"""The options `explain decision --bundle`, `replay --decision` and `replay --bundle`; the modules that load the store,
+"""The options `explain decision --bundle` and `replay --decision`; the modules that load the store,
 which is slow, are imported when one is given."""
 
 import sys
@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from receiver.ports import WontWork
 from receiver.terminal.additions import AddedOptions
-from receiver.terminal.client import UNUSABLE, decision_numbers, print_lines, server
+from receiver.terminal.client import UNUSABLE, decision_numbers, print_lines, server, tell_renamed
 
 if TYPE_CHECKING:
     from receiver.step.parts import Additions
@@ -39,13 +39,18 @@ def write_bundle(bundle: Path, additions: "Additions") -> None:
 
 
 def repeat_decision(decision: str | None, bundle: Path | None, additions: "Additions") -> None:
-    """Repeat the decision in *bundle*, or the stored one with the number *decision*, and exit: no trace is replayed."""
+    """Repeat the stored decision with the number *decision*, or the one in a file: *decision* where it is no number, or
+    *bundle*. Then exit: no trace is replayed."""
     from receiver.capabilities.bundles.repetition import decide_again, replay_bundle
 
     parameters = click.get_current_context().params
     as_json = parameters["as_json"]
     if bundle is not None:
-        _refuse_others({"bundle", "as_json"}, "--bundle can be combined with --json only.")
+        tell_renamed("replay --bundle", "replay --decision FILE")
+    elif decision is not None and not decision.isalnum():  # of a file at least its dot
+        bundle = Path(decision)
+    if bundle is not None:
+        _refuse_others({"bundle", "decision", "as_json"}, "a file of --decision can be combined with --json only.")
         sys.exit(replay_bundle(bundle, additions, as_json=as_json))
     if decision is not None:
         _refuse_others({"decision", "config", "as_json"}, "--decision can be combined with --config and --json only.")
@@ -65,7 +70,7 @@ def _refuse_others(allowed: Set[str], sentence: str) -> None:
 WRITE_BUNDLE = AddedOptions(
     options=(click.Option(["--bundle"], type=A_FILE, metavar="FILE", help="Write it and its inputs, without names."),),
     after="number",
-    says="--bundle writes a file from which `replay --bundle` repeats the decision on any machine. Names in the "
+    says="--bundle writes a file from which `replay --decision` repeats the decision on any machine. Names in the "
     "file are replaced.",
     run=write_bundle,
 )
@@ -73,17 +78,16 @@ REPEAT_DECISION = AddedOptions(
     options=(
         click.Option(
             ["--decision"],
-            metavar="ID",
+            metavar="ID|FILE",
             shell_complete=decision_numbers,
-            help="Repeat a stored decision instead of a trace.",
+            help="Repeat a decision instead of a trace.",
         ),
-        click.Option(["--bundle"], type=A_FILE, metavar="FILE", help="Repeat the decision in a bundle."),
+        click.Option(["--bundle"], type=A_FILE, hidden=True),
     ),
     after="traces",
     says="--decision reads the decision from the server at GPU_AUTOSCALER_URL (default http://127.0.0.1:8080), as "
-    "`explain` does. The exit status is then 0 for the same decision, 1 for a different one, 2 if the decision or its "
-    "facts are not stored, and 3 if the server cannot be reached. --bundle does the same without a server, from the "
-    "file that `explain decision --bundle` wrote.",
+    "`explain` does, or without a server from the file that `explain decision --bundle` wrote. The exit status is "
+    "then 0 for the same decision, 1 for a different one, 2 if the decision or its facts are not stored, and 3 if the "
+    "server cannot be reached.",
     run=repeat_decision,
-    first=frozenset({"decision"}),
 )

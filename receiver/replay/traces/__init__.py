@@ -45,7 +45,7 @@ def recognised(path: Path) -> Format:
         raise _bad("line 1", "format", "it is YAML", f"export with {KUBECTL}")
     if {name.strip().strip('"').lower() for mark in ",;\t" for name in first.split(mark)} & set(COLUMNS):
         return "csv"
-    remedy = "say which with --format, or see docs/replay-traces.md"
+    remedy = "say which with `format` in the file of --timing, or see docs/replay-traces.md"
     raise _bad("line 1", "format", f"it is none of {', '.join(FORMATS)}", remedy)
 
 

@@ -71,13 +71,21 @@ def _counts(past_pod: PastPod, past: Past, findings: Findings) -> bool:
     elif past_pod.held_until is not None and past_pod.held_until < past_pod.held_from:
         ended, began = (f"{at:%Y-%m-%d %H:%M:%S}" for at in (past_pod.held_until, past_pod.held_from))
         problem = f"it ended {ended}, before it began {began}"
-        findings.wrong(where, "status", problem, "check the clocks of the nodes, or leave it out with --skip-bad")
+        findings.wrong(
+            where,
+            "status",
+            problem,
+            "check the clocks of the nodes, or leave it out with `skip_bad: true` in the file of --timing",
+        )
     elif past.since is not None and past_pod.held_until is not None and past_pod.held_until <= past.since:
         findings.uncounted[BEFORE] += 1
     elif len(pod.requests) > 1:
         problem = f"it requests {' and '.join(sorted(pod.requests))} at once"
         findings.wrong(
-            where, "resources", problem, "a replay allows one GPU resource per pod: leave it out with --skip-bad"
+            where,
+            "resources",
+            problem,
+            "a replay allows one GPU resource per pod: leave it out with `skip_bad: true` in the file of --timing",
         )
     else:
         return True
@@ -125,7 +133,7 @@ def _job(key: str, members: Sequence[PastPod], past: Past, reading: TraceReading
     first = members[0].pod
     if len({tuple(m.pod.requests.items()) for m in members}) > 1:
         requests = ", ".join(sorted({f"{m.pod.gpus} {next(iter(m.pod.requests))}" for m in members}))
-        remedy = "a replay needs gangs of equal pods: leave it out with --skip-bad"
+        remedy = "a replay needs gangs of equal pods: leave it out with `skip_bad: true` in the file of --timing"
         findings.wrong(f"gang {key}", "resources", f"its pods request different GPUs ({requests})", remedy)
         return None
     started = max(_held_from(m, past) for m in members)

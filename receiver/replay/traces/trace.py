@@ -23,7 +23,7 @@ TOLERATES_GPU_TAINTS = tuple(Toleration(key=key, operator="Exists") for key in (
 
 Format = Literal["csv", "kubernetes"]
 FORMATS: tuple[Format, ...] = ("csv", "kubernetes")
-REMEDY = "use a pool with larger or more nodes, or leave the job out with --skip-misfits"
+REMEDY = "use a pool with larger or more nodes, or leave the job out with `skip_misfits: true` in the file of --timing"
 
 
 class BadTrace(Exception):

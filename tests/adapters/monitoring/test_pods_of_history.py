@@ -82,7 +82,7 @@ def test_a_pod_that_no_kubelet_took_never_held_anything() -> None:
 def test_a_pod_without_a_time_of_creation_is_told() -> None:
     found, troubles = pods(book(*times(start=10)))
     assert not found
-    remedy = "let Prometheus scrape and keep it, or leave the pod out with --skip-bad"
+    remedy = "let Prometheus scrape and keep it, or leave the pod out with `skip_bad: true` in the file of --timing"
     assert [str(t) for t in troubles] == [f"Pod ml/p, kube_pod_created: there is none of it; {remedy}"]
 
 

@@ -1,4 +1,4 @@
-"""`explain decision ID --bundle` and `replay --bundle`: one file without names that decides the same anywhere."""
+"""`explain decision ID --bundle`, `replay --decision FILE`: one file without names that decides the same anywhere."""
 
 import copy
 import json
@@ -40,6 +40,7 @@ from simulator.store import MemoryStore
 from tests.adapters.store.earlier_formats import without_parts
 from tests.adapters.wire import unused_url
 from tests.cli.asked import ask, serving
+from tests.cli.renamed import present
 from tests.core.builders import (
     HOUR,
     MINUTE,
@@ -86,19 +87,26 @@ def test_a_bundle_replays_to_the_same_decision_in_another_process(url: str, stor
     file = tmp_path / "decision.json"
     done = ask(url, "explain", "decision", growth(store), "--bundle", str(file), at=NOW)
     assert done.exit_code == 0, done.stderr
-    command = [sys.executable, "-m", "receiver.cli.main", "replay", "--bundle", str(file), "--json"]
+    command = [sys.executable, "-m", "receiver.cli.main", "replay", "--decision", str(file), "--json"]
     again = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
     assert (again["same"], again["differs"]) == (True, {})
     assert (again["then"]["from"], again["now"]["to"]) == (0, 2)
     assert not [name for name in ("secret", "other-llm", "l40s-id", '"vision"', '"l40s"') if name in file.read_text()]
 
 
+def test_the_former_option_works_and_names_the_present_one(url: str, store: MemoryStore, tmp_path: Path) -> None:
+    file = tmp_path / "decision.json"
+    ask(url, "explain", "decision", growth(store), "--bundle", str(file), at=NOW)
+    done = ask(unused_url(), "replay", "--bundle", str(file), at=NOW)
+    assert (done.exit_code, present(done, "replay --bundle")) == (0, "replay --decision FILE")
+
+
 def test_it_can_be_combined_with_json_only(url: str, store: MemoryStore, tmp_path: Path) -> None:
     file = tmp_path / "decision.json"
     ask(url, "explain", "decision", growth(store), "--bundle", str(file), at=NOW)
-    assert ask(unused_url(), "replay", "--bundle", str(file), at=NOW).exit_code == 0
-    for other in (("--decision", "1"), ("--billing", "second")):
-        refused = ask(unused_url(), "replay", "--bundle", str(file), *other, at=NOW)
+    assert ask(unused_url(), "replay", "--decision", str(file), at=NOW).exit_code == 0
+    for other in (("--config", "c.yaml"), ("--billing", "second")):
+        refused = ask(unused_url(), "replay", "--decision", str(file), *other, at=NOW)
         assert (refused.exit_code, "can be combined with --json only" in refused.stderr) == (2, True)
 
 
@@ -106,7 +114,7 @@ def test_it_can_be_combined_with_json_only(url: str, store: MemoryStore, tmp_pat
 def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "x.json"
     file.write_text(text)
-    assert ask(unused_url(), "replay", "--bundle", str(file), at=NOW).exit_code == 2
+    assert ask(unused_url(), "replay", "--decision", str(file), at=NOW).exit_code == 2
 
 
 @pytest.mark.parametrize("change", [{"decision": {}}, {"decision": []}, {"format": "x"}, {"facts": {}}])
@@ -114,7 +122,7 @@ def test_a_damaged_bundle_is_refused_and_not_called_different(tmp_path: Path, ch
     kept = kept_of(*WORLDS["nodes that go by name"])
     file = tmp_path / "x.json"
     file.write_text(json.dumps({**bundle(decided(kept, "zebra-id"), kept, ADDITIONS), **change}))
-    assert ask(unused_url(), "replay", "--bundle", str(file), at=NOW).exit_code == 2
+    assert ask(unused_url(), "replay", "--decision", str(file), at=NOW).exit_code == 2
 
 
 def test_a_bundle_that_cannot_be_written_says_so(url: str, store: MemoryStore, tmp_path: Path) -> None:

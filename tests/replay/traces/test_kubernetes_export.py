@@ -42,7 +42,7 @@ def test_a_pod_that_runs_counts_until_the_export_was_written_and_is_told(tmp_pat
     trace = exported(tmp_path, a_pod(status__phase="Running", status__containerStatuses=None))
     assert trace.jobs[0].duration == WRITTEN - (NINE + timedelta(minutes=5))
     assert trace.report == [
-        "the export counts as made at 2026-03-02 18:00:00 UTC (--until)",
+        "the export counts as made at 2026-03-02 18:00:00 UTC (`until` in the file of --timing)",
         "still running: 1 pod, counted with the run time so far",
     ]
 
