@@ -52,6 +52,21 @@ FIRST: Mapping[str, str] = {
     "idle_shutdown": "stop [idle workloads](#idle-workloads)",
     "attribution.team": "",
 }
+# Sections in one row, whose words name every key of theirs.
+ONE_ROW: Mapping[str, str] = {
+    "reports.units[].only": "count only one owner's cost: a `team`, `project`, `workload_class`, `environment`, "
+    "`cost_center` or `namespace`",
+    "reports.commitments[]": "an offer of committed capacity: `size`, `term_months`, and `usd_per_hour` of a node; all "
+    "are required",
+    "budget.spent_usd_stated": "the cost so far (`usd`) of a `month`, written 2026-11, without Civo's charges, after a "
+    "[lost store](operations.md#a-new-or-lost-store)",
+    "pools[].taints[]": "a taint of its nodes: `key`, `value` and `effect` (`NoSchedule`)",
+    "pools[].devices[]": "`count` (`1`) devices of a DRA `driver` (`gpu.nvidia.com`) on a node, with their "
+    "`attributes`, their `capacity`, such as 48Gi of memory, and what each `uses` of `device_counters`",
+    "sizes.*": "price of a node-hour before tax (`usd_per_hour`, required), `kind` of GPU and number of `gpus`",
+    "codes.*": "price of another charge, such as of a volume: `usd_per_hour` or `usd_per_gb_hour`",
+    "kinds.*": "prices outside `from_usd_per_gpu_hour` to `to_usd_per_gpu_hour` get a warning",
+}
 HEAD = ("| key | type (default) | meaning |", "|---|---|---|")
 # The words for each kind of value. The order counts where two are the same to Python.
 WORDS: Mapping[Any, tuple[str, str]] = {
@@ -218,9 +233,21 @@ def filled(page: str) -> str:
             over = [p for p in prefixes if re.match(rf"{re.escape(p)}($|\[|\.)", key.path)]
             if not over:
                 raise ValueError(f"no table of docs/configuration.md has {key.path}: name it in one of its markers")
-            tables[model, max(over, key=len)].append(key.row)
+            row = _row_of_section(key) or key.row
+            if row not in (rows := tables[model, max(over, key=len)]):
+                rows.append(row)
     page = FIRST_MARKED.sub(lambda _: _lines(_first()), page)
     return MARKED.sub(lambda found: found["begin"] + _table(found, tables), page)
+
+
+def _row_of_section(key: Key) -> str:
+    """Return the row of the section in `ONE_ROW` that has *key*, empty for none. Raises ValueError if it lacks its
+    name."""
+    path, _, name = key.path.rpartition(".")
+    words = ONE_ROW.get(path, "")
+    if words and f"`{name}`" not in words:
+        raise ValueError(f"the row of {path} in tools/configuration_page.py does not name {name}")
+    return f"| `{path}` | section | {words} |" if words else ""
 
 
 def _first() -> Iterator[str]:
