@@ -17,11 +17,8 @@ PAGE = ROOT / "docs" / "alerts.md"
 INTRODUCTION = """\
 # Alerts
 
-Every alert of `rules/`, with its runbook. [Other rules](guardrails.md#other-rules) explains each `action`; `notify`
-is for people alone.
-
-| alert | severity | action |
-|---|---|---|"""
+Every alert of `rules/`, with its runbook. Those with an [action](guardrails.md#other-rules) wake the autoscaler, the others
+are for people."""
 
 
 def raised_by(fault: Fault, folder: Path) -> set[str]:
@@ -38,8 +35,10 @@ def expected(fault: Fault) -> set[str]:
 
 def page() -> str:
     """Return docs/alerts.md."""
-    rows = []
+    by_severity: dict[str, list[str]] = {"critical": [], "warning": []}
     for alert in sorted(ALERTS, key=lambda rule: rule.name):
         labels = alert.body["labels"]
-        rows.append(f"| [{alert.name}](runbooks/{alert.name}.md) | {labels['severity']} | {labels['action']} |")
-    return "\n".join([INTRODUCTION, *rows, ""])
+        action = "" if labels["action"] == "notify" else f": `{labels['action']}`"
+        by_severity.setdefault(labels["severity"], []).append(f"- [{alert.name}](runbooks/{alert.name}.md){action}")
+    lists = [f"## Severity {severity}\n\n" + "\n".join(lines) for severity, lines in by_severity.items()]
+    return "\n\n".join([INTRODUCTION, *lists]) + "\n"
