@@ -17,8 +17,8 @@ PAGE = ROOT / "docs" / "alerts.md"
 INTRODUCTION = """\
 # Alerts
 
-Every alert of `rules/`, with its runbook. Those with an [action](guardrails.md#other-rules) wake the autoscaler, the others
-are for people."""
+Every alert of `rules/`, with its runbook. Those with an [action](guardrails.md#other-rules) wake the autoscaler, the
+others are for people."""
 
 
 def raised_by(fault: Fault, folder: Path) -> set[str]:
