@@ -18,7 +18,15 @@ INTRODUCTION = """\
 # Alerts
 
 Every alert of `rules/`, with its runbook. Those with an [action](guardrails.md#other-rules) wake the autoscaler, the
-others are for people."""
+others are for people. The first five wake people in the
+[routes that come with the rules](../rules/alertmanager.yml)."""
+FIRST = {
+    "GpuAutoscalerDown": "no pool grows or shrinks, idle nodes cost money",
+    "GpuBudgetStop": "a budget is used up: nothing is bought, all its nodes are cordoned",
+    "GpuXidFatal": "a GPU failed below a pod",
+    "GpuScaleUpStuck": "nodes were paid for and do not become usable",
+    "GpuQueueWaitLong": "GPU pods of a priority class wait longer than `queue_wait`; `production` wakes people",
+}
 
 
 def raised_by(fault: Fault, folder: Path) -> set[str]:
@@ -35,10 +43,12 @@ def expected(fault: Fault) -> set[str]:
 
 def page() -> str:
     """Return docs/alerts.md."""
+    first = [f"- [{name}](runbooks/{name}.md): {meaning}" for name, meaning in FIRST.items()]
+    lists = ["## The first five\n\n" + "\n".join(first)]
     by_severity: dict[str, list[str]] = {"critical": [], "warning": []}
-    for alert in sorted(ALERTS, key=lambda rule: rule.name):
+    for alert in sorted((rule for rule in ALERTS if rule.name not in FIRST), key=lambda rule: rule.name):
         labels = alert.body["labels"]
         action = "" if labels["action"] == "notify" else f": `{labels['action']}`"
         by_severity.setdefault(labels["severity"], []).append(f"- [{alert.name}](runbooks/{alert.name}.md){action}")
-    lists = [f"## Severity {severity}\n\n" + "\n".join(lines) for severity, lines in by_severity.items()]
+    lists += [f"## Severity {severity}\n\n" + "\n".join(lines) for severity, lines in by_severity.items()]
     return "\n\n".join([INTRODUCTION, *lists]) + "\n"

@@ -51,6 +51,7 @@ def _answer(
     """The answer in the form that fits the path. Under a host that is none no page could link anywhere."""
     if for_machines(request.path) or isinstance(request.routing_exception, BadHost):
         return jsonify({"error": error, "remedy": remedy, **more}), status, headers or {}
+    remedy = "see one of these pages" if remedy == REMEDIES[404] else remedy
     return render_template("error.html", status=status, error=error, remedy=remedy), status, headers or {}
 
 

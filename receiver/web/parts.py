@@ -53,7 +53,7 @@ def _no_way(_concern: ConcernDocument, _parts: "WebParts") -> Iterable[tuple[str
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLink:
     """A link with *words* to the page *endpoint*, on the page *on*; both are endpoints of Flask. *on* ``navigation`` is
-    the head of every page."""
+    the head of every page, ``more`` its foot."""
 
     on: str
     endpoint: str

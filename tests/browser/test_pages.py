@@ -117,15 +117,9 @@ def test_no_page_scrolls_sideways(unfolded: Tab) -> None:
 def test_tab_goes_through_a_page_from_the_skip_link_on_and_what_has_the_focus_is_seen(tab: Tab) -> None:
     passed = stops(tab.page)
 
-    assert list(passed)[:7] == [
-        "Skip to the content",
-        "GPU autoscaler prod-lon1",
-        "Overview",
-        "Decisions",
-        "Costs",
-        "Sources",
-        "Docs",
-    ]
+    words = list(passed)
+    assert words[:5] == ["Skip to the content", "GPU autoscaler prod-lon1", "Now", "Pool", "Costs"]
+    assert {"Decisions", "What if", "Sources", "Docs"} <= set(words)
     assert [words for words, seen in passed.items() if not seen] == []
 
 

@@ -63,7 +63,7 @@ CASES: list[tuple[str, str, str, dict[str, str], list[str]]] = [
     ("GpuTemperatureHigh", "notify", "warning", NODE, ["gpu-autoscaler", "people-chat"]),
     ("GpuAllocatedIdle", "notify", "warning", WORKLOAD, ["gpu-autoscaler", "people-chat"]),
     ("GpuCollectiveStalled", "notify", "warning", WORKLOAD, ["gpu-autoscaler", "people-chat"]),
-    ("GpuScaleUpStuck", "notify", "warning", {"pool": "pool-a"}, ["gpu-autoscaler", "people-chat"]),
+    ("GpuScaleUpStuck", "notify", "warning", {"pool": "pool-a"}, ["gpu-autoscaler", "people-page"]),
     ("GpuQueueWaitLong", "notify", "warning", PRODUCTION, ["gpu-autoscaler", "people-page"]),
     ("GpuQueueWaitLong", "notify", "warning", RESEARCH, ["gpu-autoscaler", "people-chat"]),
     ("GpuPoolOutOfStock", "notify", "warning", {"pool": "pool-a", "cause": "stock"}, ["gpu-autoscaler", "people-chat"]),
@@ -91,6 +91,14 @@ def test_every_alert_that_is_shipped_reaches_the_autoscaler_and_never_the_channe
         or "people" in heard
         or (alert.body["labels"]["severity"] == "critical" and "people-page" not in heard)
     )
+
+
+def test_the_first_five_alerts_of_the_page_reach_the_pager() -> None:
+    labels = {alert.name: {"alertname": alert.name, **alert.body["labels"]} for alert in ALERTS}
+    page = (RULES.parent / "docs" / "alerts.md").read_text(encoding="utf-8")
+    first = re.findall(r"^- \[(\w+)\]", page.partition("## The first five")[2].partition("\n## ")[0], re.MULTILINE)
+    assert len(first) == 5
+    none_of(name for name in first if "people-page" not in _receivers(**labels[name], **PRODUCTION))
 
 
 @pytest.mark.parametrize("labels", [{"alertname": "DiskFull"}, {"alertname": "X", "component": "db", "action": "hold"}])

@@ -8,7 +8,10 @@ from receiver.capabilities.what_if.page import add_page
 from receiver.web import PageLink, WebAdditions
 
 GUIDE = "command-line.md#what-if"
-LINK = PageLink(on="pages.decisions", endpoint="pages.what_if", words="What would another configuration decide now?")
+LINKS = (
+    PageLink(on="pages.decisions", endpoint="pages.what_if", words="What would another configuration decide now?"),
+    PageLink(on="more", endpoint="pages.what_if", words="What if"),
+)
 
 CAPABILITY = Capability(
     name="what_if",
@@ -17,7 +20,7 @@ CAPABILITY = Capability(
         requests=REQUESTS,
         add_pages=add_page,
         templates=Path(__file__).parent / "templates",
-        links=(LINK,),
+        links=LINKS,
         guides={"pages.what_if": GUIDE, "pages.answer": GUIDE},
         slow=frozenset({"api.what_if", "pages.answer"}),
     ),

@@ -1,4 +1,4 @@
-"""GET /pools/{pool}: one pool now, its nodes over time, and what happened in it."""
+"""GET /pools and /pools/{pool}: one pool now, its nodes over time, and what happened in it."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple
 
-from flask import Blueprint, render_template, request
+from flask import Blueprint, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
 
 from receiver.core.explain.rules import why
 from receiver.core.explain.samples import Doing, NodeTurn, PoolSample
@@ -260,7 +261,13 @@ NODES = 60
 
 
 def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
-    """Add GET /pools/{pool} to *routes*."""
+    """Add GET /pools, which leads to the pool with the worst problem, and GET /pools/{pool} to *routes*."""
+
+    @routes.get("/pools")
+    def pools() -> ResponseReturnValue:
+        troubled = [pool_id for concern in concerns(scene_of(parts)) for pool_id, _ in concern.pools]
+        shown = [*filter(None, map(parts.policy.pool, troubled)), *parts.policy.pools]
+        return redirect(url_for("pages.pool", name=shown[0].name) if shown else url_for("pages.status"))
 
     @routes.get("/pools/<name>")
     def pool(name: str) -> str:
@@ -283,6 +290,7 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
             "pool.html",
             **page_of(scene, parts),
             pool=configured,
+            pools=[pool.name for pool in parts.policy.pools],
             entry=entry,
             concerns=concerns(scene, configured.id),
             usable_in=usable_in(entry, now),
