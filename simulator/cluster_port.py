@@ -110,9 +110,11 @@ class SimulatedCluster(WorldHolding, WorldCluster):
         dated = self._dated(as_pod(pod))
         if dated.phase is PodPhase.WAITING and CLAIMS in pod.requests:
             dated = replace(dated, requests={}, claiming=Claiming(words=("gpu",)))
+        idle_after = _annotated(pod, IDLE_SHUTDOWN_ANNOTATION, partial(parse, LongerThanZero))
         wishes = replace(
             dated.wishes,
-            idle_shutdown=_annotated(pod, IDLE_SHUTDOWN_ANNOTATION, partial(parse, LongerThanZero)),
+            idle_shutdown=idle_after,
+            stays_idle=IDLE_SHUTDOWN_ANNOTATION in pod.annotations and idle_after is None,
             keep_until=_annotated(pod, KEEP_UNTIL_ANNOTATION, _time),
         )
         return replace(dated, wishes=wishes)
@@ -129,14 +131,12 @@ class SimulatedCluster(WorldHolding, WorldCluster):
             if p.over and p.requests and p.namespace in namespaces
         ]
 
-    def scale_to_zero(self, pod: Pod) -> Receipt:
+    def scale_to_zero(self, pod: Pod, *, covered: bool = False) -> Receipt:
         found = self._world.pods.get((pod.namespace, pod.name))
         if found is None or found.uid != pod.uid or found.deletion_at is not None:
             return Receipt(did=Did.DIFFERS, sentence=f"pod {pod.key} is gone or going")
         seen = self._as_pod(found)
-        now, then = seen.wishes, pod.wishes
-        wishes = (now.idle_shutdown, now.keep_until, now.protected)
-        if now.idle_shutdown is None or wishes != (then.idle_shutdown, then.keep_until, then.protected):
+        if not seen.wishes.allow_zero(pod.wishes, covered=covered):
             return Receipt(did=Did.DIFFERS, sentence=f"the annotations of pod {pod.key} changed meanwhile")
         kind, _, name = pod.owner.partition("/")
         if kind not in SCALABLE:

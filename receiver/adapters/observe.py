@@ -88,7 +88,7 @@ class ObservedCluster:
     def set_soft_taints(self, node: str, taints: Sequence[Taint]) -> Receipt:
         return _would(f"set the soft taints of node {node} to {', '.join(t.key for t in taints) or 'none'}")
 
-    def scale_to_zero(self, pod: Pod) -> Receipt:
+    def scale_to_zero(self, pod: Pod, *, covered: bool = False) -> Receipt:  # noqa: ARG002
         return _would(f"scale {pod.owner} of {pod.namespace} to zero")
 
     def held_places(self, *, queues: bool) -> HeldPlaces:

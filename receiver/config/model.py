@@ -20,7 +20,7 @@ from receiver.config.prices import EIGHT_GPUS, insane
 from receiver.config.values import Section, Wrong, duration, spell, text
 from receiver.config.web import WebSpec
 from receiver.core.model.pods import KeepRule
-from receiver.core.model.policy import QUEUE_WAIT, Anchor, Fallback, Objective, Packing, Rounding
+from receiver.core.model.policy import QUEUE_WAIT, Anchor, Fallback, IdleAction, Objective, Packing, Rounding
 from receiver.core.model.signals import GROUP_INTERVAL, REPEAT_INTERVAL, payload_life
 from receiver.core.model.text import lasting
 
@@ -230,6 +230,17 @@ class OverridesSpec(Section):
 class IdleShutdown(Section):
     grace: values.Duration = timedelta(minutes=15)
     """time between notice and shutdown"""
+    covers: tuple[values.NamespaceOrClass, ...] = ()
+    """workloads to which `after` and `action` apply without the annotation: `namespace/NAME`, `namespace/*` for all,
+    `priorityclass/NAME`. [Production classes](how-it-decides.md#idle-workloads) only where they are named"""
+    after: values.LongerThanZero = timedelta(hours=2)
+    """how long they may be idle"""
+    action: IdleAction = IdleAction.TELL
+    """`tell` sends a message; `scale_to_zero` also ends Deployments, StatefulSets and ReplicaSets after the grace"""
+
+    def named(self, kind: str) -> frozenset[str]:
+        """Return the names of one *kind* that are covered."""
+        return frozenset(entry.removeprefix(f"{kind}/") for entry in self.covers if entry.startswith(f"{kind}/"))
 
 
 class LeaderSpec(Section):

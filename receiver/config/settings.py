@@ -41,6 +41,7 @@ CORE: Mapping[type[Section], type] = {
     model.BillingSpec: policy.Billing,
     model.LimitsSpec: policy.Limits,
     model.AttributionSection: policy.Attribution,
+    model.IdleShutdown: policy.IdlePolicy,
     model.KeepUntilSpec: policy.KeepUntil,
     model.PatienceSpec: policy.Patience,
     model.ReportsSpec: policy.ReportPolicy,
@@ -51,6 +52,7 @@ CORE: Mapping[type[Section], type] = {
 READ: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Policy: {
         "idle_shutdown_grace": lambda file: file.idle_shutdown.grace,
+        "idle": lambda file: to_core(file.idle_shutdown),
         "longest_override": lambda file: file.overrides.longest,
         "startup_taints": lambda file: (*policy.STARTUP_TAINTS, *file.kubernetes.startup_taints),
         "sick_conditions": lambda file: file.kubernetes.sick_conditions,
@@ -71,6 +73,10 @@ READ: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
         "stated": lambda budget: to_core(budget.spent_usd_stated),
     },
     policy.KeepOut: {"cluster_queues": lambda hold: hold.kueue_cluster_queues},
+    policy.IdlePolicy: {
+        "namespaces": lambda idle: idle.named("namespace"),
+        "priority_classes": lambda idle: idle.named("priorityclass"),
+    },
     policy.KeepUntil: {"namespaces": lambda keep: frozenset(keep.namespaces)},
     policy.UnitOfWork: {
         "per": lambda unit: Decimal(unit.per),

@@ -338,7 +338,12 @@ PoolName = Annotated[
     Patterned(_pool_name, reserved=f"{UNASSIGNED}|{EVERY_POOL}"),
 ]
 Identifier = Annotated[str, matching(r"[\w.:-]+", "one word", "copy it as Civo shows it, without spaces or quotes")]
-ObjectName = Annotated[str, matching(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "a Kubernetes name", _OBJECTS)]
+_OBJECT = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
+ObjectName = Annotated[str, matching(_OBJECT, "a Kubernetes name", _OBJECTS)]
+_COVERED = "write namespace/NAME, namespace/* or priorityclass/NAME"
+NamespaceOrClass = Annotated[
+    str, matching(rf"namespace/(\*|{_OBJECT})|priorityclass/{_OBJECT}", "a namespace or a priority class", _COVERED)
+]
 GpuResource = Annotated[
     str, matching(r"nvidia\.com/(gpu(\.shared)?|mig-[0-9a-z.+]+(\.shared)?)", "a GPU resource", _GPUS)
 ]

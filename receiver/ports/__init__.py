@@ -40,6 +40,7 @@ PROTECT_ANNOTATION = "gpu-autoscaler.io/protect"
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
 GANG_SIZE_ANNOTATION = "gpu-autoscaler.io/gang-size"
 IDLE_SHUTDOWN_ANNOTATION = "gpu-autoscaler.io/idle-shutdown"
+NEVER = "never"  # its value that refuses
 KEEP_UNTIL_ANNOTATION = "gpu-autoscaler.io/keep-until"
 MAY_WAIT = "gpu-autoscaler.io/may-wait"  # an annotation, and a scheduling gate
 BUDGET_CHECK = "gpu-autoscaler.io/budget"  # the controller name of our AdmissionChecks of Kueue
@@ -410,10 +411,11 @@ class Cluster(WorkGate, Protocol):
         """Give *node* exactly *taints* of our soft ones (`core.scaling.packing.SOFT_TAINTS`) and keep its others.
         ALREADY when it has them."""
 
-    def scale_to_zero(self, pod: Pod) -> Receipt:
+    def scale_to_zero(self, pod: Pod, *, covered: bool = False) -> Receipt:
         """Scale the owner of *pod* to zero replicas, or suspend it if it is a Job. ALREADY when that is done; DIFFERS
-        for a pod that is gone or going, that does not consent (`IDLE_SHUTDOWN_ANNOTATION`), or whose wishes changed
-        since; WontWork for one without an owner that can be scaled."""
+        for a pod that is gone or going, whose wishes changed since, or that does not consent
+        (`IDLE_SHUTDOWN_ANNOTATION`; where the policy on idle workloads *covered* it, not refusing is enough); WontWork
+        for one without an owner that can be scaled."""
 
     def admit(self, pod: Pod) -> Receipt:
         """Remove our scheduling gate from *pod*. ALREADY when it has none; DIFFERS when it is gone or going."""

@@ -44,7 +44,9 @@ PARTS_OF_A_POD = {
     "scheduling": {
         name: name for name in ("node_selector", "affinity", "preferred", "tolerations", "host_rules", "pool_hint")
     },
-    "wishes": {name: name for name in ("evictable", "protected", "idle_shutdown", "keep_until", "may_wait")},
+    "wishes": {
+        name: name for name in ("evictable", "protected", "idle_shutdown", "stays_idle", "keep_until", "may_wait")
+    },
     "times": {name: name for name in ("bound_at", "running_since", "leaves_at")},
     "claiming": {"claims": "words", "claimed": "claims", "not_bought": "not_bought"},
 }

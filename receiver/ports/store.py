@@ -16,7 +16,7 @@ from receiver.core.model.model import Backoff, Drift, Facts, Offer
 from receiver.core.model.overrides import Override, Question
 from receiver.core.model.policy import BudgetChange, Policy
 from receiver.core.model.signals import Alert
-from receiver.core.model.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
+from receiver.core.model.usage import Accounted, Accounting, IdleSpan, Unwatched, Usage, WorkloadLife
 from receiver.core.money.attribution import Watch
 from receiver.core.notices.notice import Notice
 from receiver.core.report.lines import Counted
@@ -160,6 +160,7 @@ class CommonStore(Protocol):
     def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]: ...  # newest first
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]: ...  # key and time of each topic's last notice
     def usage(self, month: str) -> Sequence[Usage]: ...  # one row per instance, workload and owner
+    def idle_spans(self, since: datetime) -> Sequence[IdleSpan]: ...  # those not over before *since*, oldest first
 
     def end_override(self, override: str, at: datetime, by: str | None, notice: Notice) -> bool:
         """End the override of that id, *by* an operator or because it expired (None), and put *notice* into the outbox.
@@ -235,6 +236,7 @@ class StepStore(CommonStore, Protocol):
         """Undo the expiry of the override of that id, and put *notice* into the outbox. False, and nothing is written,
         when it does not exist, continues, or was ended by an operator."""
 
+    def keep_idle(self, spans: Sequence[IdleSpan]) -> None: ...  # replaces those of the same workload and *since*
     def lasted(self, limit: int) -> Sequence[timedelta]: ...  # of the last ended workloads, from their first binding
 
 

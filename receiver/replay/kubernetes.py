@@ -213,7 +213,7 @@ class WorldCluster(WorldPort):
     def ended(self, namespaces: Collection[str]) -> Sequence[EndedPod]:  # noqa: ARG002
         return ()
 
-    def scale_to_zero(self, pod: Pod) -> Receipt:
+    def scale_to_zero(self, pod: Pod, *, covered: bool = False) -> Receipt:  # noqa: ARG002
         raise WontWork(f"{pod.key} has no controller that can be scaled", code="not_scalable")
 
     def _must_leave(self, pod: WorldPod, agreed: Agreed | None) -> bool:

@@ -16,6 +16,7 @@ from receiver.core.model.flights import Flight
 from receiver.core.model.memory import PoolMemory
 from receiver.core.model.model import Backoff, Drift, Offer
 from receiver.core.model.overrides import Question
+from receiver.core.model.usage import IdleSpan
 from receiver.core.notices.notice import Notice
 from receiver.ports import StoredAction, StoredOverride
 
@@ -41,6 +42,7 @@ class Ledger:
         self._topics: dict[str, tuple[str, datetime]] = {}
         self._overrides: dict[str, StoredOverride] = {}
         self._questions: dict[str, Question] = {}
+        self._idle: dict[tuple[str, datetime], IdleSpan] = {}
 
     # --- reads
 
@@ -131,6 +133,13 @@ class Ledger:
         self._questions[question.id] = question
         self.say(notice, question.asked_at)
         return True
+
+    def idle_spans(self, since: datetime) -> Sequence[IdleSpan]:
+        spans = (span for span in self._idle.values() if span.until is None or span.until >= since)
+        return tuple(sorted(spans, key=lambda span: (span.since, span.workload)))
+
+    def keep_idle(self, spans: Sequence[IdleSpan]) -> None:
+        self._idle.update({(span.workload, span.since): span for span in spans})
 
     def question_done(self, question: str, at: datetime) -> None:
         known = self._questions.get(question)

@@ -13,6 +13,7 @@ from receiver.adapters.store.inbox import ACTIONS
 from receiver.core.model.overrides import Override, Question
 from receiver.core.model.policy import BudgetChange
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
+from receiver.core.model.usage import IdleSpan
 from receiver.core.notices.notice import Notice
 from receiver.ports import Arrival, Delivery, StoredOverride, TryLater
 from simulator.store.forms import kept, moment
@@ -162,6 +163,15 @@ class People(Outbox):
     def question_done(self, question: str, at: datetime) -> None:
         self._writes()
         super().question_done(question, moment(at))
+
+    def keep_idle(self, spans: Sequence[IdleSpan]) -> None:
+        if spans:
+            self._writes()
+            super().keep_idle([kept(span) for span in spans])
+
+    def idle_spans(self, since: datetime) -> Sequence[IdleSpan]:
+        self._reads()
+        return super().idle_spans(since)
 
     def questions_standing(self, now: datetime) -> Sequence[Question]:
         self._reads()

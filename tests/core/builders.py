@@ -156,6 +156,7 @@ PARTS_OF_A_POD = {
     "evictable": ("wishes", "evictable"),
     "protected": ("wishes", "protected"),
     "idle_shutdown": ("wishes", "idle_shutdown"),
+    "stays_idle": ("wishes", "stays_idle"),
     "keep_until": ("wishes", "keep_until"),
     "may_wait": ("wishes", "may_wait"),
     "bound_at": ("times", "bound_at"),

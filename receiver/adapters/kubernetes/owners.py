@@ -38,15 +38,13 @@ SCALABLE = {  # plural and path by API group and kind
 class Owners(ClusterPart):
     """The part of `KubernetesCluster` that scales owners of pods."""
 
-    def scale_to_zero(self, pod: Pod) -> Receipt:
+    def scale_to_zero(self, pod: Pod, *, covered: bool = False) -> Receipt:
         """See `Cluster.scale_to_zero`. A pod that is gone, or whose annotations changed since: DIFFERS."""
         raw = self._wire.find("pods", api.POD, pod.namespace, pod.name)
         current_pod = SeenPod(raw).pod if raw is not None else None
         if raw is None or current_pod is None or current_pod.uid != pod.uid or current_pod.terminating:
             return Receipt(did=Did.DIFFERS, sentence=f"pod {pod.key} is gone or going")
-        now, then = current_pod.wishes, pod.wishes
-        wishes = (now.idle_shutdown, now.keep_until, now.protected)
-        if now.idle_shutdown is None or wishes != (then.idle_shutdown, then.keep_until, then.protected):
+        if not current_pod.wishes.allow_zero(pod.wishes, covered=covered):
             return Receipt(did=Did.DIFFERS, sentence=f"the annotations of pod {pod.key} changed meanwhile")
         reference = controller_of(section(raw, "metadata"))
         if not reference:

@@ -100,8 +100,13 @@ def length(phrase: str) -> timedelta | None:
     return duration
 
 
+def idle_wish(phrase: str) -> timedelta | str | None:
+    """Return *phrase* as a duration, or as the word that refuses a shutdown; None when it is neither."""
+    return phrase if phrase == ports.NEVER else length(phrase)
+
+
 READERS: Mapping[str, tuple[Callable[[str], object], str]] = {
-    ports.IDLE_SHUTDOWN_ANNOTATION: (length, "a duration such as 30m or 2h"),
+    ports.IDLE_SHUTDOWN_ANNOTATION: (idle_wish, f"a duration such as 30m or 2h, or {ports.NEVER}"),
     ports.MAY_WAIT: (length, "a duration such as 30m or 4h"),
     ports.KEEP_UNTIL_ANNOTATION: (moment, "a time such as 2026-11-21T18:00:00Z"),
     ports.GANG_SIZE_ANNOTATION: (whole, "a number of pods such as 8"),
@@ -429,6 +434,7 @@ class SeenPod:
             )
         bound = condition(self.status, "PodScheduled")
         started = self.container_times("running", "startedAt")
+        idle_after = length(annotations.get(ports.IDLE_SHUTDOWN_ANNOTATION, ""))
         return Pod(
             namespace=self.namespace,
             name=text(metadata, "name"),
@@ -460,7 +466,9 @@ class SeenPod:
             wishes=Wishes(
                 evictable=self.agreed and not (self.mirror or self.protected or self.resource_claims),
                 protected=self.protected,
-                idle_shutdown=length(annotations.get(ports.IDLE_SHUTDOWN_ANNOTATION, "")),
+                idle_shutdown=idle_after,
+                # What cannot be read is no consent, and most likely a refusal.
+                stays_idle=ports.IDLE_SHUTDOWN_ANNOTATION in annotations and idle_after is None,
                 keep_until=moment(annotations.get(ports.KEEP_UNTIL_ANNOTATION)),
                 may_wait=length(annotations.get(ports.MAY_WAIT, "")),
             ),

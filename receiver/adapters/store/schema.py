@@ -18,7 +18,7 @@ from receiver.core.model.model import Backoff, Drift
 from receiver.core.model.overrides import Override, Question
 from receiver.core.model.policy import BudgetChange
 from receiver.core.model.signals import Alert
-from receiver.core.model.usage import GpuHolding, Owner, Unwatched, Usage, WorkloadLife
+from receiver.core.model.usage import GpuHolding, IdleSpan, Owner, Unwatched, Usage, WorkloadLife
 from receiver.core.notices.notice import Notice
 from receiver.core.report.lines import Counted
 from receiver.core.report.rightsizing import InUse
@@ -179,6 +179,10 @@ workload_lives = _table(
     WorkloadLife,
     Index("workload_lives_by_ended_at", "ended_at"),
     key=("workload", "created_at", "life"),
+)
+
+idle_spans = _table(  # GPUs held by workloads that are idle for too long, or freed by ending them
+    "idle_spans", IdleSpan, Index("idle_spans_by_until", "until"), key=("workload", "since")
 )
 
 holdings = _table("holdings", GpuHolding, key=("uid",))  # pods that held GPUs when usage was last accounted for

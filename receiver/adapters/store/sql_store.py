@@ -49,6 +49,7 @@ KEPT = {  # how long after the time in this column a row is kept
     schema.overrides.c.ended_at: timedelta(days=400),
     schema.questions.c.expires_at: timedelta(days=400),
     schema.charges.c.asked_at: timedelta(days=400),
+    schema.idle_spans.c.since: timedelta(days=400),
 }
 
 

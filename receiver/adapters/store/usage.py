@@ -16,6 +16,7 @@ from receiver.adapters.store.schema import (
     charges,
     closed_reports,
     holdings,
+    idle_spans,
     in_use,
     pools,
     seeds,
@@ -25,7 +26,7 @@ from receiver.adapters.store.schema import (
     workload_lives,
 )
 from receiver.core.model.charges import Charge, Charged, RunsElsewhere, Seed
-from receiver.core.model.usage import Accounted, Accounting, GpuHolding, Unwatched, Usage, WorkloadLife
+from receiver.core.model.usage import Accounted, Accounting, GpuHolding, IdleSpan, Unwatched, Usage, WorkloadLife
 from receiver.core.money.attribution import Watch
 from receiver.core.report.lines import Counted
 from receiver.core.report.rightsizing import InUse
@@ -112,6 +113,16 @@ class SqlUsage(StorePart):
 
     def lasted(self, limit: int) -> Sequence[timedelta]:
         return tuple(row["ended_at"] - row["bound_at"] for row in self._rows(LASTED.limit(limit)))
+
+    def keep_idle(self, spans: Sequence[IdleSpan]) -> None:
+        if spans:
+            with self._database.write() as connection:
+                _add(connection, idle_spans, spans)
+
+    def idle_spans(self, since: datetime) -> Sequence[IdleSpan]:
+        table = idle_spans.c
+        statement = select(idle_spans).where(or_(table.until.is_(None), table.until >= since))
+        return tuple(IdleSpan(**row) for row in self._rows(statement.order_by(table.since, table.workload)))
 
     def keep_unit_count(self, counted: Counted) -> None:
         with self._database.write() as connection:

@@ -1,7 +1,8 @@
-"""Idle workloads whose owners consented are scaled to zero: which they are, when to warn, and when to act.
+"""Idle workloads whose owners consented, or that the policy covers: which they are, when to warn, and when to act.
 
 A workload here is everything that one owner created. It is warned, and then scaled to zero, only if every GPU pod of it
-consented, runs, and is known to have been idle for its whole window. While that is unknown, no warning starts or ends.
+consented or is covered, runs, and is known to have been idle for its whole window. While that is unknown, no warning
+starts or ends. Where the policy only tells, a message takes the place of warning and shutdown.
 The state of a workload is the last notice of its topic, so a restart loses nothing.
 """
 
@@ -15,13 +16,17 @@ from receiver.core.model.installations import OtherInstallations
 from receiver.core.model.model import Facts, Source
 from receiver.core.model.overrides import overrides_in_force
 from receiver.core.model.pods import Pod, PodPhase, honoured
-from receiver.core.model.policy import Policy
+from receiver.core.model.policy import IdleAction, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.usage import Course, Use, was_idle
 
 TOPIC = "idle-shutdown:"
 TEMPLATE_HASH = "pod-template-hash"  # the name of a Deployment's ReplicaSet ends with this label's value
 SCALABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job"})
+ENDED_BY_POLICY = SCALABLE - {"Job"}  # a Job has no scale, and one that is suspended loses its work
+EVERYWHERE = "*"
+# What a policy covers only if it names the class: an idle service may be waiting for its users.
+PRODUCTION_CLASS, PRODUCTION_PRIORITY = "production", 100_000
 MOST_WINDOWS = 10  # distinct ones; each costs Prometheus some queries
 A_WARNING_HOLDS = timedelta(days=1)  # after this, a new warning is sent first
 NEEDED = (Source.CIVO, Source.KUBERNETES, Source.PROMETHEUS, Source.DCGM, Source.HEARTBEAT)
@@ -31,6 +36,7 @@ class IdleStanding(StrEnum):
     """The state of a workload: the first word of the key of its last notice."""
 
     CALM = "clear"  # no notice, or cleared
+    TOLD = "told"  # it is idle, and that is all
     WARNED = "warned"
     KEPT = "kept"  # postponed
     OBSERVED = "observed"  # observe mode: it would have been scaled to zero
@@ -39,17 +45,24 @@ class IdleStanding(StrEnum):
     CANNOT = "cannot"
 
 
-TO_BE_CLEARED = frozenset({IdleStanding.WARNED, IdleStanding.OBSERVED, IdleStanding.FAILED})
+TO_BE_CLEARED = frozenset({IdleStanding.TOLD, IdleStanding.WARNED, IdleStanding.OBSERVED, IdleStanding.FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Consenting:
-    """All GPU pods of one owner, of which at least one consented. *kind* is ``Pod`` without an owner."""
+class Candidate:
+    """All GPU pods of one owner, of which at least one must not be idle for long. *kind* is ``Pod`` without an owner.
+
+    *windows* are how long its pods may be idle, by pod name; the others may be idle forever. *covered*: one of them has
+    its window from the policy. *ends*: it is scaled to zero; otherwise a message is all.
+    """
 
     namespace: str
     kind: str
     name: str
     pods: tuple[Pod, ...]
+    windows: Mapping[str, timedelta] = field(default_factory=dict)
+    covered: bool = False
+    ends: bool = True
 
     @property
     def key(self) -> str:
@@ -65,12 +78,12 @@ class Consenting:
 
     @property
     def whole(self) -> bool:
-        return all(p.wishes.idle_shutdown and not p.wishes.protected for p in self.pods)
+        return all(p.name in self.windows and not p.wishes.protected for p in self.pods)
 
     @property
     def window(self) -> timedelta:
         """The longest idle time that one of its pods requires."""
-        return max(p.wishes.idle_shutdown or timedelta(0) for p in self.pods)
+        return max(self.windows.values(), default=timedelta(0))
 
 
 Told = Mapping[str, tuple[str, datetime]]  # key and time of the last notice, by topic
@@ -94,6 +107,7 @@ class IdleCase:
 class IdleVerdict(StrEnum):
     NOTHING = "nothing"
     CANNOT = "cannot"  # report once that it cannot be scaled to zero
+    TELL = "tell"  # report once that it is idle
     WARN = "warn"
     SCALE = "scale"
     KEEP = "keep"  # report that it is postponed
@@ -127,16 +141,42 @@ def case_of(facts: Facts, policy: Policy, mode: str, last_notices: Told, courses
     )
 
 
-def consenting(pods: Iterable[Pod]) -> tuple[Consenting, ...]:
-    """Group all GPU *pods* of the cluster by owner; return the groups of which a pod consented, in a stable order."""
+def candidates(pods: Iterable[Pod], policy: Policy) -> tuple[Candidate, ...]:
+    """Group all GPU *pods* of the cluster by owner; return the groups of which a pod must not be idle for long, in a
+    stable order."""
     groups: dict[tuple[str, str, str], list[Pod]] = {}
     for pod in pods:
         groups.setdefault((pod.namespace, *_owner(pod)), []).append(pod)
-    return tuple(
-        Consenting(namespace=namespace, kind=kind, name=name, pods=tuple(sorted(group, key=lambda p: p.name)))
-        for (namespace, kind, name), group in sorted(groups.items())
-        if any(p.wishes.idle_shutdown for p in group)
+    listed = (_candidate(key, group, policy) for key, group in sorted(groups.items()))
+    return tuple(candidate for candidate in listed if candidate.windows)
+
+
+def _candidate(key: tuple[str, str, str], pods: Sequence[Pod], policy: Policy) -> Candidate:
+    """The *pods* of the owner with *key* (namespace, kind, name). The policy has its say only of pods without a word of
+    their own."""
+    namespace, kind, name = key
+    wished = {p.name: p.wishes.idle_shutdown for p in pods if p.wishes.idle_shutdown}
+    covered = {p.name: policy.idle.after for p in pods if _covers(policy, p)}
+    return Candidate(
+        namespace=namespace,
+        kind=kind,
+        name=name,
+        pods=tuple(sorted(pods, key=lambda p: p.name)),
+        windows={**wished, **covered},
+        covered=bool(covered),
+        ends=not covered or (policy.idle.action is IdleAction.SCALE_TO_ZERO and kind in ENDED_BY_POLICY),
     )
+
+
+def _covers(policy: Policy, pod: Pod) -> bool:
+    """True if *policy* says how long *pod* may be idle."""
+    if pod.wishes.idle_shutdown or pod.wishes.stays_idle or pod.daemon:
+        return False
+    if pod.priority_class in policy.idle.priority_classes:
+        return True
+    passing = policy.budget.passing if policy.budget else frozenset[str]()
+    is_production = pod.priority_class in {PRODUCTION_CLASS, *passing} or pod.priority >= PRODUCTION_PRIORITY
+    return not is_production and not policy.idle.namespaces.isdisjoint({EVERYWHERE, pod.namespace})
 
 
 def shuts_down(pods: Sequence[Pod], facts: Facts, others: OtherInstallations) -> bool:
@@ -159,24 +199,24 @@ def _owner(pod: Pod) -> tuple[str, str]:
     return kind, name
 
 
-def windows(workloads: Iterable[Consenting], now: datetime) -> tuple[timedelta, ...]:
+def windows(workloads: Iterable[Candidate], now: datetime) -> tuple[timedelta, ...]:
     """Return the distinct windows to query telemetry for: at most MOST_WINDOWS, the most common first."""
     count = Counter(
-        pod.wishes.idle_shutdown
+        w.windows[pod.name]
         for w in workloads
-        if w.whole and w.kind in SCALABLE
+        if w.whole and (w.covered or w.kind in SCALABLE)
         for pod in w.staying
-        if pod.wishes.idle_shutdown and not _is_new(pod, now)
+        if not _is_new(pod, w.windows[pod.name], now)
     )
     return tuple(window for window, _ in sorted(count.items(), key=lambda c: (-c[1], c[0]))[:MOST_WINDOWS])
 
 
-def judge(workload: Consenting, case: IdleCase) -> IdleVerdict:
+def judge(workload: Candidate, case: IdleCase) -> IdleVerdict:
     standing, at = standing_of(workload.topic, case)
     clear = IdleVerdict.CLEAR if standing in TO_BE_CLEARED else IdleVerdict.NOTHING
     if not workload.whole:
         return clear
-    if workload.kind not in SCALABLE:
+    if workload.kind not in SCALABLE and not workload.covered:
         return IdleVerdict.CANNOT if standing is IdleStanding.CALM else IdleVerdict.NOTHING
     is_done = standing is IdleStanding.DONE and at is not None and timedelta(0) <= case.now - at <= A_WARNING_HOLDS
     if is_done and at is not None and all(p.created_at <= at for p in workload.staying):
@@ -186,10 +226,24 @@ def judge(workload: Consenting, case: IdleCase) -> IdleVerdict:
     pools = {case.pools.get(p.node) for p in workload.staying if p.node}
     if any(pool is None or pool in case.held for pool in pools):
         return IdleVerdict.NOTHING  # on a node that is not ours, or in a pool that is frozen or silenced
-    uses = {_use_of(pod, case) for pod in workload.staying}  # none where all pods are being deleted
+    uses = _uses(workload, case)
     if Use.ACTIVE in uses:
         return clear
-    return _due(standing, at, case) if uses == {Use.QUIET} else IdleVerdict.NOTHING
+    if uses != {Use.QUIET}:
+        return IdleVerdict.NOTHING
+    if not workload.ends:
+        return IdleVerdict.NOTHING if standing is IdleStanding.TOLD else IdleVerdict.TELL
+    return _due(standing, at, case)
+
+
+def is_idle(workload: Candidate, case: IdleCase) -> bool:
+    """True if *workload* may not stay as it is: nothing postpones its end, and it is known to be idle."""
+    return workload.whole and kept_until(workload, case) is None and _uses(workload, case) == {Use.QUIET}
+
+
+def _uses(workload: Candidate, case: IdleCase) -> set[Use]:
+    """How the pods of *workload* that stay use their GPUs: empty where all are being deleted."""
+    return {_use_of(pod, workload.windows[pod.name], case) for pod in workload.staying}
 
 
 def standing_of(topic: str, case: IdleCase) -> tuple[IdleStanding, datetime | None]:
@@ -206,8 +260,8 @@ def key_of(standing: IdleStanding, case: IdleCase) -> str:
     return f"{standing}:{case.mode}:{case.now.isoformat()}"
 
 
-def left(workloads: Iterable[Consenting], case: IdleCase) -> tuple[str, ...]:
-    """Return the topics of warned workloads that are gone, or of which no pod consents any more."""
+def left(workloads: Iterable[Candidate], case: IdleCase) -> tuple[str, ...]:
+    """Return the topics of warned workloads that are gone, or that are no candidates any more."""
     present = {w.topic for w in workloads}
     return tuple(t for t in sorted(case.told) if t not in present and standing_of(t, case)[0] in TO_BE_CLEARED)
 
@@ -217,13 +271,13 @@ def warned(case: IdleCase) -> tuple[str, ...]:
     return tuple(topic for topic in sorted(case.told) if standing_of(topic, case)[0] is IdleStanding.WARNED)
 
 
-def shutdown_at(workload: Consenting, case: IdleCase) -> datetime:
+def shutdown_at(workload: Candidate, case: IdleCase) -> datetime:
     """When a warned workload is scaled to zero; that of a warning given now, if it has none."""
     standing, at = standing_of(workload.topic, case)
     return (at if at and standing is IdleStanding.WARNED else case.now) + case.policy.idle_shutdown_grace
 
 
-def kept_until(workload: Consenting, case: IdleCase) -> datetime | None:
+def kept_until(workload: Candidate, case: IdleCase) -> datetime | None:
     """Until when an allowed annotation postpones the shutdown, or None. One pod is enough for its workload."""
     wishes = (honoured(p, case.policy.keep_until, case.now) for p in workload.staying)
     return max((w for w in wishes if w is not None), default=None)
@@ -244,10 +298,9 @@ def _due(standing: IdleStanding, at: datetime | None, case: IdleCase) -> IdleVer
     return IdleVerdict.WARN
 
 
-def _use_of(pod: Pod, case: IdleCase) -> Use:
-    if pod.phase is not PodPhase.RUNNING or _is_new(pod, case.now):
+def _use_of(pod: Pod, window: timedelta, case: IdleCase) -> Use:
+    if pod.phase is not PodPhase.RUNNING or _is_new(pod, window, case.now):
         return Use.ACTIVE
-    window = pod.wishes.idle_shutdown or timedelta(0)
     course = case.courses.get(window, {}).get(pod.key)
     if course is None or course.window < window:
         return Use.UNKNOWN
@@ -256,6 +309,5 @@ def _use_of(pod: Pod, case: IdleCase) -> Use:
     return Use.UNKNOWN if use is Use.QUIET and silent else use  # all four readings are required here
 
 
-def _is_new(pod: Pod, now: datetime) -> bool:
-    window = pod.wishes.idle_shutdown
-    return window is not None and now - (pod.times.running_since or pod.created_at) < window
+def _is_new(pod: Pod, window: timedelta, now: datetime) -> bool:
+    return now - (pod.times.running_since or pod.created_at) < window

@@ -105,8 +105,16 @@ class Wishes:
     evictable: bool = False  # consents that it is moved (``safe-to-evict: "true"``)
     protected: bool = False  # wishes that its node stays
     idle_shutdown: timedelta | None = None  # consents to be scaled to zero after being idle that long
+    stays_idle: bool = False  # refuses that, whatever the policy says
     keep_until: datetime | None = None  # postpones that
     may_wait: timedelta | None = None  # how long after its creation it may start (None: not declared)
+
+    def allow_zero(self, before: "Wishes", *, covered: bool) -> bool:
+        """True if the workload may be scaled to zero: it consents, or the policy on idle workloads *covered* it and it
+        does not refuse, and its wishes about that are those of *before*."""
+        agrees = self.idle_shutdown is not None or (covered and not self.stays_idle)
+        mine, earlier = ((w.idle_shutdown, w.stays_idle, w.keep_until, w.protected) for w in (self, before))
+        return agrees and mine == earlier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -331,6 +331,24 @@ class Patience:
     lowest_priority: int = -10
 
 
+class IdleAction(StrEnum):
+    """What is done about a workload that has been idle for too long."""
+
+    TELL = "tell"
+    SCALE_TO_ZERO = "scale_to_zero"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdlePolicy:
+    """What is done about workloads that are idle for longer than *after*, if their pods do not say so themselves: those
+    in *namespaces* (``*``: all), and those of *priority_classes*."""
+
+    namespaces: frozenset[str] = frozenset()
+    priority_classes: frozenset[str] = frozenset()
+    after: timedelta = timedelta(hours=2)
+    action: IdleAction = IdleAction.TELL
+
+
 @dataclass(frozen=True, kw_only=True)  # without slots, for what is cached
 class Policy:
     """The whole configuration of decisions.
@@ -352,6 +370,7 @@ class Policy:
     heartbeat_interval: timedelta = timedelta(minutes=1)
     unknown_after: timedelta = timedelta(minutes=15)
     idle_shutdown_grace: timedelta = timedelta(minutes=15)
+    idle: IdlePolicy = field(default_factory=IdlePolicy)
     keep_until: KeepUntil = field(default_factory=KeepUntil)
     longest_override: timedelta = timedelta(days=7)
     attribution: Attribution = field(default_factory=Attribution)

@@ -7,6 +7,7 @@ shows 0 % for minutes. `judge` and `was_idle` err towards keeping; nothing is re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 
 
@@ -67,6 +68,24 @@ class WorkloadLife:
     bound_at: datetime | None = None
     ended_at: datetime | None = None
     completed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleSpan:
+    """The *gpus* that a workload held from *since* to *until* although it had been idle for longer than it may be, or,
+    where it was *ended* at *since*, those that it did not hold until it started again (None: it has not).
+
+    *workload* is ``namespace/Kind/name`` of what a person would scale. *usd_per_hour* is the list price of all *gpus*,
+    None where a pool has none.
+    """
+
+    workload: str
+    since: datetime
+    team: str = ""
+    gpus: float = 0.0
+    usd_per_hour: Decimal | None = None
+    ended: bool = False
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

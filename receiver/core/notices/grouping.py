@@ -21,7 +21,9 @@ def _causes(names: str) -> frozenset[Cause]:
 # They start a time after which something is done to people's work: a message later leaves less of it.
 GRACES = _causes("EVICTS IDLE_WARNED")
 # There are as many topics of these as workloads.
-OF_WORKLOADS = _causes("MISFIT KEEP_UNTIL_IGNORED IDLE_KEPT IDLE_STAYS IDLE_CANNOT IDLE_SHUT_DOWN IDLE_FAILED")
+OF_WORKLOADS = _causes(
+    "MISFIT KEEP_UNTIL_IGNORED IDLE_TOLD IDLE_KEPT IDLE_STAYS IDLE_CANNOT IDLE_SHUT_DOWN IDLE_FAILED"
+)
 # What happened stays true. All other news say how something is, until the next of their topic says otherwise.
 HAPPENED = _causes(
     "GREW SHRANK REMOVED_STUCK WITHDRAWN DRIFT BUDGET_CHANGED ANSWERED OVERRIDE_ENDED IDLE_SHUT_DOWN IDLE_FAILED"

@@ -83,6 +83,7 @@ class Cause(StrEnum):
     EVICTS = "evicts", "how-it-decides.md#windows-that-evict"
     EVICTS_NO_MORE = "evicts_no_more", "how-it-decides.md#windows-that-evict"
     KEEP_UNTIL_IGNORED = "keep_until_ignored", "operations.md#keep-a-node-for-a-while"
+    IDLE_TOLD = "idle_told", "operations.md#keep-an-idle-workload"
     IDLE_WARNED = "idle_warned", "operations.md#keep-an-idle-workload"
     IDLE_KEPT = "idle_kept", "operations.md#keep-an-idle-workload"
     IDLE_STAYS = "idle_stays", "operations.md#keep-an-idle-workload"

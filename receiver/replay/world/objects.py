@@ -180,7 +180,8 @@ class WorldConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTemplate:
     """The parts that pods and jobs share. *gpu_util* and *gpu_memory* are the activity and used memory (ratios 0-1) of
-    each GPU after warm-up; memory None follows from the activity. *compute* are the requests beside GPUs in millicores
+    each GPU after warm-up; memory None follows from the activity. In its last *idle_tail* a pod does nothing and holds
+    its GPUs and their memory. *compute* are the requests beside GPUs in millicores
     and bytes (`receiver.core.model.pods`). *claims* count in the simulator's world alone."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -194,6 +195,7 @@ class PodTemplate:
     owner_kind: str = ""
     gpu_util: float = 0.9
     gpu_memory: float | None = None
+    idle_tail: timedelta = timedelta(0)
     compute: Mapping[str, int] = field(default_factory=dict)
     gate: str = ""  # the name of a scheduling gate
     claims: tuple[PodClaim, ...] = ()

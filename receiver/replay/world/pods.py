@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.replay.world.activity import Gpus
+from receiver.replay.world.activity import Gpus, held_memory
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Key
 from receiver.replay.world.objects import (
     GANG_ANNOTATION,
@@ -211,11 +211,19 @@ class Pods:
         self._agenda.after(self._timings.warmup, self._warm, key, uid)
         if pod.duration is not None:
             self._agenda.after(pod.duration, self._finish, key, uid)
+        if pod.duration is not None and pod.idle_tail:
+            self._agenda.after(max(pod.duration - pod.idle_tail, timedelta(0)), self._rest, key, uid)
 
     def _warm(self, key: Key, uid: str) -> None:
         pod = self._cluster.living(key, uid)
         if pod is not None and uid not in self._lost:
             self._activity.warm(pod)
+
+    def _rest(self, key: Key, uid: str) -> None:
+        """End the work of a pod that goes on holding its GPUs."""
+        pod = self._cluster.living(key, uid)
+        if pod is not None and uid not in self._lost and pod.deletion_at is None:
+            self._activity.warm(self._cluster.change_pod(pod, gpu_util=0.0, gpu_memory=held_memory(pod)))
 
     # --- deletion ---
 

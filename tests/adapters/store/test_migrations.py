@@ -32,7 +32,7 @@ from tests.adapters.store.builders import NOW, grow
 
 FIRST = "0001"
 # What the first schema has not.
-OTHERS = {"alembic_version", "compatibility", "seals", "control", "lease", "pool_facts"}
+OTHERS = {"alembic_version", "compatibility", "seals", "control", "lease", "pool_facts", "idle_spans"}
 
 
 def test_the_migrations_are_one_line_and_each_file_begins_with_its_number() -> None:

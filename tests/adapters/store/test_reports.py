@@ -10,6 +10,7 @@ from receiver.adapters.store import SqlStore, open_store
 from receiver.core.model.actions import Verdict
 from receiver.core.model.charges import Charge, Charged, RunsElsewhere, Seed
 from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.usage import IdleSpan
 from receiver.core.report.lines import Counted
 from receiver.core.report.report import Spoke
 from receiver.core.report.rightsizing import InUse
@@ -40,6 +41,26 @@ def test_the_higher_numbers_of_gpus_in_use_are_kept_and_the_seconds_added(store:
     store.keep_in_use([])
     assert store.in_use("2026-11") == (replace(first, used=3, seconds=90.0), other)
     assert store.in_use("2026-10") == ()
+
+
+def test_an_idle_span_is_replaced_by_a_later_look_at_it_and_read_until_it_is_over(store: SqlStore) -> None:
+    span = IdleSpan(workload="ml/Deployment/web", since=NOW, team="vision", gpus=0.5, usd_per_hour=Decimal("0.645"))
+    freed = IdleSpan(workload="ml/StatefulSet/lab", since=NOW, gpus=1.0, ended=True)
+    store.keep_idle([span, freed])
+    later = replace(span, until=after(minutes=5))
+    store.keep_idle([later])
+    store.keep_idle([])
+    assert store.idle_spans(after(minutes=5)) == (later, freed)
+    assert store.idle_spans(after(minutes=6)) == (freed,)
+
+
+@pytest.mark.database("the store in memory prunes nothing")
+def test_idle_spans_are_forgotten_after_400_days(store: SqlStore) -> None:
+    store.keep_idle([IdleSpan(workload="ml/StatefulSet/lab", since=NOW, ended=True)])
+    store.prune(after(days=399))
+    assert len(store.idle_spans(NOW)) == 1
+    store.prune(after(days=401))
+    assert store.idle_spans(NOW) == ()
 
 
 @pytest.mark.database("the store in memory prunes nothing")

@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.capabilities.idle_shutdown.judging import Consenting, IdleCase, IdleStanding, consenting, key_of
+from receiver.capabilities.idle_shutdown.judging import Candidate, IdleCase, IdleStanding, candidates, key_of
 from receiver.core.model.pods import Pod, PodPhase
-from receiver.core.model.policy import KeepUntil
+from receiver.core.model.policy import KeepUntil, Policy
 from receiver.core.model.usage import Course
 from tests.core.builders import MINUTE, NOW, a_pod, a_policy
 
@@ -56,7 +56,7 @@ def told(standing: IdleStanding, ago: timedelta = MINUTE, mode: str = "act") -> 
     return {WEB: (key_of(standing, case), case.now)}
 
 
-def the(*pods: Pod) -> Consenting:
+def the(*pods: Pod, policy: Policy | None = None) -> Candidate:
     """The one workload that *pods* make up."""
-    (found,) = consenting(pods)
+    (found,) = candidates(pods, policy or a_policy())
     return found

@@ -12,8 +12,8 @@ from receiver.capabilities.idle_shutdown.judging import (
     IdleStanding,
     IdleVerdict,
     can_tell,
+    candidates,
     case_of,
-    consenting,
     judge,
     kept_until,
     key_of,
@@ -68,7 +68,7 @@ def verdict(*pods: Pod, **given: Any) -> IdleVerdict:
 
 
 def test_a_pod_without_the_annotation_is_no_candidate() -> None:
-    assert consenting([a_web_pod(idle_shutdown=None)]) == ()
+    assert candidates([a_web_pod(idle_shutdown=None)], a_policy()) == ()
 
 
 def test_pods_of_all_replica_sets_of_a_deployment_are_one_workload() -> None:
@@ -90,7 +90,7 @@ def test_a_stateful_set_whose_name_ends_with_a_label_is_itself() -> None:
 
 
 def test_pods_without_an_owner_are_a_workload_each() -> None:
-    pods = consenting([a_web_pod("a", owner=""), a_web_pod("b", owner="")])
+    pods = candidates([a_web_pod("a", owner=""), a_web_pod("b", owner="")], a_policy())
     assert [pod.key for pod in pods] == ["ml/Pod/a", "ml/Pod/b"]
 
 
@@ -100,7 +100,7 @@ def test_a_workload_waits_for_the_longest_window_of_its_pods() -> None:
 
 
 def test_owners_of_two_namespaces_are_two_workloads() -> None:
-    assert len(consenting([a_web_pod(), a_web_pod(namespace="other")])) == 2
+    assert len(candidates([a_web_pod(), a_web_pod(namespace="other")], a_policy())) == 2
 
 
 # --- idle
@@ -372,20 +372,20 @@ def test_what_nothing_can_scale_is_told_once_and_left_alone(owner: str) -> None:
 
 def test_each_window_is_asked_for_once() -> None:
     pods = [a_web_pod(), a_web_pod("web-5d9c-b"), a_web_pod(namespace="other", idle_shutdown=timedelta(hours=1))]
-    assert windows(consenting(pods), NOW) == (WINDOW, timedelta(hours=1))
+    assert windows(candidates(pods, a_policy()), NOW) == (WINDOW, timedelta(hours=1))
 
 
 def test_no_window_is_asked_for_that_could_change_nothing() -> None:
     young = a_web_pod(running_since=NOW - MINUTE)
     bare = a_web_pod("bare", owner="")
     mixed = (a_web_pod(namespace="b"), a_web_pod("web-5d9c-b", namespace="b", idle_shutdown=None))
-    assert windows(consenting([young, bare, *mixed]), NOW) == ()
+    assert windows(candidates([young, bare, *mixed], a_policy()), NOW) == ()
 
 
 def test_the_number_of_windows_is_bounded_and_the_common_ones_come_first() -> None:
     pods = [a_web_pod(namespace=f"n{n}", idle_shutdown=timedelta(hours=1) + n * MINUTE) for n in range(30)]
     common = [a_web_pod(namespace=f"c{n}", idle_shutdown=timedelta(hours=3)) for n in range(2)]
-    found = windows(consenting([*pods, *common]), NOW)
+    found = windows(candidates([*pods, *common], a_policy()), NOW)
     assert len(found) == MOST_WINDOWS
     assert found[0] == timedelta(hours=3)
 
