@@ -10,7 +10,7 @@ from receiver.config.model import Configuration
 from receiver.metrics.families import AddedFamilies
 from receiver.runtime.after_step import AfterStepOf
 from receiver.step.parts import NOTHING, Additions
-from receiver.web import WebAdditions
+from receiver.web.parts import WebAdditions
 
 # Of rights: whether they are needed, verbs, API group, resources, purpose, and ``weaker``, ``acts`` or nothing.
 RightsRow = tuple[bool, str, str, str, str, str]

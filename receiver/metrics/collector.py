@@ -5,7 +5,6 @@ Only `Instruments` lives in the process, because only the process knows how long
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any
 
 from prometheus_client import Counter, Histogram, disable_created_metrics
@@ -27,6 +26,7 @@ from receiver.metrics.budgets import budgets
 from receiver.metrics.families import PREFIX, AddedFamilies, Row, Scrape, counter, filled, gauge, histogram, single
 from receiver.ports import Clock, ReadStore, TryLater, WontWork
 from receiver.reports.picture import ChargesDocument, Picture, PoolDocument, kept_picture
+from receiver.reports.state import WatchState
 from receiver.step.parts import PARTS, counted_as
 
 METHODS = ("GET", "PUT", "DELETE")
@@ -68,15 +68,6 @@ class CivoCalls(Collector):
         """Count one call; *outcome* is one of OUTCOMES."""
         self._ended.labels(method=method, outcome=outcome).inc()
         self._seconds.labels(method=method).observe(seconds)
-
-
-class WatchState(StrEnum):
-    """Whether pods are watched: not asked for, another process leads, they are, or they cannot be just now."""
-
-    OFF = "off"
-    WAITING = "waiting"
-    UP = "up"
-    DOWN = "down"
 
 
 class WatchCounts(Collector):

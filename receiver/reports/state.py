@@ -15,6 +15,15 @@ SOURCES = "sources_answer"  # the guardrail of every change that needs a silent 
 NOT_WHOLE = "gangs_whole"  # noted where a gang waits because too few nodes are left for all of it
 
 
+class WatchState(StrEnum):
+    """Whether pods are watched: not asked for, another process leads, they are, or they cannot be just now."""
+
+    OFF = "off"
+    WAITING = "waiting"
+    UP = "up"
+    DOWN = "down"
+
+
 def unseen(evidence: Mapping[str, Any]) -> bool:
     """True if the nodes of a pool or what waits for it were not seen, by the *evidence* of its decision."""
     sources = evidence.get("sources") or {}

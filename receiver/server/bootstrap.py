@@ -15,7 +15,7 @@ from flask import Flask
 from gunicorn.errors import AppImportError
 from prometheus_client import CollectorRegistry
 
-from receiver import installed_version, web
+from receiver import installed_version
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import Calls
@@ -53,7 +53,9 @@ from receiver.step.devices import DeviceJoin
 from receiver.step.gather import Sources
 from receiver.step.parts import LEAD_LOST, Hands
 from receiver.step.reconcile import Stepped, step
+from receiver.web.app import create_app as web_app
 from receiver.web.auth.tokens import Attempts
+from receiver.web.parts import LastStep, WebParts
 
 EXTENSION = "gpu_autoscaler"
 GRACE_SECONDS = 5.0  # for a message, a watch or opening the store to end after they were told to
@@ -88,7 +90,7 @@ class Connections:
         self.additions = capabilities.step_additions()
         self.instruments = Instruments(process, self.additions.parts)
         self.beat, self.attempts = Beat(), Attempts()
-        self.last_step: web.LastStep | None = None
+        self.last_step: LastStep | None = None
         self.instruments.on_disk.watch(self.secrets, self.live)
         self.store = self.loops_store = store_at(database_url)
         self.writer: WriterLock | Lease
@@ -211,7 +213,7 @@ class Stepping:
         stepped = step(connections.sources, hands, policy, mode.value, now, connections.additions)
         if warm_at is not None:
             stepped = replace(stepped, reconsider_at=min(warm_at, stepped.reconsider_at or warm_at))
-        connections.last_step = web.LastStep(
+        connections.last_step = LastStep(
             facts=stepped.facts, settings=settings, mode=mode.value, additions=connections.additions
         )
         self._trusted_since = trusted_since(self._trusted_since, now, trusted=stepped.trusted)
@@ -313,8 +315,8 @@ def web_of(
     registry.register(instruments)
     added = [families for capability in capabilities.installed() for families in capability.metrics]
     registry.register(StoreCollector(connections.store, settings, clock, destinations=messages_to, added=added))
-    return web.create_app(
-        web.WebParts(
+    return web_app(
+        WebParts(
             tokens=connections.secrets.tokens,
             store=connections.store,
             wake=loop.wake,

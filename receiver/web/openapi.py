@@ -15,7 +15,8 @@ from receiver.reports.document import SUFFIX
 from receiver.reports.picture import ChargesDocument, PoolDocument, WaitingPod
 from receiver.web.api import alert_documents as alerts
 from receiver.web.api import documents as api
-from receiver.web.api.request_parts import LIMIT_QUERY, LONGEST_TEXT, POOL_QUERY, Last
+from receiver.web.api.documents import LONGEST_TEXT
+from receiver.web.api.request_parts import LIMIT_QUERY, POOL_QUERY, Last
 from receiver.web.api.summary import SummaryDocument
 from receiver.web.operation import COUNT, MOMENT, OF_A_STEP, OPERATOR, READERS, TEXT, WEBHOOK, Request, Schema, one_of
 

@@ -91,7 +91,7 @@ class WebParts:
     *tokens* says which bearer tokens are valid now: without one for the webhook every delivery is refused, without the
     operator's every change. *messages_to* names the destinations of messages. *attempts* outlive a change of the
     configuration. *region* and *cluster_id* are Civo's. *wake* must return at once. *watch* is a
-    `receiver.metrics.collector.WatchState`. *pools_pending* says why Civo has not completed the pools yet, and is empty
+    `receiver.reports.state.WatchState`. *pools_pending* says why Civo has not completed the pools yet, and is empty
     once it has. *last_step* is None before the first one and where another replica steps. *other_settings* reads a
     configuration that is not in force; with True its text holds only changes of the one that is. It raises ConfigError.
     *added* is what capabilities add.

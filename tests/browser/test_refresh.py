@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Response as Answer
 
-from receiver.web import create_app
+from receiver.web.app import create_app
 from tests.browser.chromium import a_tab
 from tests.web.builders import COMPILED, L40S, NOW, Bench, a_full_store, a_picture, a_pool
 

@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 from werkzeug.serving import make_server
 
 from receiver.cli.main import main
-from receiver.web import WebParts, create_app
+from receiver.web.app import create_app
+from receiver.web.parts import WebParts
 from simulator.store import MemoryStore
 from tests.clocks import FixedClock
 from tests.web.builders import NOW, a_picture

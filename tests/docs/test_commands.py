@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from receiver.web import create_app
+from receiver.web.app import create_app
 from tests.docs.commands import commands, fenced, queries, spans, taken, words_of
 from tests.docs.pages import every_page, in_pages, section, text_of
 from tests.lint import none_of

@@ -16,7 +16,7 @@ from receiver.config import load_text
 from receiver.core.model.policy import Taint
 from receiver.core.model.pool_facts import PoolAtCivo, PoolFacts
 from receiver.replay.world.objects import WorldPool
-from receiver.web import create_app
+from receiver.web.app import create_app
 from tests.clocks import FixedClock
 from tests.docs.commands import fenced, words_of
 from tests.docs.pages import ROOT, text_of

@@ -15,7 +15,7 @@ import pytest
 from receiver.config import load_text
 from receiver.config.environment import read_environment
 from receiver.server import gunicorn_conf
-from receiver.web import create_app
+from receiver.web.app import create_app
 from tests.lint import load_yaml
 from tests.manifests.built import INSTALLED, K8S, ROOT, installed, made_of, mounted_secrets, read, the
 from tests.rules.files import EVERY_RULE, RULE_FILES, run

@@ -2,7 +2,8 @@
 
 import pytest
 
-from receiver.metrics.collector import WatchCounts, WatchState
+from receiver.metrics.collector import WatchCounts
+from receiver.reports.state import WatchState
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ import pytest
 from receiver.adapters.http.sessions import Calls
 from receiver.adapters.kubernetes.cluster import ClusterOptions, KubernetesCluster, connect
 from receiver.adapters.kubernetes.reflector import Watching
-from receiver.metrics.collector import WatchCounts, WatchState
+from receiver.metrics.collector import WatchCounts
 from receiver.ports import TryLater, WontWork
+from receiver.reports.state import WatchState
 from simulator.server import Simulator
 from simulator.world_faults import lift
 from tests.adapters.kubernetes.custom_objects import a_workload

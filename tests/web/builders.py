@@ -36,7 +36,8 @@ from receiver.core.model.usage import Owner, Usage, WorkloadLife
 from receiver.core.notices.grouping import Seal
 from receiver.ports import Grounds, Store, StoredAction, StoredDecision, WebStore
 from receiver.reports.picture import RightsDocument
-from receiver.web import LastStep, WebParts, create_app
+from receiver.web.app import create_app
+from receiver.web.parts import LastStep, WebParts
 from simulator.store import MemoryStore
 from tests import payloads
 from tests.clocks import FixedClock

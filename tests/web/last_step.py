@@ -5,7 +5,7 @@ from typing import Any
 
 from receiver.config.settings import load_text
 from receiver.core.model.model import Facts, Spend
-from receiver.web import LastStep
+from receiver.web.parts import LastStep
 from tests.clocks import FixedClock
 from tests.core.builders import NOW, a_busy_node, a_pod, a_state, facts
 from tests.web.builders import Bench

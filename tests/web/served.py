@@ -13,7 +13,7 @@ from typing import Any
 from flask import Flask, g
 
 from receiver.server import gunicorn_conf, gunicorn_worker
-from receiver.web import create_app
+from receiver.web.app import create_app
 from tests.web.builders import Bench
 
 globals().update({name: value for name, value in vars(gunicorn_conf).items() if not name.startswith("_")})

@@ -17,7 +17,7 @@ from receiver.capabilities import registry
 from receiver.config.web import ReadAccess
 from receiver.core.model.policy import Approval, Budget
 from receiver.ports import TryLater
-from receiver.web import create_app
+from receiver.web.app import create_app
 from receiver.web.auth.tokens import MOST_FAILURES
 from receiver.web.openapi import document
 from simulator.store import MemoryStore

@@ -19,8 +19,8 @@ from receiver.core.notices.notice import Notice, Severity
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.guardrails.limits import sources_answer
-from receiver.metrics.collector import WatchState
 from receiver.ports import StoredNotice
+from receiver.reports.state import WatchState
 from receiver.web.pages.overview import WATCHES
 from simulator.store import MemoryStore
 from tests.core import builders as core

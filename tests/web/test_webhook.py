@@ -16,7 +16,8 @@ from flask import Flask
 from werkzeug.test import TestResponse
 
 from receiver.ports import TryLater
-from receiver.web import create_app, webhook
+from receiver.web import webhook
+from receiver.web.app import create_app
 from receiver.web.auth.tokens import is_one_of
 from tests.web.builders import L40S, NOW, TOKEN, Bench, a_payload
 

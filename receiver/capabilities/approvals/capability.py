@@ -8,7 +8,7 @@ from receiver.capabilities.approvals.page import TEMPLATES, blueprint, ways
 from receiver.capabilities.capability import Capability
 from receiver.core.notices.notice import PoolConcerns
 from receiver.step.parts import Additions, PoolField, StandingRequests
-from receiver.web import WebAdditions
+from receiver.web.parts import WebAdditions
 
 CAPABILITY = Capability(
     name="approvals",

@@ -1,16 +1,17 @@
 """What the API says of approval requests, and what it takes as an answer."""
 
 from datetime import datetime
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from receiver.capabilities.approvals.sentences import sentence
 from receiver.core.model.overrides import Answer, Question
 from receiver.core.model.policy import Unanswered
 from receiver.reports.document import Instant, Usd, says, word
 from receiver.reports.picture import QuestionInShort
-from receiver.web.api.documents import Asked
-from receiver.web.api.request_parts import LONGEST_TEXT
-from receiver.web.parts import WebParts
+from receiver.web.api.documents import LONGEST_TEXT, Asked
+
+if TYPE_CHECKING:  # it loads Flask, which the command line does not need
+    from receiver.web.parts import WebParts
 
 
 class QuestionDocument(QuestionInShort):
@@ -30,7 +31,7 @@ class QuestionDocument(QuestionInShort):
     answered_at: Instant | None = None
 
     @classmethod
-    def of_question(cls, question: Question, parts: WebParts, now: datetime) -> Self:
+    def of_question(cls, question: Question, parts: "WebParts", now: datetime) -> Self:
         name, state = parts.pool_name(question.pool), question.standing(now)
         return cls.of(question, pool_name=name, state=state, said=sentence(question, now))
 

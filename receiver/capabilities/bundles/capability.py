@@ -2,6 +2,6 @@
 
 from receiver.capabilities.bundles.api import REQUESTS, add_routes
 from receiver.capabilities.capability import Capability
-from receiver.web import WebAdditions
+from receiver.web.parts import WebAdditions
 
 CAPABILITY = Capability(name="bundles", web=WebAdditions(add_routes=add_routes, requests=REQUESTS))

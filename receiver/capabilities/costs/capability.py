@@ -10,7 +10,7 @@ from receiver.capabilities.costs.page import TEMPLATES, add_page
 from receiver.capabilities.costs.weekly import ObservedDay, WeekEnd
 from receiver.config.model import Mode
 from receiver.runtime.after_step import AfterStep, AfterStepParts
-from receiver.web import PageLink, WebAdditions
+from receiver.web.parts import PageLink, WebAdditions
 
 
 def reports_due(parts: AfterStepParts) -> Sequence[AfterStep]:

@@ -4,7 +4,6 @@ import click
 
 from receiver import installed_version
 from receiver.capabilities.costs.formats import as_csv, as_text
-from receiver.capabilities.costs.page import standalone
 from receiver.terminal.client import print_json, print_lines, server
 
 FORMATS = ("text", "csv", "json", "html", "focus")
@@ -34,6 +33,8 @@ def report(month: str | None, team: str | None, form: str) -> None:
         case "csv":
             click.echo(as_csv(document), nl=False)
         case "html":
+            from receiver.capabilities.costs.page import standalone  # it loads Flask
+
             click.echo(standalone(document, installed_version()))
         case _:
             print_lines(as_text(document))

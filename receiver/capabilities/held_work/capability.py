@@ -3,7 +3,7 @@
 from receiver.capabilities.capability import Capability
 from receiver.capabilities.held_work.api import REQUESTS, add_routes
 from receiver.capabilities.held_work.metrics import held_work_metrics
-from receiver.web import WebAdditions
+from receiver.web.parts import WebAdditions
 
 CAPABILITY = Capability(
     name="held_work",

@@ -5,7 +5,7 @@ from pathlib import Path
 from receiver.capabilities.capability import Capability
 from receiver.capabilities.what_if.api import REQUESTS, add_routes
 from receiver.capabilities.what_if.page import add_page
-from receiver.web import PageLink, WebAdditions
+from receiver.web.parts import PageLink, WebAdditions
 
 GUIDE = "command-line.md#what-if"
 LINKS = (

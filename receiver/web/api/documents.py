@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, ConfigDict
 
@@ -14,7 +14,6 @@ from receiver.core.model.actions import ActionKind, Change, OutcomeKind, VictimS
 from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Scope
 from receiver.core.money.cost import amount
-from receiver.metrics.collector import WatchState
 from receiver.ports import StoredDecision, StoredOverride
 from receiver.reports.document import (
     Count,
@@ -40,10 +39,12 @@ from receiver.reports.picture import (
     SourceDocument,
     WaitingPod,
 )
-from receiver.reports.state import ScalingState, scaling_state, unseen
-from receiver.web.api.request_parts import LONGEST_TEXT
-from receiver.web.parts import WebParts
+from receiver.reports.state import ScalingState, WatchState, scaling_state, unseen
 
+if TYPE_CHECKING:  # it loads Flask, which the command line does not need
+    from receiver.web.parts import WebParts
+
+LONGEST_TEXT = 500  # characters of a name or a reason
 WORDS = {"minLength": 1, "maxLength": LONGEST_TEXT, "pattern": r"\S"}
 Reason = Annotated[str, says("the reason", json_schema_extra=WORDS)]
 Person = Annotated[str, says("the person", json_schema_extra=WORDS)]
@@ -68,7 +69,7 @@ def _usd(value: object) -> object:
     return amount(Decimal(value)) if isinstance(value, str) and "E" in value else plain(value)
 
 
-def mode_of(picture: Picture, parts: WebParts) -> str:
+def mode_of(picture: Picture, parts: "WebParts") -> str:
     """Return the mode of the step that *picture* shows, before the first step the configured one."""
     return picture.mode or parts.mode
 
@@ -142,7 +143,7 @@ class DecisionDocument(DecisionLine):
         return scaling_state(self.verdict, self.reasons, self.mode, present=self.from_count, unseen=seen)
 
     @classmethod
-    def of_stored(cls, stored: StoredDecision, parts: WebParts, **extra_fields: object) -> Self:
+    def of_stored(cls, stored: StoredDecision, parts: "WebParts", **extra_fields: object) -> Self:
         """Return a decision with the words and names that were stored with it, else with today's."""
         decision, evidence = stored.decision, dict(stored.decision.evidence)
         name = pool.get("name") if isinstance(pool := evidence.get("pool"), Mapping) else None
@@ -168,7 +169,7 @@ class ExplainedDecision(DecisionDocument):
     next: Annotated[Count | None, says("and the one after it")] = None
 
 
-def explained(stored: StoredDecision, parts: WebParts) -> ExplainedDecision:
+def explained(stored: StoredDecision, parts: "WebParts") -> ExplainedDecision:
     """Return a decision with what followed from it and its neighbours in the history of its pool."""
     previous, following = parts.store.beside(stored)
     document = ExplainedDecision.of_stored(stored, parts, previous=previous, next=following)
@@ -197,7 +198,7 @@ class OverrideDocument(Published):
     ended_by: Annotated[str | None, says("null when its time was over")] = None
 
     @classmethod
-    def of_stored(cls, stored: StoredOverride, parts: WebParts, now: datetime) -> Self:
+    def of_stored(cls, stored: StoredOverride, parts: "WebParts", now: datetime) -> Self:
         override = stored.override
         return cls.of(
             stored,
@@ -242,7 +243,7 @@ class BudgetDocument(ScopedBudget):
     ] = None
 
     @classmethod
-    def of_picture(cls, picture: Picture, parts: WebParts) -> Self:
+    def of_picture(cls, picture: Picture, parts: "WebParts") -> Self:
         """Return the month's money; before the first step, what the configuration says."""
         configured, budget = parts.policy.budget, picture.budget or ScopedBudget()
         fields = {name: getattr(budget, name) for name in (*_MONEY, *budget.model_fields_set)}
@@ -386,7 +387,7 @@ class ProblemDocument(Published):
     mistakes: Annotated[tuple[dict[str, str], ...], says("of a configuration: field, problem and remedy of each")]
 
 
-def waiting_document(pod: WaitingPod, picture: Picture, parts: WebParts) -> WaitingPod:
+def waiting_document(pod: WaitingPod, picture: Picture, parts: "WebParts") -> WaitingPod:
     """Return *pod* of *picture* with the name of its pool and what a person can do."""
     observing = mode_of(picture, parts) == "observe"
     advice = pod.what_to_do or what_to_do(

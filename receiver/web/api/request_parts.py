@@ -14,6 +14,7 @@ from receiver.config.values import did_you_mean
 from receiver.core.explain.rules import RULES
 from receiver.core.model.policy import Pool
 from receiver.ports import DecisionFilter, DecisionKind
+from receiver.web.api.documents import LONGEST_TEXT
 from receiver.web.auth.tokens import OPERATOR, require_bearer
 from receiver.web.errors import REMEDIES, Problem
 from receiver.web.operation import TEXT
@@ -24,7 +25,6 @@ MAX_LIMIT = 500
 MAX_ROW = 2**63 - 1  # the largest row number that SQLite and PostgreSQL can hold
 LARGEST_FORM = LARGEST_BODY = 16 * 1024  # bytes
 MOST_FIELDS = 20
-LONGEST_TEXT = 500  # characters of a name or a reason
 # What `pool_asked` and `limit_asked` read, for the OpenAPI document.
 POOL_QUERY = ("pool", {**TEXT, "description": "a pool's name or id"})
 LIMIT_QUERY = ("limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT})

@@ -18,7 +18,8 @@ from receiver.core.notices.grouping import PageLinks
 from receiver.metrics.collector import Instruments
 from receiver.ports import StoredNotice
 from receiver.replay.world.objects import Timings, WorldPool
-from receiver.web import WebParts, create_app
+from receiver.web.app import create_app
+from receiver.web.parts import WebParts
 from simulator.store import MemoryStore
 from tests.given.life import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world
 from tests.payloads import a_payload, an_alert, stamp

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from werkzeug.serving import make_server
 
 from receiver.cli.main import main
-from receiver.web import create_app
+from receiver.web.app import create_app
 from tests.adapters.wire import unused_url
 from tests.clocks import FixedClock
 from tests.core.report.builders import AFTER

@@ -20,7 +20,7 @@ from receiver.config.web import ReadAccess
 from receiver.core.model.actions import Outcome, OutcomeKind, VictimStage
 from receiver.core.model.model import Spend
 from receiver.ports import Leader, StoredAction, TryLater
-from receiver.web import LastStep
+from receiver.web.parts import LastStep
 from tests.clocks import FixedClock
 from tests.core.builders import (
     HOUR,

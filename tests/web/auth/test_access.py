@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from receiver.config.web import ReadAccess
 from receiver.ports import TryLater
-from receiver.web import create_app
+from receiver.web.app import create_app
 from receiver.web.auth.access import LASTS, SKEW, Role, Sessions, Visitor
 from receiver.web.auth.tokens import ADDRESSES, MOST_FAILURES, Attempts
 from tests.web.builders import L40S, NOW, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
