@@ -11,12 +11,13 @@ import subprocess
 import sys
 from typing import Any
 
-from receiver.web.pages.guide_text import portable, slug
+from receiver.web.pages.guide_text import portable, slug, stackable
 from receiver.web.pages.guides import GROUPS, HOME, shipped
 from tools.make_venv import BUILD, ROOT, NotMade, install_beside
 
 LOCK = ROOT / "requirements" / "site.lock"
 SITE = BUILD / "site"
+TABLES = ROOT / "receiver" / "web" / "static" / "guide-tables.css"
 GUIDES = shipped()
 
 
@@ -36,6 +37,7 @@ def on_config(config: Any) -> Any:
     """Give MkDocs the navigation, and GitHub's rule for anchors."""
     config.nav = navigation()
     config.mdx_configs.setdefault("toc", {})["slugify"] = slug
+    config.extra_css.append(TABLES.name)
     return config
 
 
@@ -46,6 +48,7 @@ def on_files(files: Any, config: Any) -> Any:
     for name in GUIDES:
         if files.get_file_from_path(name) is None:
             files.append(File.generated(config, name, content=GUIDES.text(name)))
+    files.append(File.generated(config, TABLES.name, content=TABLES.read_text(encoding="utf-8")))
     return files
 
 
@@ -58,6 +61,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return posixpath.relpath(found[0], posixpath.dirname(here) or ".") + found[1] if found else None
 
     return portable(markdown, link)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Return *html* with tables that a phone shows as cards."""
+    return stackable(html)
 
 
 def main() -> int:

@@ -76,7 +76,7 @@ def test_what_looks_like_a_link_in_code_is_code() -> None:
 
 def test_a_table_may_have_columns_to_the_right_without_an_inline_style() -> None:
     html = shown("| a | b |\n|---|---:|\n| 1 | `x|y` |\n")
-    assert '<td align="right"><code>x|y</code></td>' in html
+    assert '<td align="right" data-label="b"><code>x|y</code></td>' in html
     assert "style" not in html
     assert html.startswith('<div class="scroll" tabindex="0">')
 

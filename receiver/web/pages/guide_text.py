@@ -18,6 +18,8 @@ FENCED = re.compile(r"(^ *`{3,}[^\n]*\n.*?^ *`{3,} *$)", re.MULTILINE | re.DOTAL
 COMMENT = re.compile(r"^<!--.*?-->\n?", re.MULTILINE | re.DOTALL)
 # A span of code, in which nothing is a link, or a link with its text and its target.
 LINK = re.compile(r"(`+)(?:(?!\n\n).)+?(?<!`)\1(?!`)|\[((?:`[^`]*`|[^\[\]`])+)\]\(([^)\s]+)\)", re.DOTALL)
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
 ITEM = re.compile(r" *([-*+]|\d+\.) +(?=\S)")
 LEVEL = " " * 4
 
@@ -101,5 +103,21 @@ def html_of(text: str) -> str:
     markdown.preprocessors.deregister("html_block")
     markdown.inlinePatterns.deregister("html")
     html: str = markdown.convert(text)
-    # A table wider than a phone scrolls in a frame of its own, which the keyboard reaches.
-    return html.replace("<table>", '<div class="scroll" tabindex="0">\n<table>').replace("</table>", "</table>\n</div>")
+    return stackable(html)
+
+
+def stackable(html: str) -> str:
+    """Return *html* with the heading of its column on each cell: a phone shows a row as a card. Elsewhere a table that
+    is too wide scrolls in a frame of its own, which the keyboard reaches."""
+
+    def framed(table: re.Match[str]) -> str:
+        heads = re.findall(r"<th[^>]*>(.*?)</th>", table[0])
+        labels = [re.sub(r"<[^>]+>", "", head).replace('"', "&quot;") for head in heads]
+
+        def labelled(row: re.Match[str]) -> str:
+            rest = iter(labels)
+            return re.sub(r"<td([^>]*)>", lambda cell: f'<td{cell[1]} data-label="{next(rest, "")}">', row[0])
+
+        return f'<div class="scroll" tabindex="0">\n{ROW.sub(labelled, table[0])}\n</div>'
+
+    return TABLE.sub(framed, html)

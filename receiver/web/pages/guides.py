@@ -10,11 +10,13 @@ from flask import Blueprint, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from receiver.web.errors import Problem
+from receiver.web.pages.guide_search import Section, search, sections
 from receiver.web.pages.guide_text import html_of, portable, title_of
 from receiver.web.parts import WebParts
 
 FOLDER = Path(__file__).parents[1] / "docs"  # a link to docs/ in a checkout, a copy of it in the wheel
 HOME = "README.md"
+LONGEST_QUERY = 200  # characters
 # The navigation of these pages and of the static site. A folder stands for all its pages.
 GROUPS: Mapping[str, Sequence[str]] = {
     "Start": (
@@ -70,11 +72,12 @@ ABOUT: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuidePage:
-    """One page: its *name* below docs/, the *title* and the HTML of its text."""
+    """One page: its *name* below docs/, the *title*, the HTML of its text, and the sections below the title."""
 
     name: str
     title: str
     html: str
+    contents: Sequence[Section]
 
 
 class Guides:
@@ -137,8 +140,16 @@ class Guides:
                 return _from(name, page_and_anchor[0]) + page_and_anchor[1] if page_and_anchor else None
 
             text = self.text(name)
-            self._rendered[name] = GuidePage(name=name, title=title_of(text), html=html_of(portable(text, link)))
+            contents = [section for section in sections(name, text) if section.level in (2, 3)]
+            self._rendered[name] = GuidePage(
+                name=name, title=title_of(text), html=html_of(portable(text, link)), contents=contents
+            )
         return self._rendered[name]
+
+    @cached_property
+    def sections(self) -> Sequence[Section]:
+        """Every section of every page that has a text of its own."""
+        return [section for name in self._files for section in sections(name, self.text(name))]
 
 
 @cache
@@ -167,6 +178,12 @@ def blueprint(parts: WebParts) -> Blueprint:
     about = dict(ABOUT)
     for addition in parts.added:
         about |= addition.guides
+
+    @routes.get("/docs/search")
+    def find() -> str:
+        query = request.args.get("q", "").strip()[:LONGEST_QUERY]
+        hits = search(query, guides.sections)
+        return render_template("guide_search.html", query=query, hits=hits, groups=guides.groups, current=None)
 
     @routes.get("/docs", defaults={"name": ""})
     @routes.get("/docs/<path:name>")
