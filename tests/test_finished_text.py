@@ -28,6 +28,7 @@ ALLOWED = {
     "core/notices/concerns:_queues": "decides only whether the same message is sent again",
     "core/notices/grouping:_more": "titles of one group: what they share is printed once",
     "web/health:readyz": "a prefix that would stand there twice",
+    "web/pages/guide_search:_score": "pages of the documentation, searched in lower case",
     "web/pages/guide_text:slug": "the anchor of a heading",
     "web/pages/overview:_plural": "grammar: verbs and pronouns in the plural",
 }

@@ -37,7 +37,6 @@ def on_config(config: Any) -> Any:
     """Give MkDocs the navigation, and GitHub's rule for anchors."""
     config.nav = navigation()
     config.mdx_configs.setdefault("toc", {})["slugify"] = slug
-    config.extra_css.append(TABLES.name)
     return config
 
 

@@ -21,7 +21,7 @@ def exporter_rows(title: str) -> Mapping[str, str]:
 
 
 def told_type(says: str) -> str:
-    """The type of a metric of which the page *says* this: a gauge unless it says another."""
+    """The type of a metric of which the page *says* this: a gauge unless another one is named."""
     return next((kind for kind in ("counter", "histogram") if says.startswith(kind)), "gauge")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from receiver.web.pages.guides import GROUPS, shipped
 from tests.docs.pages import ROOT, text_of
 from tests.lint import load_yaml
-from tools.documentation_site import navigation, on_config, on_page_markdown
+from tools.documentation_site import TABLES, navigation, on_config, on_page_content, on_page_markdown
 
 
 def pages(entry: Any) -> Iterator[str]:
@@ -32,6 +32,12 @@ def test_the_configuration_names_the_hook_that_brings_them() -> None:
     assert on_config(config) is config
     assert config.nav == navigation()
     assert config.mdx_configs["toc"]["slugify"]("not_backing_off: why?", "-") == "not_backing_off-why"
+
+
+def test_tables_of_the_site_are_cards_on_a_phone_like_the_servers() -> None:
+    assert load_yaml(text_of("mkdocs.yml"))["extra_css"] == [TABLES.name]
+    table = "<table><thead><tr><th>key</th></tr></thead><tbody><tr><td>tick</td></tr></tbody></table>"
+    assert '<td data-label="key">tick</td>' in on_page_content(table)
 
 
 def test_a_page_of_the_site_links_to_other_pages_by_their_files_and_to_nothing_else() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from receiver.web.pages.guide_search import MOST_HITS, Section, search, sections
+from receiver.web.pages.guide_search import MOST_HITS, GuideSection, search, sections
 from receiver.web.pages.guides import shipped
 from tests.web.seen import Page, page, words
 
@@ -26,8 +26,8 @@ The end.
 """
 
 
-def made(**said: Any) -> Section:
-    return Section(**{"page": "a.md", "title": "A", "level": 2, "heading": "H", "anchor": "h", "text": "", **said})
+def made(**said: Any) -> GuideSection:
+    return GuideSection(**{"page": "a.md", "title": "A", "level": 2, "heading": "H", "anchor": "h", "text": "", **said})
 
 
 def test_a_page_is_divided_at_its_headings_and_a_comment_in_a_fence_is_none() -> None:

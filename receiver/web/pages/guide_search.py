@@ -15,7 +15,7 @@ WEIGHT_OF_HEADING, WEIGHT_OF_TITLE, MOST_COUNTED = 10, 4, 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class GuideSection:
     """A heading of a page with the text up to the next one. *level* is 1 for the page's title, whose *anchor* is
     empty."""
 
@@ -28,14 +28,14 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class SearchHit:
     """A section that has every word of a query, and an excerpt of its text."""
 
-    section: Section
+    section: GuideSection
     excerpt: str
 
 
-def sections(page: str, text: str) -> Iterator[Section]:
+def sections(page: str, text: str) -> Iterator[GuideSection]:
     """Yield the sections of the Markdown *text* of *page* in order."""
     title = title_of(text)
     blocks = FENCED.split(COMMENT.sub("", text))
@@ -47,19 +47,19 @@ def sections(page: str, text: str) -> Iterator[Section]:
         level, heading = len(head[1]), MARKUP.sub("", head[2])
         body = " ".join(MARKUP.sub("", plain[head.end() : end]).split())
         anchor = slug(heading) if level > 1 else ""
-        yield Section(page=page, title=title, level=level, heading=heading, anchor=anchor, text=body)
+        yield GuideSection(page=page, title=title, level=level, heading=heading, anchor=anchor, text=body)
 
 
-def search(query: str, within: Iterable[Section]) -> Sequence[Hit]:
+def search(query: str, within: Iterable[GuideSection]) -> Sequence[SearchHit]:
     """Return the sections *within* that have every word of *query*, the best first: a word in a heading counts more
     than in a page's title, and that more than in the text."""
     wanted = query.lower().split()[:MOST_WORDS]
     scored = [(_score(wanted, section), section) for section in within] if wanted else []
     best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])[:MOST_HITS]
-    return [Hit(section=section, excerpt=_excerpt(section.text, wanted)) for _, section in best]
+    return [SearchHit(section=section, excerpt=_excerpt(section.text, wanted)) for _, section in best]
 
 
-def _score(wanted: Sequence[str], section: Section) -> int:
+def _score(wanted: Sequence[str], section: GuideSection) -> int:
     heading, title, text = section.heading.lower(), section.title.lower(), section.text.lower()
     score = 0
     for word in wanted:

@@ -10,7 +10,7 @@ from flask import Blueprint, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from receiver.web.errors import Problem
-from receiver.web.pages.guide_search import Section, search, sections
+from receiver.web.pages.guide_search import GuideSection, search, sections
 from receiver.web.pages.guide_text import html_of, portable, title_of
 from receiver.web.parts import WebParts
 
@@ -77,7 +77,7 @@ class GuidePage:
     name: str
     title: str
     html: str
-    contents: Sequence[Section]
+    contents: Sequence[GuideSection]
 
 
 class Guides:
@@ -147,7 +147,7 @@ class Guides:
         return self._rendered[name]
 
     @cached_property
-    def sections(self) -> Sequence[Section]:
+    def sections(self) -> Sequence[GuideSection]:
         """Every section of every page that has a text of its own."""
         return [section for name in self._files for section in sections(name, self.text(name))]
 
