@@ -3,7 +3,7 @@ text, CSV and the page are made from it. Amounts of USD are exact, GPU-hours rou
 digits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Self
@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 from receiver.core.model.policy import Scope
 from receiver.core.money.attribution import By, Part
 from receiver.core.money.budget import BudgetStage, burn
+from receiver.core.report.idle import IdleCost
 from receiver.core.report.lines import PaidFor
 from receiver.core.report.pool_changes import PoolWay
 from receiver.core.report.report import Report, Stood
@@ -256,6 +257,61 @@ class AlwaysOnDocument(ReportPart):
     left_out: Annotated[Listed[str], says("pools without a price")]
 
 
+class IdleNamespace(ReportPart):
+    """A namespace of idle workloads."""
+
+    name: str
+    held: AmountDocument
+    saved: AmountDocument
+
+
+class IdleRow(ReportPart):
+    """An idle workload: what it held for too long, or what ending it saved."""
+
+    namespace: str
+    workload: str
+    team: str
+    ended: Annotated[bool, says("whether it was scaled to zero, so that the amounts are saved")]
+    times: Count
+    gpu_hours: Hours
+    usd: Usd
+
+
+class IdleWorkloads(ReportPart):
+    """What workloads held although they were idle for longer than they may be, at list price, beside the month's
+    cost."""
+
+    held: Annotated[AmountDocument, says("by those that were not ended")]
+    saved: Annotated[AmountDocument, says("by ending others, until they ran again, a day at most: an estimate")]
+    namespaces: Listed[IdleNamespace]
+    workloads: Annotated[Listed[IdleRow], says("the first 50")]
+    workloads_total: Annotated[Count, says("how many there are")]
+
+    @classmethod
+    def made_of(cls, costs: Sequence[IdleCost]) -> Self:
+        """Return the document of *costs*."""
+        names = sorted({each.namespace for each in costs})
+        return cls(
+            held=_idle_amount(costs, ended=False),
+            saved=_idle_amount(costs, ended=True),
+            namespaces=tuple(
+                IdleNamespace(
+                    name=name,
+                    held=_idle_amount(costs, ended=False, namespace=name),
+                    saved=_idle_amount(costs, ended=True, namespace=name),
+                )
+                for name in names
+            ),
+            workloads=tuple(IdleRow.of(each) for each in costs[:LISTED]),
+            workloads_total=len(costs),
+        )
+
+
+def _idle_amount(costs: Iterable[IdleCost], *, ended: bool, namespace: str | None = None) -> AmountDocument:
+    rows = [each for each in costs if each.ended is ended and namespace in (None, each.namespace)]
+    return AmountDocument(gpu_hours=sum(row.gpu_hours for row in rows), usd=sum((row.usd for row in rows), Decimal(0)))
+
+
 class DayDocument(ReportPart):
     """One day's money."""
 
@@ -287,8 +343,8 @@ class ReportLine(ReportPart):
 class ReportDocument(ReportPart):
     """The report of a month. Its lines add up to usd."""
 
-    # The server that answers adds the name of its cluster; what an older version stored has no changes of pools.
-    sometimes = ("cluster_name", "pool_changes")
+    # The server that answers adds the name of its cluster; what an older version stored lacks the others.
+    sometimes = ("cluster_name", "pool_changes", "idle_workloads")
     within = ("everything", "everything.total", "measured")
     paths: ClassVar = {
         "month": "month.name",
@@ -340,6 +396,7 @@ class ReportDocument(ReportPart):
     baselines: Listed[BaselineDocument]
     commitments: Listed[CommitmentDocument]
     always_on: Annotated[AlwaysOnDocument | None, says("null for a team")]
+    idle_workloads: Annotated[IdleWorkloads | None, says("null: none was idle for too long")] = None
     days: Listed[DayDocument]
     lines: Annotated[Listed[ReportLine], says("the dearest first")]
 
@@ -367,6 +424,7 @@ class ReportDocument(ReportPart):
             right_sizes_total=len(value.right_sizes),
             right_sizes_usd=sum((size.saves_usd for size in value.right_sizes), Decimal(0)),
             tight=value.tight[:TOP],
+            idle_workloads=IdleWorkloads.made_of(value.idle_costs) if value.idle_costs else None,
             **more,
         )
 

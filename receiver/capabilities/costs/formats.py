@@ -17,6 +17,8 @@ LABEL = 20
 OF_BUDGETS = ("<22", ">11", ">11", ">11", ">5", ">4", ">10")
 OF_PARTS = (f"<{NAME}", ">10", ">13", ">12", ">11")
 OF_TEAMS = ("<20", ">10", ">13", ">12", ">11", ">9")
+OF_IDLE = (f"<{NAME}", ">11", ">12", ">11", ">12")
+IDLE_LISTED = 10
 OF_DAYS = ("<10", ">13", ">12")
 POOLS_ESTIMATED = "estimates, each alone, without start-up and waits"
 PAID_FOR = (
@@ -32,7 +34,7 @@ Row = Mapping[str, Any]
 
 def as_text(report: Row) -> Iterator[str]:
     """Yield the lines of *report*, of 80 columns at most."""
-    for block in (_head, _money, _budgets, _work, _rows, _units, _right_sizing, _savings, _days):
+    for block in (_head, _money, _budgets, _work, _rows, _idle, _units, _right_sizing, _savings, _days):
         for line in block(report):
             if len(line) <= WIDTH:
                 yield line
@@ -177,6 +179,24 @@ def _rows(report: Row) -> Iterator[str]:
     hidden_count = report["consumers_total"] - len(report["consumers"])
     if hidden_count > 0:
         yield f"and {some(hidden_count, 'more workload')}; --format csv has every line"
+
+
+def _idle(report: Row) -> Iterator[str]:
+    idle = report.get("idle_workloads")  # missing in reports closed by an older version
+    if idle is None:
+        return
+    yield ""
+    held, saved = (f"{dollars(idle[name]['usd'])} ({idle[name]['gpu_hours']:,.1f} h)" for name in ("held", "saved"))
+    yield f"Idle workloads: {held} held, {saved} saved (estimate)"
+    yield in_columns(("NAMESPACE", "HELD HOURS", "HELD", "SAVED HOURS", "SAVED"), OF_IDLE)
+    for space in idle["namespaces"]:
+        pairs = [(f"{space[of]['gpu_hours']:,.1f}", dollars(space[of]["usd"])) for of in ("held", "saved")]
+        yield in_columns((shorter(space["name"], NAME), *pairs[0], *pairs[1]), OF_IDLE)
+    for row in idle["workloads"][:IDLE_LISTED]:
+        became = "scaled to zero, saved" if row["ended"] else "held"
+        yield f"  {row['workload']}: {became} {dollars(row['usd'])} ({row['gpu_hours']:,.1f} h)"
+    if (more := idle["workloads_total"] - IDLE_LISTED) > 0:
+        yield f"  and {some(more, 'more workload')}"
 
 
 def _units(report: Row) -> Iterator[str]:

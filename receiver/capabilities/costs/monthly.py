@@ -51,6 +51,7 @@ def found_in(store: ReadStore, policy: Policy, month: Month, now: datetime) -> F
         allowances=allowances,
         watched=store.watched(),
         in_use=store.in_use(month.name),
+        idle_spans=store.idle_spans(month.start),
         spoken=store.spoken(month.start, min(now, month.end)),
         overrides=[
             (stored.override, stored.ended_at) for stored in store.overrides_between(month.start, min(now, month.end))

@@ -11,10 +11,11 @@ from enum import StrEnum
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.overrides import EVERY_POOL, Override, OverrideKind
 from receiver.core.model.policy import BudgetChange, Policy, Scope
-from receiver.core.model.usage import Owner, Usage, WorkloadLife
+from receiver.core.model.usage import IdleSpan, Owner, Usage, WorkloadLife
 from receiver.core.money.attribution import Attributed
 from receiver.core.money.budget import BudgetStage, Forecast, Month, part_of, stage_of, title_of
 from receiver.core.report.always_on import AlwaysOn, Baseline, CommitmentAdvice, advice, always_on, baselines
+from receiver.core.report.idle import IdleCost, idle_costs
 from receiver.core.report.lines import (
     CostLine,
     CostPiece,
@@ -159,6 +160,7 @@ class Found:
     allowances: Sequence[BudgetChange] = ()
     watched: Mapping[str, datetime] = field(default_factory=dict)
     in_use: Sequence[InUse] = ()
+    idle_spans: Sequence[IdleSpan] = ()
     spoken: Sequence[Spoke] = ()
     overrides: Sequence[tuple[Override, datetime | None]] = ()
     account_usd: Decimal | None = None
@@ -206,6 +208,7 @@ class Report:
     budgets: tuple[BudgetLine, ...]
     standstills: tuple[Standstill, ...]
     days: tuple[Day, ...]
+    idle_costs: tuple[IdleCost, ...] = ()
     began: datetime | None = None
     observed_from: datetime | None = None
     complete: bool = False
@@ -279,6 +282,7 @@ def report(ledger: Found, policy: Policy, month: Month, now: datetime, team: str
         budgets=budget_lines(every_line, ledger, policy, team),
         standstills=standstills(ledger, policy, start, until, team),
         days=days(ledger.lives, filter(own, every_piece), lines, month, policy, now),
+        idle_costs=idle_costs(ledger.idle_spans, start, until, team),
         began=began if began > start else None,
         observed_from=ledger.attributed.observed_from,
         complete=ledger.attributed.complete and began <= start,

@@ -10,7 +10,7 @@ from receiver.core.model.policy import Budget
 from receiver.core.report.pool_changes import PoolWay
 from receiver.core.report.report import Spoke, report
 from receiver.core.report.rightsizing import InUse
-from tests.core.report.builders import A100_X8, AFTER, MONTH, a_life, a_pool_change, at
+from tests.core.report.builders import A100_X8, AFTER, MONTH, a_life, a_pool_change, an_idle_span, at
 from tests.core.report.simulated import a_month
 
 HOURS_OF_MONTH = 31 * 24
@@ -38,6 +38,11 @@ def full_document(team: str | None, under_way: bool) -> dict[str, Any]:
         spoken=[Spoke(pool="pool-h100", at=at(600), detail="within_budget: budget of team vision hold at 80%")],
         overrides=[(pause, at(25))],
         account_usd=Decimal("15000.50"),
+        idle_spans=[
+            an_idle_span("vision/StatefulSet/lab", 10, until=at(14)),
+            an_idle_span("vision/StatefulSet/lab", 40, ended=True, until=at(50)),
+            an_idle_span("search/Job/index", 100, team="search", until=at(109), gpus=4.0, usd_per_hour=None),
+        ],
     )
     made = report(found, month.policy, MONTH, now, team)
     if team is None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Billing, Budget, Policy, Pool
-from receiver.core.model.usage import Owner, Usage, WorkloadLife
+from receiver.core.model.usage import IdleSpan, Owner, Usage, WorkloadLife
 from receiver.core.money.budget import Month, month_of
 from receiver.core.report.pool_changes import PoolChange, PoolWay
 from tests.core import builders as core
@@ -65,6 +65,17 @@ def a_usage(instance: str = "i-1", workload: str = "ml/Job/train", hours: float 
         "peak_memory": 0.6,
     }
     return Usage(instance=instance, workload=workload, **{**given, **changes})
+
+
+def an_idle_span(workload: str = "ml/StatefulSet/lab", since: float = 0, **changes: Any) -> IdleSpan:
+    """One GPU that *workload* held idle for too long, from *since* hours into the month, for an hour."""
+    given: dict[str, Any] = {
+        "team": "vision",
+        "gpus": 1.0,
+        "usd_per_hour": PRICES[L40S],
+        "until": at(since + 1),
+    }
+    return IdleSpan(workload=workload, since=at(since), **{**given, **changes})
 
 
 def a_pool_change(**changes: Any) -> PoolChange:
