@@ -1,5 +1,8 @@
 """Write docs/ as a static site into .build/site: ``make site``. It is also the hook of mkdocs.yml.
 
+``python -m tools.documentation_site --words`` prints the words of README.md and of each page of docs/, counted as
+``wc -w`` does, and their sum; pages of folders are not counted.
+
 Pages, navigation, anchors and lists come from `receiver.web.pages.guides`, so that the site is what the running server
 shows at /docs. Links that leave docs/ become plain text, as there: the site has no other files. MkDocs is installed
 from requirements/site.lock into a folder of its own: no test needs it.
@@ -67,8 +70,20 @@ def on_page_content(html: str, **_: Any) -> str:
     return stackable(html)
 
 
+def print_words() -> None:
+    """Print the words of each page, and their sum."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    counted = {page.relative_to(ROOT): len(page.read_text(encoding="utf-8").split()) for page in pages}
+    for page, words in sorted(counted.items(), key=lambda pair: pair[1]):
+        print(f"{words:6,} {page}")
+    print(f"{sum(counted.values()):6,} together")
+
+
 def main() -> int:
     """Install MkDocs, build the site, and return MkDocs' exit status: a warning is an error."""
+    if sys.argv[1:] == ["--words"]:
+        print_words()
+        return 0
     packages = BUILD / "mkdocs"
     try:
         install_beside(LOCK, packages)
