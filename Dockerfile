@@ -31,8 +31,8 @@ RUN ["python3", "-m", "pip", "--python", "/opt/gpu-autoscaler/bin/python", "inst
 # What the image is made of: a bill of materials (CycloneDX) and the licences of its packages.
 COPY tools/image/sbom.py tools/image/
 RUN ["/opt/gpu-autoscaler/bin/python", "tools/image/sbom.py", "/opt/gpu-autoscaler/share"]
-# Nothing can be compiled later, on a read-only root file system; nothing changes there, so nobody compares times.
-# Nobody imports the asynchronous half of the Kubernetes client.
+# The root file system is read-only: modules are compiled now, and never checked against their sources again.
+# The asynchronous half of the Kubernetes client is not used.
 RUN ["python3", "-m", "compileall", "-q", "-j", "0", "-x", "/kubernetes/aio/", \
      "--invalidation-mode", "unchecked-hash", "/opt/gpu-autoscaler/lib"]
 RUN ["mkdir", "/data"]

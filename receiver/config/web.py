@@ -33,7 +33,7 @@ def network(value: object) -> Network:
 
 
 class ReadAccess(StrEnum):
-    """Who may read pages and API: everyone who reaches the port, or holders of the reader's or operator's token."""
+    """Access to pages and API: everyone who reaches the port, or holders of the reader's or operator's token."""
 
     OPEN = "open"
     TOKEN = "token"  # noqa: S105 (the word of the file, no secret)

@@ -329,7 +329,7 @@ class StoreCollector(Collector):
         paid = [(labels, node.paid_until) for labels, node in nodes]
         yield gauge("node_paid_until_timestamp_seconds", text, paid, "pool", "node")
         rules = sorted({(pool.id, rule) for pool, document in pool_documents for rule in document.held_by})
-        text = "1 for each rule that took something from the last decision; absent where none did."
+        text = "1 for each rule that reduced the last decision; absent otherwise."
         yield gauge("pool_held_by", text, [(labels, 1) for labels in rules], "pool", "rule")
         yield from self._waits(pool_documents)
 

@@ -274,7 +274,7 @@ WaitingPod.sometimes = tuple(WaitingPod.model_fields)[11:]
 
 
 class SetBy(Published):
-    """Who set the allowance for this month."""
+    """The author of this month's allowance."""
 
     who: str = ""
     why: str = ""

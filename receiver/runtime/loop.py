@@ -110,7 +110,7 @@ class Writer(Protocol):
 
     @property
     def leader(self) -> Leader | None:
-        """Who has it, as far as is known without asking anybody."""
+        """The holder of the lead, as far as this process knows without a query."""
 
 
 class StepTimer(Protocol):

@@ -30,7 +30,7 @@ LOOK_SECONDS = 15.0
 OFTENEST, SELDOMEST = timedelta(minutes=10), timedelta(hours=6)
 LONGEST = timedelta(days=30)
 WITHIN_SECONDS = 3600.0  # of a replay, most of which it waits for a processor
-STOPPED = "the server stops"  # which says nothing of the replay: the next start has it made
+STOPPED = "the server stops"  # no result of the replay: it is made again after the next start
 SECRETS = ("CIVO_", "GPU_AUTOSCALER_")  # variables that a replay does not get
 
 log = structlog.get_logger("receiver")

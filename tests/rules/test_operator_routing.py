@@ -17,7 +17,7 @@ JSON = dict[str, Any]
 WHOLE = load_yaml((RULES / "alertmanager.yml").read_text())
 OURS = the(installed("kube-prometheus-stack"), "AlertmanagerConfig")
 # What docs/install.md tells people to put on their own route.
-[LINE] = re.findall(r"^ +matchers: .*action.*$", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
+[LINE] = re.findall(r"^ +# (matchers: .*action.*)$", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
 PEOPLE = load_yaml(LINE)["matchers"]
 KUBE_PROMETHEUS_STACK: JSON = {
     "receiver": "null",

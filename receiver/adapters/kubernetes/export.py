@@ -1,6 +1,6 @@
 """What ``kubectl get jobs,pods -A -o json`` wrote, as the GPU pods that ran.
 
-A pod says when it held its GPUs; a Job (or a training job of Kubeflow) is only asked where none of its pods are left,
+A pod says when it held its GPUs; a Job (or a training job of Kubeflow) counts only if none of its pods are left,
 and then for less exact times.
 """
 

@@ -427,7 +427,7 @@ class Lists:
 
     def every_of(self, kind: ResourceKind, view: Callable[[Json], Any] = lambda raw: raw, **options: str) -> list[Any]:
         """Return every object of *kind* as *view* reads it, in the version that is served; *options* are the API's own.
-        Raises WontWork with code ``http_404`` where none is (for a minute without asking again), and as `every`."""
+        Raises WontWork with code ``http_404`` without one (cached for a minute), and as `every`."""
         absent = WontWork(f"Kubernetes does not serve {kind.name} ({', '.join(kind.versions)})", code=api.NOT_FOUND)
         if self._is_absent(kind, ASK_AGAIN_NEEDED):
             raise absent

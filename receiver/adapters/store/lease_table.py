@@ -37,7 +37,7 @@ CLOCK: ColumnElement[datetime] = func.clock_timestamp(type_=Moment)  # not that 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRow:
-    """Who had the lease last, and in which term; *owner* None: released."""
+    """The last owner of the lease and its term; *owner* None: released."""
 
     owner: str | None
     term: int

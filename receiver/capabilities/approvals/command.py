@@ -91,5 +91,5 @@ def send_answer(number: str, answer: Answer, *, who: str, why: str, as_json: boo
 
 
 def _question(question: QuestionDocument) -> str:
-    """A line on *question*; what is said of it has its deadline."""
+    """A line on *question*, with its deadline."""
     return f"{question.id}: GPU pool {question.pool_name}: {question.said}"

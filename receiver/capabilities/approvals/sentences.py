@@ -1,4 +1,4 @@
-"""What is said of an approval request: what it asks, how it stands, and what happens with and without an answer."""
+"""Sentences about an approval request: the question, its state, and what happens with and without an answer."""
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime

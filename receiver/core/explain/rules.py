@@ -97,7 +97,7 @@ def why(decision: Decision, going: Collection[str] | None = None) -> str:
 
 
 def _of_those(going: Collection[str] | None, reason: Reason, decision: Decision) -> str:
-    """The sentence of *reason*, about no other nodes than those *going*; empty where none of its nodes do."""
+    """The sentence of *reason*, about no other nodes than those *going*; empty if it names none of them."""
     removal = decision.evidence.get("removals", {}).get(reason.rule)  # decisions of older versions have none
     if going is None or removal is None:
         return reason.detail

@@ -89,7 +89,7 @@ class Health:
 
     @property
     def out_of_service(self) -> bool:
-        """True while no work should begin there, whoever may use the node."""
+        """True while no work of any kind should begin there."""
         return bool(self.maintained) or (bool(self.sick) and not self.partly)
 
 
@@ -249,7 +249,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CivoCount:
-    """What is said of the count that Civo gives for a pool."""
+    """What Civo's count of a pool means."""
 
     since: datetime | None = None  # when it last changed
     uncounted: int = 0  # removed nodes that it still has (below 0: new nodes that it does not have yet)

@@ -1,4 +1,4 @@
-"""What is said of an action that ended: what changed, or what did not and when it is tried again."""
+"""Messages about an action that ended: what changed, or what did not and when it is tried again."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -41,7 +41,7 @@ def budget_lines(
         topic = f"{BUDGET_TOPIC}{view.scope}:{view.name}"
         parts = last_notices[topic][0].split("|") if topic in last_notices else []
         if len(parts) != 3 or parts[2] not in set(BudgetStage):
-            parts = ["", "", BudgetStage.OK]  # a key that an older version wrote says nothing
+            parts = ["", "", BudgetStage.OK]  # a key that an older version wrote cannot be read
         same, stage = parts[:2] == [view.month, f"{view.monthly:f}"], BudgetStage(parts[2])
         if view.stage is not BudgetStage.OK:
             due = not (same and _STAGES.index(view.stage) <= _STAGES.index(stage))

@@ -92,12 +92,12 @@ Asking = Mapping[tuple[str, str], tuple[int, int]]
 
 
 def asked_by(pods: Iterable[Pod], policy: Policy) -> Asking:
-    """Who asks with *pods*."""
+    """The owners of *pods*, which ask for nodes."""
     return _together((p.key, p.owner, team_of(p, policy), 1, p.gpus) for p in pods)
 
 
 def asked_in(workloads: Iterable[Mapping[str, Any]]) -> Asking:
-    """Who asks by the evidence of a decision (its ``workloads``), as `asked_by` tells it of pods."""
+    """The owners in the evidence of a decision (its ``workloads``), in the words of `asked_by`."""
     return _together((w["workload"], w["owner"], w["team"], w["pods"], w["gpus"]) for w in workloads)
 
 

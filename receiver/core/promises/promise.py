@@ -53,7 +53,7 @@ class Promise:
 
     @property
     def tells_start(self) -> bool:
-        """True when its sentence says when the work starts, False when it speaks of the nodes or says nothing."""
+        """True when its sentence says when the work starts, False when it is about nodes or empty."""
         return self.starts_p90 is not None and (self.learnt or self.starts_p50 is None)
 
     def sentence(self, now: datetime) -> str:

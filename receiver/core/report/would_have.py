@@ -1,4 +1,4 @@
-"""What act mode would have cost and done in a time that was only observed, and what is said of it."""
+"""What act mode would have cost and done in a time that was only observed, as figures and sentences."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -102,7 +102,8 @@ def conclusion(sums: Sums) -> str:
 
 
 def waits(replay: WouldHave) -> str:
-    """Return how long pods would have waited, and did, in a sentence; empty where none waited or it is not known."""
+    """Return how long pods would have waited, and did, in a sentence; empty if none waited or it is
+    unknown."""
     would, did = replay.wait_p95_seconds, replay.as_run_wait_p95_seconds
     if would is None or did is None:
         return ""

@@ -124,7 +124,7 @@ def misfit(pod: Pod, pool: Pool, offer: Offer | None = None) -> str | None:
     if reason is None or not refuses(offer):
         return reason
     if any(_repelled(pod, pool, other) is None for other in offer.others):
-        return None  # one odd node says nothing about the next one, two in a row do
+        return None  # one odd node may be an exception, two in a row are not
     return reason if _repelled(pod, pool, None) is not None else f"{caveat}: {reason}"
 
 

@@ -30,7 +30,7 @@ EVERYTHING = frozenset(Blocks)
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why a node stays or takes no work: what the function *by* found. *until* is its end, None where none is known."""
+    """Why a node stays or takes no work: as found by the function *by*. *until* is its end, None if unknown."""
 
     by: str
     blocks: frozenset[Blocks]

@@ -1,6 +1,6 @@
 """What the next node of a pool will be like: by what a node showed when it was new, by configuration and Civo's size.
 
-What people do to a node later (`kubectl taint`, `label`, `cordon`) says nothing about the next one. So labels and
+What people do to a node later (`kubectl taint`, `label`, `cordon`) does not apply to the next one. So labels and
 taints are taken from a node that was seen to become usable, and stay as they were then. Those of a node that was old
 when it was first seen may be a person's: its labels may let a pod fit, and refuse none.
 """
@@ -47,7 +47,7 @@ def offer_of(
 ) -> Offer | None:
     """What the next node of *pool* will offer, by its usable *nodes* and what was known *before*.
 
-    Of each GPU resource the highest number seen counts: a node that lost a GPU says nothing about the next one.
+    Of each GPU resource the highest number seen counts: the next node has the GPUs that another one lost.
     Compute resources are the newest node's, less what DaemonSets use there: with the largest instead, a pod that fits
     only an older node would buy new nodes without end. Labels and taints are the template (see the module). Nodes that
     a startup taint holds up again, and those that are sick or were a moment ago, do not count. Without a usable node it

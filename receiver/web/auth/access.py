@@ -91,7 +91,8 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:
-    """Who looks at a page: *name* from a trusted proxy, which forms do not change, and *remembered* from the last form.
+    """The reader of a page: *name* from a trusted proxy, which forms do not change, and *remembered* from the last
+    form.
 
     *can_log_in* and *can_act* say whether the server has tokens for that at all."""
 
@@ -132,7 +133,7 @@ class Access:
 
     @property
     def _tokens(self) -> Mapping[Role, str]:
-        """Who may read pages or act, by the tokens that are valid now."""
+        """Access control by the tokens that are valid now."""
         valid = self._parts.tokens()
         tokens_by_role = {Role.OPERATOR: valid.operator, Role.READER: valid.reader}
         return {role: token.strip() for role, token in tokens_by_role.items() if token and token.strip()}
@@ -182,8 +183,8 @@ class Access:
     def require_own_site(self, incoming: Request) -> None:
         """Raise Problem 403 for a form that another site sent.
 
-        The browser's own judgement counts (Sec-Fetch-Site, by https only), else its Origin. Who sends neither is no
-        browser of today, and has no session unless its owner gave it.
+        The browser's own judgement counts (Sec-Fetch-Site, by https only), else its Origin. A client that sends neither
+        is no current browser, and has no session unless its owner gave it.
         """
         fetched, origin = incoming.headers.get("Sec-Fetch-Site"), incoming.headers.get("Origin")
         if fetched is not None:
@@ -240,7 +241,7 @@ class Access:
         if incoming.blueprint == "acting" and incoming.method == "POST":
             return False  # it asks for the operator itself, shows nothing to others, and keeps what was typed
         header = incoming.headers.get("Authorization")
-        # Of a page another scheme than ours says nothing: a proxy in front passes its own on.
+        # The page's scheme may differ from ours: a proxy in front passes its own on.
         if for_machines(incoming.path) or (header or "").lower().startswith("bearer "):
             require_bearer(header, tuple(self._tokens.values()), READER)
             return False

@@ -108,7 +108,7 @@ class Attempts:
         self._now = now
         self._failed: OrderedDict[str, list[tuple[float, bytes]]] = OrderedDict()
         self._lock = threading.Lock()
-        self._secret = secrets.token_bytes(32)  # what is remembered of a wrong token says nothing without it
+        self._secret = secrets.token_bytes(32)  # hashes of wrong tokens reveal nothing without it
 
     def wait(self, address: str) -> int:
         """Return the whole seconds until *address* may try another wrong token, 0 when it may now."""

@@ -281,7 +281,8 @@ def _waits_for(pool: PoolDocument, now: datetime) -> str:
 
 
 def usable_in(pool: PoolDocument | None, now: datetime) -> str:
-    """Return when the nodes on their way are likely to be usable, in words; empty where none is, or it is not known."""
+    """Return when the nodes on their way are likely to be usable, in words; empty without such nodes or
+    without an estimate."""
     if pool is None or pool.awaited_since is None or pool.ready_in_seconds is None:
         return ""
     usual = pool.ready_in_seconds

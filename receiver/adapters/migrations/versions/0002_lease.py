@@ -1,4 +1,4 @@
-"""Who leads among several replicas, and which versions of the program can work with this schema."""
+"""The lead among several replicas, and the versions of the program that can work with this schema."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,7 +13,7 @@ TIME = sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    """Create both tables; nobody leads yet."""
+    """Create both tables, without a leader."""
     op.create_table(
         "lease",
         sa.Column("id", sa.Integer, primary_key=True),

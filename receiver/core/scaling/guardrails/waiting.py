@@ -1,4 +1,4 @@
-"""Who and what a change waits for: alerts, silences, people, failures, cooldowns and changes under way."""
+"""What a change waits for: alerts, silences, people, failures, cooldowns and changes under way."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
