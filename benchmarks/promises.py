@@ -1,20 +1,25 @@
 """Whether promises come true: the share of waiting jobs that began by the promised p50 and p90.
 
-``python -m benchmarks.promises DIR`` plays every ``*.csv`` of a folder (docs/replay-traces.md has the form) with the
-product's step on one pool of 8-GPU nodes billed by the hour. Build, boot and driver take 100, 20 and 30 s, each spread
-evenly by 20 %. Counted is the first promise to each job that waits for a node, once the pool has shown how long its
-nodes take; jobs placed at once get none. A job that begins at the promised moment came true. The exit status is 1 when
-a share is outside its goal.
+``python -m benchmarks.promises DIR [--pulls]`` plays every ``*.csv`` of a folder (docs/replay-traces.md has the form)
+with the product's step on one pool of 8-GPU nodes billed by the hour. Build, boot and driver take 100, 20 and 30 s,
+each spread evenly by 20 %. Counted is the first promise to each job that waits for a node, once the pool has shown
+how long its nodes take; jobs placed at once get none. A job that begins at the promised moment came true. With
+--pulls each job has one of three images, drawn by its name, which a node pulls once: in 10 s, 2 and 8 min, spread
+alike. The exit status is 1 when a share is outside its goal.
 """
 
 import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -22,7 +27,7 @@ from benchmarks.shapes import MOST_GPUS, pools
 from receiver.capabilities.registry import step_additions
 from receiver.core.explain.explain import State, fates
 from receiver.core.model.pods import Pod
-from receiver.core.model.policy import Limits, Policy
+from receiver.core.model.policy import Limits, Policy, Pool
 from receiver.core.money.budget import month_of
 from receiver.core.money.cost import A_WEEK
 from receiver.core.promises.promise import Promise
@@ -31,10 +36,26 @@ from receiver.core.scaling.packing import LAST_WORKLOADS
 from receiver.replay.contest import Contestant, Product, contest
 from receiver.replay.play import Setting
 from receiver.replay.traces import load_jobs
+from receiver.replay.world.objects import IMAGE_ANNOTATION, Job, WorldConfig
 from receiver.replay.world.world import World
 
-SETTING = Setting(driver=timedelta(seconds=30), delete=timedelta(0), jitter=0.2)
+HOW: Mapping[str, Any] = {"driver": timedelta(seconds=30), "delete": timedelta(0), "jitter": 0.2}
+PULLS = {"app:small": timedelta(seconds=10), "app:large": timedelta(minutes=2), "app:huge": timedelta(minutes=8)}
 GOALS = {"p50": (0.45, 0.55), "p90": (0.88, 0.93)}  # what each share must be between
+
+
+class Pulling(Setting):
+    """A new node pulls the image of its first job."""
+
+    def world_config(self, pools: Sequence[Pool]) -> WorldConfig:
+        config = super().world_config(pools)
+        return replace(config, timings=replace(config.timings, pulls=PULLS))
+
+
+def with_image(job: Job) -> Job:
+    """*job* with the image that its name draws."""
+    image = sorted(PULLS)[sha256(job.id.encode()).digest()[0] % len(PULLS)]
+    return replace(job, annotations={**job.annotations, IMAGE_ANNOTATION: image})
 
 
 class Promising(Product):
@@ -61,8 +82,8 @@ def _job(pod: Pod) -> str:
     return pod.owner.partition("/")[2]
 
 
-def judged(path: Path) -> tuple[str, Counter[str]]:
-    """Play the trace in *path*; return its name and how many promises were made and kept."""
+def judged(path: Path, setting: Setting) -> tuple[str, Counter[str]]:
+    """Play the trace in *path* in *setting*; return its name and how many promises were made and kept."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     policy = Policy(pools=pools((8,)), limits=Limits(max_gpus=MOST_GPUS))
     made: list[Promising] = []
@@ -72,7 +93,8 @@ def judged(path: Path) -> tuple[str, Counter[str]]:
         return made[0]
 
     contestant = Contestant(name="promises", kind="policy", pools=policy.pools, make=make)
-    (result,) = contest(load_jobs(path, start=SETTING.start), [contestant], SETTING)
+    jobs = [with_image(job) for job in load_jobs(path, start=setting.start)]
+    (result,) = contest(jobs, [contestant], setting)
     assert result.played is not None
     kept: Counter[str] = Counter()
     for job in result.played.finished:
@@ -90,7 +112,8 @@ def main(arguments: Sequence[str]) -> int:
     """Play each trace of the folder named; return the exit status."""
     total: Counter[str] = Counter()
     with ProcessPoolExecutor(os.cpu_count()) as processes:
-        for name, kept in processes.map(judged, sorted(Path(arguments[0]).glob("*.csv"))):
+        setting = Pulling(**HOW) if "--pulls" in arguments else Setting(**HOW)
+        for name, kept in processes.map(partial(judged, setting=setting), sorted(Path(arguments[0]).glob("*.csv"))):
             print(row(name, kept), flush=True)
             total += kept
     print(row("all", total))

@@ -19,7 +19,6 @@ OWNER_VERSIONS: Mapping[str, str] = {
     "Node": "v1",
 }
 CONTAINER = "main"
-IMAGE_ANNOTATION = "simulator/image"  # of the one container that a world's pod has, and its words
 ARGS_ANNOTATION = "simulator/args"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
@@ -193,7 +192,7 @@ def _pod_spec(pod: WorldPod) -> JSON:
         "containers": [
             {
                 "name": CONTAINER,
-                "image": pod.annotations.get(IMAGE_ANNOTATION, "example/workload:1"),
+                "image": pod.image,
                 **({"args": pod.annotations[ARGS_ANNOTATION].split()} if ARGS_ANNOTATION in pod.annotations else {}),
                 "imagePullPolicy": "IfNotPresent",
                 "resources": resources,

@@ -50,7 +50,11 @@ def as_pod(pod: WorldPod) -> Pod:
         created_at=pod.created_at,
         node=pod.nominated if waits is PodPhase.RESERVED else pod.node,
         scheduling=Scheduling(
-            node_selector=pod.node_selector, affinity=pod.affinity, preferred=pod.preferred, tolerations=pod.tolerations
+            node_selector=pod.node_selector,
+            affinity=pod.affinity,
+            preferred=pod.preferred,
+            tolerations=pod.tolerations,
+            image=pod.image,
         ),
         priority=pod.priority,
         priority_class=pod.priority_class,

@@ -413,6 +413,7 @@ def _life(old: NodeLife | None, instance: Instance, pool: Pool, answers: Answers
         or min((_noted(p.times.bound_at, instance, now) for p in pods if not p.reserved), default=None),
         running_at=past.running_at
         or min((_noted(p.times.running_since, instance, now) for p in running), default=None),
+        image=past.image or next((p.scheduling.image for p in running if past.running_at is None), None),
         idle_since=(past.idle_since or now) if empty else None,
         unknown_since=(past.unknown_since or now) if empty and active else None,
         lost_at=(past.lost_at or now) if lost else past.lost_at if stage is Stage.UNKNOWN else None,

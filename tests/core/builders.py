@@ -153,6 +153,7 @@ PARTS_OF_A_POD = {
     "tolerations": ("scheduling", "tolerations"),
     "host_rules": ("scheduling", "host_rules"),
     "pool_hint": ("scheduling", "pool_hint"),
+    "image": ("scheduling", "image"),
     "evictable": ("wishes", "evictable"),
     "protected": ("wishes", "protected"),
     "idle_shutdown": ("wishes", "idle_shutdown"),

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from receiver.replay.world.objects import PodSpec
-from simulator.kubernetes_objects import ARGS_ANNOTATION, IMAGE_ANNOTATION
+from receiver.replay.world.objects import IMAGE_ANNOTATION, PodSpec
+from simulator.kubernetes_objects import ARGS_ANNOTATION
 from simulator.server import Simulator
 from tests.simulator.builders import CPU_POOL, GPU_POOL, config
 

@@ -7,7 +7,7 @@ import pytest
 
 from receiver.core.model.pods import CPU, GIB, MEMORY, Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint
-from receiver.replay.world.objects import GPU, Denied, Packing, PodSpec
+from receiver.replay.world.objects import GPU, IMAGE_ANNOTATION, Denied, Packing, PodSpec, Timings
 from tests.replay.builders import job, placed, pool, run, seconds, the_pod, vms, world
 
 
@@ -73,6 +73,19 @@ def test_a_pod_runs_after_the_image_pull_and_succeeds_after_its_duration() -> No
     assert the_pod(run(w, 65.2)).phase == "Succeeded"
     (done,) = w.finished
     assert (done.id, done.wait, done.restarts) == ("j", seconds(5.2), 0)
+
+
+def test_a_node_pulls_an_image_once_and_its_next_pods_wait_for_that_pull_alone() -> None:
+    image = {IMAGE_ANNOTATION: "huge"}
+    w = world(pool(count=1, resources={GPU: 2}), timings=Timings(pulls={"huge": seconds(300)}))
+    w.submit(job("first", runs=60, annotations=image))
+    run(w, 100)
+    w.submit(job("second", runs=60, annotations=image))
+    assert [the_pod(run(w, 300), f"{name}-0").phase for name in ("first", "second")] == ["Pending", "Pending"]
+    assert [the_pod(run(w, 300.3), f"{name}-0").phase for name in ("first", "second")] == ["Running", "Running"]
+    w.submit(job("third", annotations=image))
+    run(w, 366)
+    assert the_pod(run(w, 366), "third-0").phase == "Running"
 
 
 def test_a_waiting_pod_is_placed_when_the_driver_of_a_new_node_runs() -> None:

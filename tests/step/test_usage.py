@@ -16,7 +16,7 @@ from receiver.core.money.attribution import Attributed, By, MonthToDate, Part, a
 from receiver.core.money.budget import month_of
 from receiver.core.money.cost import in_cents, spend_by_pool
 from receiver.ports import Store, TryLater
-from receiver.replay.world.objects import WorldPool
+from receiver.replay.world.objects import IMAGE_ANNOTATION, WorldPool
 from tests.core.builders import HOUR, MINUTE, a_pool
 from tests.given import lives, troubles
 from tests.given.life import GPU, PRICE, SIZE, START, TICK, Life, Wrapped, a_job, a_policy, a_world
@@ -206,6 +206,15 @@ def test_an_instance_that_civo_leaves_out_for_a_while_costs_and_is_held_as_if_it
     assert found.bound_at is not None
     assert found.ended_at is None
     assert seconds_of(life) == {"ml/Job/train": pytest.approx((life.now - found.bound_at).total_seconds(), abs=61)}
+
+
+def test_the_ledger_keeps_the_image_of_the_first_pod_that_ran_on_a_node(store: Store) -> None:
+    life = lives.at_zero(store, OF_FOUR, rest=WATCHED)
+    life.submit(a_job(duration=HOUR, annotations={IMAGE_ANNOTATION: "train:2"}))
+    life.run(20 * MINUTE, tick=MINUTE)
+    life.submit(a_job("other", annotations={IMAGE_ANNOTATION: "other:1"}))
+    life.run(20 * MINUTE, tick=MINUTE)
+    assert [node.image for node in store.node_lives(START)] == ["train:2"]
 
 
 def test_without_dcgm_nothing_is_measured_and_nothing_is_idle(store: Store) -> None:

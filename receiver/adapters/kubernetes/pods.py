@@ -29,7 +29,7 @@ ANY_CLASS = "deviceclass.resource.kubernetes.io/"  # every DeviceClass answers t
 WHOLE_GPUS = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
 SLICES = "nvidia.com/mig-"
 DEFAULT_SCHEDULER = "default-scheduler"
-READ_OF_CONTAINERS = ("name", "resources", "restartPolicy")
+READ_OF_CONTAINERS = ("name", "image", "resources", "restartPolicy")
 UNTRIED = frozenset({"Schedulable", "Undetermined"})  # Volcano's words for pods of a gang of which another did not fit
 TERMINATED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"  # a field selector knows no "or"
 LONG_AGO = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
@@ -265,6 +265,16 @@ class SeenPod:
         """What it requests of a node's compute resources (`receiver.core.model.pods`): 1 slot or more."""
         return {**{r: n for r, n in effective(self.spec, compute, self.status).items() if n}, SLOTS: 1}
 
+    @property
+    def main_image(self) -> str:
+        """The image of its first container that requests GPUs, else of its first one."""
+        containers = [c for c in entries(self.spec, "containers") if "image" in c]
+        asking = (
+            c for c in containers if any(gpus(section(section(c, "resources"), n)) for n in ("limits", "requests"))
+        )
+        first = next(asking, containers[0] if containers else None)
+        return text(first, "image") if first is not None else ""
+
     @cached_property
     def devices(self) -> tuple[str, ...]:
         """The shared GPUs that it was given, see `sharing`."""
@@ -449,6 +459,7 @@ class SeenPod:
                 preferred=preferred_nodes(spec),
                 tolerations=self.tolerations,
                 host_rules=host_rules(spec, self.namespace, self.labels),
+                image=self.main_image,
             ),
             priority=spec.get("priority") or 0,
             priority_class=text(spec, "priorityClassName"),

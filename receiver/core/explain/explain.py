@@ -130,7 +130,8 @@ class Place:
         promise = self._promises.of(workload)
         detail += _and(promise.sentence(self._now))
         node = only.name if only else None
-        return Fate(state=State.ON_ITS_WAY, detail=detail, pool=self.pool.id, node=node, promise=promise)
+        todo = PULL_AHEAD if promise.pulls_most(self._now) else ""
+        return Fate(state=State.ON_ITS_WAY, detail=detail, pool=self.pool.id, node=node, promise=promise, todo=todo)
 
     def asked(self, workload: Workload) -> Fate:
         """New nodes are wanted for *workload*: they are bought, or a rule holds them."""
@@ -163,6 +164,7 @@ class Place:
             pool=self.pool.id,
             nodes=after - before,
             promise=promise,
+            todo=PULL_AHEAD if promise.pulls_most(self._now) else "",
         )
 
     def held(self, rule: str, reason: str, promise: Promise) -> Fate:
@@ -225,6 +227,10 @@ WHAT_TO_DO = {
     State.FITS_NOWHERE: "change the pod, or configure a pool that offers what it asks for; each pool's line says why",
     State.NOT_DEMAND: "nothing: no pool grows for a pod like this",
 }
+PULL_AHEAD = (
+    "nothing; most of the wait is the pull of its image, which k8s/workloads/cluster/pre-pull.yaml begins as soon as a "
+    "node is Ready"
+)
 UNLIKE_ANY = "correct the selectors of the claim, or describe the pool's GPUs in pools[].devices where none is known"
 OBSERVED = "set mode: act, or grow the pool by hand: in observe mode nothing is bought"
 

@@ -34,6 +34,7 @@ class NodeLife:
     usable_at: datetime | None = None  # GPUs allocatable
     bound_at: datetime | None = None  # a GPU pod bound to it
     running_at: datetime | None = None  # that pod's containers running
+    image: str | None = None  # of that pod, once they run (None: not known)
     idle_since: datetime | None = None  # its last GPU pod gone; None while busy or never usable
     lost_at: datetime | None = None  # no longer usable, or vanished from Kubernetes; None while it is well
     unknown_since: datetime | None = None  # GPUs in use without a pod

@@ -95,6 +95,7 @@ class Scheduling:
     preferred: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     host_rules: tuple[HostRule, ...] = ()
+    image: str = ""  # of its first container that requests GPUs: a node that has it starts the pod sooner
     pool_hint: str | None = None  # when only Prometheus answers: the pool id from its rules, or ``unassigned``
 
 

@@ -4,7 +4,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from math import prod
@@ -14,6 +14,7 @@ from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import PoolState, Stage
 from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.policy import Pool
+from receiver.core.model.text import lasting
 from receiver.core.promises.startup import ZERO, Learnt, chance, gap
 from receiver.core.scaling.capacity import Placement
 from receiver.core.scaling.guardrails.waiting import COOLED_DOWN
@@ -32,12 +33,13 @@ MOVED_BY_SHARE = 0.25
 class Promise:
     """When a workload starts, with a chance of a half and of nine in ten; None: not known. Without the first, the
     second is the latest. *until* is when what it waits for ends by itself at the latest. *learnt* is False for a guess,
-    before the pool's nodes have shown how long they take."""
+    before the pool's nodes have shown how long they take. *pull* is what half of the pulls of its image take there."""
 
     starts_p50: datetime | None = None
     starts_p90: datetime | None = None
     until: datetime | None = None
     learnt: bool = False
+    pull: timedelta | None = None
 
     def moved(self, before: datetime | None, now: datetime) -> bool:
         """True when people should hear of it, who were told *before* as the time that nine in ten start by."""
@@ -68,7 +70,14 @@ class Promise:
             return f"nodes not usable by {self.starts_p90:%H:%M:%S} UTC are reported as stuck"
         low, high = (self.starts_p50 - now) // A_MINUTE, -((now - self.starts_p90) // A_MINUTE)
         minutes = f"{low} to {high}" if 0 < low < high else f"{max(1, high)}"
-        return f"starts in {minutes} min (by {self.starts_p90:%H:%M} UTC)"
+        pull = f", {lasting(self.pull)} of it to pull its image" if self.pull and self.pulls_most(now) else ""
+        return f"starts in {minutes} min (by {self.starts_p90:%H:%M} UTC){pull}"
+
+    def pulls_most(self, now: datetime) -> bool:
+        """True when the pull of its image is half or more of the wait from *now*, and a minute or more."""
+        if self.pull is None or self.starts_p50 is None:
+            return False
+        return self.pull >= max(A_MINUTE, (self.starts_p50 - now) / 2)
 
 
 UNKNOWN = Promise()
@@ -111,9 +120,11 @@ class Promises:
         ahead = MOST_AHEAD if workload.gang else min(self._ahead[workload.key], MOST_AHEAD)
         alone = workload.pods[0] if ahead < MOST_AHEAD else None
         asks = tuple(alone.requests.items()) if alone else ()
-        key = (ahead, asks, *((room.instance, room.bought) for room in rooms))
+        images = {pod.scheduling.image for pod in workload.pods}
+        image = max(images, key=lambda image: self._learnt.pull(self.pool.id, image) or ZERO)
+        key = (ahead, asks, image, *((room.instance, room.bought) for room in rooms))
         if key not in self._known:
-            self._known[key] = self._of(rooms, alone, ahead)
+            self._known[key] = self._of(rooms, alone, ahead, image)
         return self._known[key]
 
     def _since(self, room: Bin) -> datetime:
@@ -121,12 +132,14 @@ class Promises:
             return self._begins or self._now
         return self._created.get(room.instance or "", self.state.count.since) or self._now
 
-    def _of(self, rooms: Sequence[Bin], alone: Pod | None, ahead: int) -> Promise:
+    def _of(self, rooms: Sequence[Bin], alone: Pod | None, ahead: int, image: str) -> Promise:
         since = [self._since(room) for room in rooms]
         until = self._begins if max(since) > self._now else None
         starts = zip(rooms, since, strict=True)
-        seconds_left = [self._learnt.left(self.pool.id, room.instance, at, self._now) for room, at in starts]
-        return self._likely(seconds_left, until, alone, ahead) if all(seconds_left) else self._guess(max(since), until)
+        seconds_left = [self._learnt.left(self.pool.id, room.instance, at, self._now, image) for room, at in starts]
+        if not all(seconds_left):
+            return self._guess(max(since), until)
+        return replace(self._likely(seconds_left, until, alone, ahead), pull=self._learnt.pull(self.pool.id, image))
 
     def _guess(self, since: datetime, until: datetime | None) -> Promise:
         latest = max(self._now, since + self.pool.provision_timeout)

@@ -2,9 +2,11 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from heapq import nlargest
+from operator import itemgetter
+from statistics import median
 
 from receiver.core.model.memory import NodeLife
 from receiver.core.scaling.packing import Survival
@@ -18,12 +20,13 @@ ZERO = timedelta(0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Startup:
     """The start-up of one past node, in seconds since its creation: built, Ready, usable. *start* is the time from the
-    binding of its first GPU pod to its containers (the image pull)."""
+    binding of its first GPU pod to its containers (the pull of its *image*)."""
 
     built: float
     ready: float
     usable: float
     start: float = 0.0
+    image: str = ""
 
     @classmethod
     def of(cls, life: NodeLife) -> "Startup | None":
@@ -45,6 +48,7 @@ class Startup:
             ready=max(ZERO, ready - since).total_seconds(),
             usable=max(ZERO, usable - since).total_seconds(),
             start=max(ZERO, pulled).total_seconds(),
+            image=life.image or "",
         )
 
     def left(self, stage: str, passed: float) -> float | None:
@@ -62,11 +66,24 @@ class Learnt:
 
     startups: Mapping[str, Sequence[Startup]] = field(default_factory=dict)
     coming: Mapping[str, NodeLife] = field(default_factory=dict)
+    pulls: Mapping[tuple[str, str], Sequence[float]] = field(default_factory=dict)  # of images by pool, enough of them
     survival: Survival = field(default_factory=Survival)
 
-    def left(self, pool: str, instance: str | None, since: datetime, now: datetime) -> Sequence[float]:
+    def startups_with(self, pool: str, image: str) -> Sequence[Startup]:
+        """The past start-ups of *pool*, as they would have been with *image*: how long a node takes does not depend on
+        it, and what its pulls took there is known once enough nodes began with it."""
+        startups, pulls = self.startups.get(pool, ()), self.pulls.get((pool, image))
+        return [replace(s, start=pulls[n % len(pulls)]) for n, s in enumerate(startups)] if pulls else startups
+
+    def pull(self, pool: str, image: str) -> timedelta | None:
+        """How long half of the pulls of *image* took on new nodes of *pool*; None: not known."""
+        pulls = self.pulls.get((pool, image))
+        return timedelta(seconds=median(pulls)) if pulls else None
+
+    def left(self, pool: str, instance: str | None, since: datetime, now: datetime, image: str = "") -> Sequence[float]:
         """How many seconds from *now* nodes like this one took until their first pod ran, shortest first: those that
-        had spent as long in the stage that it is in. Without *instance* it is one that was requested *since* then.
+        had spent as long in the stage that it is in. Without *instance* it is one that was requested *since* then. That
+        pod's *image* is pulled at the end.
 
         Empty: too few are known, or almost all were faster.
         """
@@ -77,7 +94,7 @@ class Learnt:
             began_at = life.created_at if reached_at is None else max(life.created_at, reached_at - LATE)
             stage = "driver" if life.ready_at else "boot" if life.active_at else "build"
         passed, later = max(ZERO, now - began_at).total_seconds(), max(ZERO, since - now).total_seconds()
-        remaining = (s.left(stage, passed) for s in self.startups.get(pool, ()))
+        remaining = (s.left(stage, passed) for s in self.startups_with(pool, image))
         durations = sorted(later + seconds for seconds in remaining if seconds is not None)
         return durations if len(durations) >= FEWEST else ()
 
@@ -95,7 +112,17 @@ def learn(lives: Iterable[NodeLife], lasted: Iterable[timedelta] = ()) -> Learnt
         elif life.usable_at is not None and (startup := Startup.of(life)) is not None:
             watched.setdefault(life.pool, []).append((life.usable_at, life.instance, startup))
     startups = {pool: [s for *_, s in nlargest(LAST_NODES, nodes)] for pool, nodes in watched.items()}
-    return Learnt(startups=startups, coming=coming, survival=Survival.of(lasted))
+    return Learnt(startups=startups, coming=coming, pulls=_pulls(watched), survival=Survival.of(lasted))
+
+
+def _pulls(watched: Mapping[str, Iterable[tuple[datetime, str, Startup]]]) -> Mapping[tuple[str, str], list[float]]:
+    """Seconds of the last pulls of each image on new nodes, by pool and image, where they are enough."""
+    pulls: dict[tuple[str, str], list[float]] = {}
+    for pool, nodes in watched.items():
+        for *_, startup in sorted(nodes, key=itemgetter(0, 1), reverse=True):
+            if startup.image:
+                pulls.setdefault((pool, startup.image), []).append(startup.start)
+    return {key: seconds[:LAST_NODES] for key, seconds in pulls.items() if len(seconds) >= FEWEST}
 
 
 def chance(values: Sequence[float], within: float) -> float:

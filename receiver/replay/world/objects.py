@@ -11,6 +11,7 @@ from receiver.core.model.pods import COMPUTE, CPU, GIB, MEMORY, MIB, STORAGE, Pr
 from receiver.core.model.policy import Taint
 
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
+IMAGE_ANNOTATION = "simulator/image"  # of a pod's one container
 PLACED_WHOLE_ANNOTATION = "simulator/gang"  # a gang of the scheduler's whose pods declare another one to the product
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 GPU = "nvidia.com/gpu"
@@ -119,6 +120,7 @@ class Timings:
     slices: timedelta = timedelta(0)  # GPU allocatable -> the first ResourceSlice, and from each to the next
     set_up: timedelta = timedelta(seconds=60)  # GPU allocatable -> the startup taints go, where there are any
     image_pull: timedelta = timedelta(seconds=5)  # bound -> running
+    pulls: Mapping[str, timedelta] = field(default_factory=dict)  # instead, for the first pod of an image on a node
     warmup: timedelta = timedelta(seconds=10)  # running -> the GPU is busy; its memory fills evenly meanwhile
     delete: timedelta = timedelta(seconds=20)  # DELETING -> gone
     node_lingers: timedelta = timedelta(seconds=10)  # the node object outlives its VM by this
@@ -382,6 +384,11 @@ class WorldPod(PodSpec):
     @property
     def key(self) -> tuple[str, str]:
         return (self.namespace, self.name)
+
+    @property
+    def image(self) -> str:
+        """Of its one container."""
+        return self.annotations.get(IMAGE_ANNOTATION, "example/workload:1")
 
     @property
     def asks(self) -> Mapping[str, int]:

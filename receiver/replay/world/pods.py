@@ -141,6 +141,7 @@ class Pods:
     _specs: dict[Key, PodSpec] = field(default_factory=dict)
     _origins: dict[Key, tuple[str, int]] = field(default_factory=dict)  # the first name, and how many replacements
     _lost: set[str] = field(default_factory=set)  # uids of pods whose node died under them
+    _pulled: dict[tuple[str, str], datetime] = field(default_factory=dict)  # from when on which node has which image
 
     def __post_init__(self) -> None:
         self.scheduler = self._new_scheduler()
@@ -199,7 +200,16 @@ class Pods:
         self._cluster.change_pod(pod, **bound, scheduled=True, scheduled_since=now, reason="", message="")
         self._cluster.occupy(pod, node)
         self._activity.hold(pod, node)
-        self._agenda.after(self._dice.spread(self._timings.image_pull), self._start, pod.key, pod.uid)
+        self._agenda.after(self._pull(pod, node), self._start, pod.key, pod.uid)
+
+    def _pull(self, pod: WorldPod, node: str) -> timedelta:
+        """How long until the containers of *pod* run: a node pulls each image once and keeps it."""
+        now, takes = self._agenda.now, self._dice.spread(self._timings.image_pull)
+        if pod.image not in self._timings.pulls:
+            return takes
+        if (node, pod.image) not in self._pulled:
+            self._pulled[node, pod.image] = now + self._dice.spread(self._timings.pulls[pod.image])
+        return max(takes, self._pulled[node, pod.image] - now)
 
     def _start(self, key: Key, uid: str) -> None:
         pod = self._cluster.living(key, uid)

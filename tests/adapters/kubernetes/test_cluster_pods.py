@@ -205,6 +205,23 @@ def test_a_pod_carries_what_decides_where_it_fits() -> None:
     assert pod.owner_uid == "uid-of-Job-train"
 
 
+def test_the_image_of_a_pod_is_that_of_the_container_that_gets_the_gpus() -> None:
+    raw = a_pod(gpus=1)
+    (main,) = raw["spec"]["containers"]
+    raw["spec"]["containers"] = [{"name": "proxy", "image": "proxy:1"}, {**main, "image": "train:2"}]
+    pod = SeenPod(raw).pod
+    assert pod is not None
+    assert pod.scheduling.image == "train:2"
+
+
+def test_a_pod_whose_containers_name_no_image_has_none() -> None:
+    raw = a_pod(gpus=1)
+    raw["spec"]["containers"][0].pop("image", None)
+    pod = SeenPod(raw).pod
+    assert pod is not None
+    assert pod.scheduling.image == ""
+
+
 def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
 

@@ -40,8 +40,11 @@ def any_grounds(seed: int) -> Grounds:
 
 
 def any_earlier_grounds(seed: int) -> Grounds:
-    """Those that an earlier version knew, too: each request for room is one of three kinds."""
-    made_from = any_grounds(seed)
+    """Those that an earlier version knew, too: each request for room is one of three kinds, and no pod has an image."""
+    kept = as_kept(any_grounds(seed))
+    for part in objects(kept.facts):
+        part.pop("image", None)
+    made_from = kept_as.read_grounds(kept)
     booking = booking_of("ml/r", [a_pod("r")], valid_for=timedelta(hours=2), provisioned_at=NOW, consumed=True)
     candidates = candidate_of("ml/w", [a_pod()], rejects=True), candidate_of("ml/x", ready=True, named=True)
     requests = (a_buffer(3), buffer_of("ml/odd", None, problem="no template"), *candidates, booking)

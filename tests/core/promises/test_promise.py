@@ -427,6 +427,45 @@ def test_the_image_pull_is_part_of_the_time_that_a_node_takes() -> None:
     assert ended_by(promise.starts_p50) == pytest.approx(0.693, rel=0.05)
 
 
+def huge(name: str) -> Pod:
+    """A waiting pod whose image takes eight minutes to pull on nodes that take two."""
+    return a_pod(name, image="huge")
+
+
+def pulled_nodes() -> list[NodeLife]:
+    """Past nodes that took two minutes, of which half pulled that image."""
+    nodes = [a_past_node(n, usable=120 + n, image="huge" if n % 2 else "small") for n in range(12)]
+    lasts = {"huge": 480, "small": 5}
+    return [replace(n, running_at=n.bound_at + lasts[n.image or ""] * SECOND) for n in nodes if n.bound_at is not None]
+
+
+def test_a_pod_is_promised_its_start_after_the_pull_of_its_own_image() -> None:
+    slow = promised(waiting=[huge("a")], past=pulled_nodes())
+    quick = promised(waiting=[a_pod("b", image="small")], past=pulled_nodes())
+    assert slow.starts_p50 is not None
+    assert quick.starts_p50 is not None
+    assert slow.starts_p50 - quick.starts_p50 == pytest.approx(475 * SECOND, abs=3 * SECOND)
+
+
+def test_a_gang_starts_when_its_slowest_image_is_pulled() -> None:
+    gang = [replace(huge("a"), gang="g"), a_pod("b", gang="g", image="small")]
+    assert promised(waiting=gang, past=pulled_nodes()).pull == 480 * SECOND
+
+
+def test_a_pull_that_takes_most_of_the_wait_is_named_with_what_to_do() -> None:
+    found = facts(a_state(), waiting=[huge("a")])
+    assignment, by_name = run(found, a_policy())
+    decisions = {pool.id: by_name[pool.name] for pool in a_policy().pools}
+    [(_, fate)] = fates(found, assignment, decisions, a_policy(), learnt=learn(pulled_nodes()))
+    assert "starts in 10 to 11 min (by 12:10 UTC), 8m of it to pull its image" in fate.detail
+    assert "pre-pull" in fate.todo
+
+
+def test_a_short_pull_is_not_named() -> None:
+    quick = promised(waiting=[a_pod("b", image="small")], past=pulled_nodes())
+    assert "image" not in quick.sentence(NOW)
+
+
 SOON, LATER = NOW + timedelta(minutes=4), NOW + timedelta(minutes=7)
 
 

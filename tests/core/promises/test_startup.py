@@ -1,7 +1,10 @@
 """What past nodes say about the next ones."""
 
+from dataclasses import replace
+
 import pytest
 
+from receiver.core.model.memory import NodeLife
 from receiver.core.promises.startup import FEWEST, LAST_NODES, Learnt, Startup, chance, gap, learn
 from tests.core.builders import MINUTE, NOW, SECOND, a_life
 from tests.core.promises.past import a_past_node, nine_nodes
@@ -80,3 +83,28 @@ def test_the_image_pull_of_the_first_pod_is_part_of_the_time_to_its_start() -> N
     found = Startup.of(a_past_node(0, usable=100, running_at=a_past_node(0, usable=100).created_at + 140 * SECOND))
     assert found is not None
     assert (found.usable, found.start) == (100, 40)
+
+
+def pulling(image: str, seconds: int, count: int, first: int = 0) -> list[NodeLife]:
+    """Past nodes that took 100 s, and whose first pod waited so long for the pull of *image*."""
+    began = [a_past_node(n, usable=100, image=image) for n in range(first, first + count)]
+    return [replace(life, running_at=life.created_at + (100 + seconds) * SECOND) for life in began]
+
+
+def test_the_pull_of_an_image_takes_as_long_as_its_pulls_on_past_nodes() -> None:
+    learnt = learn([*pulling("small", 10, FEWEST), *pulling("huge", 480, FEWEST, first=FEWEST)])
+    assert set(learnt.left(POOL, None, NOW, NOW, "small")) == {110}
+    assert set(learnt.left(POOL, None, NOW, NOW, "huge")) == {580}
+    assert (learnt.pull(POOL, "small"), learnt.pull(POOL, "huge")) == (10 * SECOND, 480 * SECOND)
+
+
+def test_how_long_nodes_take_is_learnt_from_all_of_them_whatever_they_pulled() -> None:
+    quick = [a_past_node(n, usable=50, image="other", running_at=None) for n in range(3)]
+    learnt = learn([*quick, *pulling("huge", 480, FEWEST, first=3)])
+    assert sorted(set(learnt.left(POOL, None, NOW, NOW, "huge"))) == [530, 580]
+
+
+def test_an_image_that_few_nodes_began_with_is_expected_to_take_what_all_pulls_took() -> None:
+    learnt = learn([*pulling("small", 10, FEWEST), *pulling("huge", 480, FEWEST - 1, first=FEWEST)])
+    assert learnt.left(POOL, None, NOW, NOW, "huge") == learnt.left(POOL, None, NOW, NOW)
+    assert learnt.pull(POOL, "huge") is None
