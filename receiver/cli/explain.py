@@ -24,7 +24,7 @@ from receiver.terminal.client import (
     show,
     waiting_pods,
 )
-from receiver.web.api.documents import DecisionDocument, ExplainedDecision, OverrideDocument
+from receiver.web.api.documents import DecisionDocument, ExplainedDecision, OverrideDocument, pod_word
 
 POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]*)/(?P<name>[a-z0-9][a-z0-9.-]*)")
 NODES_SHOWN = 20
@@ -123,7 +123,7 @@ def about_pod(pod: WaitingPod, at: datetime | None, now: datetime) -> Iterator[s
         yield f"gang: {pod.workload}: {some(pod.gang.waiting, 'pod')} waiting, {bound}{least}"
     fits = [f"{fit.name}: {fit.why_not}" if fit.why_not else f"{fit.name} fits" for fit in pod.fits]
     pools = listed("pools: ", fits)
-    yield f"state: {pod.state} - {pod.detail}"
+    yield f"state: {pod_word(pod.state)} - {pod.detail}"
     if pod.state == State.FITS_NOWHERE:
         yield from pools
     yield f"what to do: {pod.what_to_do or 'unknown to this server'}"
@@ -232,9 +232,9 @@ def _in_the_way(pool: PoolDocument, at: datetime | None) -> Iterator[str]:
     if failed is not None and not any(wait.kind == "provisioning" for wait in pool.waits):
         failures = some(failed.failures, "failure")
         yield f"one node at a time is tried until one works, after {failures}: {failed.reason}"
-    if pool.reconsider_at is not None:
+    if pool.reconsider_at is not None and pool.reconsider_at not in [wait.until for wait in pool.waits]:
         yield f"can change by itself {until(pool.reconsider_at, at)}, earlier if the facts change"
-    if pool.ready_in_seconds is not None:
+    if pool.ready_in_seconds is not None and not any(node.stage in ON_ITS_WAY for node in pool.nodes):
         yield f"a node usually takes {span(pool.ready_in_seconds)} until its GPUs are allocatable"
 
 

@@ -154,7 +154,7 @@ def conclusion(replayed: Sequence[Mapping[str, Any]]) -> str:
     unpriced = "an unknown amount"
     sentence = f"{subject} policy would have cost {dollars(paid, unpriced)}"
     if other_paid is not None:
-        change = f" ({round(100 * (paid / other_paid - 1)):+d} %)" if paid is not None and other_paid else ""
+        change = f" ({round(100 * (paid / other_paid - 1)):+d}%)" if paid is not None and other_paid else ""
         sentence += f" instead of {dollars(other_paid)} under {name}{change}"
     sentence += f", with the longest wait {_longest(ours)}"
     if theirs and theirs[0]["kind"] != "bound":  # nothing waits under a bound
@@ -244,7 +244,7 @@ def as_means(replayed: Mapping[str, Any]) -> Iterator[str]:
 
 def circumstances(setting: Mapping[str, Any]) -> Iterator[str]:
     """Yield the `setting` of a document in words."""
-    spread = f" +-{100 * setting['jitter']:g} %" if setting["jitter"] else ""
+    spread = f" +-{100 * setting['jitter']:g}%" if setting["jitter"] else ""
     ready, usable = brief(setting["build_s"] + setting["boot_s"]), brief(setting["driver_s"])
     yield (
         f"a node is Ready after {ready}, its GPUs are usable after {usable} more{spread},"

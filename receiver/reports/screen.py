@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from receiver.core.model.text import number, span
-from receiver.core.model.text import percent as whole_percent
+from receiver.core.model.text import span
 
 OLD = timedelta(minutes=2)  # a picture older than this is shown as old: the loop may be stalled
 UNKNOWN = "unknown"
@@ -35,12 +34,6 @@ def listed(title: str, lines: Sequence[str]) -> Iterator[str]:
 def known(count: object) -> str:
     """*count*, or a question mark."""
     return "?" if count is None else str(count)
-
-
-def percent(value: object, otherwise: str = UNKNOWN) -> str:
-    """A ratio 0-1 as whole percent."""
-    ratio = number(value)
-    return otherwise if ratio is None else whole_percent(ratio).replace("%", " %")
 
 
 def moment(value: object) -> datetime | None:

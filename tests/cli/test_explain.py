@@ -44,7 +44,7 @@ def test_a_waiting_pod_is_explained_on_one_screen(url: str) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "pod research/train-llm-2 has been waiting since 14:25:56 UTC (4 min) for 1 nvidia.com/gpu",
-        f"state: held - {a_waiting_pod()['detail']}",
+        f"state: blocked - {a_waiting_pod()['detail']}",
         f"what to do: raise the budget ({RAISE}), end other GPU work, or wait for the next month",
         "the scheduler says: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu",
         "pools: l40s fits",
@@ -125,8 +125,6 @@ def test_a_pool_is_explained_with_its_counts_and_every_rule_that_spoke(url: str)
         "  limits   4  within_limits: 1 of 3 fits the hourly limit.",
         "  and 1 guardrail passed",
         "no growth: cooldown, ends at 14:30:20 UTC (in 24 s): it grew at 2026-03-10 14:29:50 UTC",
-        "can change by itself at 14:30:20 UTC (in 24 s), earlier if the facts change",
-        "a node usually takes 7 min until its GPUs are allocatable",
         "open action: grow 3 -> 4 nodes since 14:27:00 UTC (2 min)",
         "NODE    STAGE     PAID UNTIL  GPU PODS",
         "l40s-0  usable    14:52:00    research/train-llm-0",

@@ -146,7 +146,7 @@ def conclusions(*words: str | Path) -> list[str]:
 def test_a_replay_opens_with_what_it_would_have_cost_and_the_longest_wait_beside_the_baseline() -> None:
     first, *_ = run_replay("--trace", OFFICE_TRACE, *SMALL, "--compare", "cluster-autoscaler").stdout.splitlines()
     assert first == (
-        "This policy would have cost $51.60 instead of $72.24 under cluster-autoscaler (-29 %), "
+        "This policy would have cost $51.60 instead of $72.24 under cluster-autoscaler (-29%), "
         "with the longest wait 5m01s instead of 5m30s."
     )
 
@@ -159,7 +159,7 @@ def test_without_a_baseline_the_conclusion_compares_nothing() -> None:
 
 def test_the_wait_of_a_bound_is_not_compared() -> None:
     [said] = conclusions("--trace", OFFICE_TRACE, *SMALL, "--compare", "fluid")
-    assert said.endswith(" instead of $20.64 under fluid (+150 %), with the longest wait 5m01s.")
+    assert said.endswith(" instead of $20.64 under fluid (+150%), with the longest wait 5m01s.")
 
 
 def test_several_traces_open_with_their_sum() -> None:
@@ -172,7 +172,7 @@ def test_several_traces_open_with_their_sum() -> None:
 @pytest.mark.parametrize(
     ("usd", "said"),
     [
-        ("99.90", "would have cost $99.90 instead of $100.00 under fluid (+0 %),"),
+        ("99.90", "would have cost $99.90 instead of $100.00 under fluid (+0%),"),
         (None, "would have cost an unknown amount instead of $100.00 under fluid,"),
     ],
 )

@@ -158,7 +158,7 @@ def test_observe_mode_says_what_act_mode_would_have_cost_and_done(url: str, stor
     lines = status(url).stdout.splitlines()
     sums = "$225.10 less than the pools as they ran and $1,065.00 less than always-on"
     assert f"Since Sat 7 Mar, 14:30 UTC, act mode would have cost $1,035.00 (±3%): {sums}." in lines
-    assert "95 % of 312 pods would have waited at most 5 min; they waited 2 h." in lines
+    assert "95% of 312 pods would have waited at most 5 min; they waited 2 h." in lines
     assert "  2026-03-10 11:30 UTC  l40s 1 -> 3  ml/train-llm" in lines
     assert "not replayed: Prometheus does not answer" in lines
 

@@ -116,7 +116,7 @@ def test_four_tiles_say_what_is_busy_who_waits_what_it_costs_and_how_the_month_s
         "GPUs busy": ("1.5 of 4", "2.5 paid for, not busy"),
         "GPUs pending": ("6", "longest 9 min"),
         "Cost per hour": ("$5.16", "for 4 GPUs"),
-        "Month's budget": ("62 % warn", "$3,120.44 of $5,000.00; forecast $6,100.50"),
+        "Month's budget": ("62% warn", "$3,120.44 of $5,000.00; forecast $6,100.50"),
     }
 
 

@@ -23,7 +23,7 @@ def showing(**more: Any) -> MemoryStore:
 
 def test_the_status_page_shows_each_pool_with_its_numbers_and_the_reason() -> None:
     row = words(page().partition("<tbody>")[2].partition("</tr>")[0])
-    assert "l40s an.g1.l40s.kube.x1 · $1.29/h · 0–8 nodes scaling 3 ready 2 busy, 1 idle, 1 on the way 1 81 %" in row
+    assert "l40s an.g1.l40s.kube.x1 · $1.29/h · 0–8 nodes scaling 3 ready 2 busy, 1 idle, 1 on the way 1 81%" in row
     assert "1 GPU is waited for and 1 node is on its way." in row
 
 
@@ -135,7 +135,7 @@ def test_open_windows_stand_behind_the_bounds_that_they_make() -> None:
 
 def test_the_budget_tells_spend_reservation_and_what_has_no_price() -> None:
     text = words(page())
-    assert "$3,120.44 of $5,000.00 spent (62 %), $412.80 reserved." in text
+    assert "$3,120.44 of $5,000.00 spent (62%), $412.80 reserved." in text
     assert "because they have no price: an.g1.a100.kube.x8" in text
 
 
@@ -148,7 +148,7 @@ def meter_of(html: str) -> dict[str, float]:
 def test_the_budget_has_a_meter_with_its_thresholds() -> None:
     html = page()
     assert meter_of(html) == {"max": 5000, "low": 2500, "high": 4000, "value": 3120.44}
-    assert "Warns at 50 %, holds at 80 %, stops at 100 %." in words(html)
+    assert "Warns at 50%, holds at 80%, stops at 100%." in words(html)
 
 
 def test_an_overspent_budget_still_fits_its_meter() -> None:

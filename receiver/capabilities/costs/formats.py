@@ -8,8 +8,8 @@ from itertools import zip_longest
 from typing import Any
 
 from receiver.capabilities.costs.documents import ReportLine
-from receiver.core.model.text import dollars, number, some, span
-from receiver.reports.screen import assumed, foreseen, in_columns, minute, percent
+from receiver.core.model.text import dollars, number, percent, some, span
+from receiver.reports.screen import assumed, foreseen, in_columns, minute
 
 WIDTH = 80
 NAME = 30  # columns of names
@@ -200,9 +200,8 @@ def _idle(report: Row) -> Iterator[str]:
 
 
 def _units(report: Row) -> Iterator[str]:
-    yield ""
-    if not report["units"]:
-        yield "Cost per unit of work: no units are configured"
+    if report["units"]:
+        yield ""
     for unit in report["units"]:
         name = f"{unit['per']} {unit['name']}" if str(unit["per"]) != "1" else unit["name"]
         if unit["usd_per"] is None:
@@ -213,10 +212,9 @@ def _units(report: Row) -> Iterator[str]:
 
 
 def _right_sizing(report: Row) -> Iterator[str]:
-    yield ""
-    if not report["right_sizes"]:
-        yield "Right-sizing: no measured workload fits something smaller"
-    else:
+    if report["right_sizes"] or report["tight"]:
+        yield ""
+    if report["right_sizes"]:
         workloads = some(report["right_sizes_total"], "workload")
         yield f"Right-sizing: {workloads} would fit something smaller and save {dollars(report['right_sizes_usd'])}"
     for size in report["right_sizes"]:
@@ -233,16 +231,16 @@ def _savings(report: Row) -> Iterator[str]:
     if report["team"] is not None:
         return
     changes = report.get("pool_changes", ())  # missing in reports closed by an older version
-    yield ""
-    yield f"Pools to add or merge: {POOLS_ESTIMATED if changes else 'none'}"
+    if changes:
+        yield ""
+        yield f"Pools to add or merge: {POOLS_ESTIMATED}"
     yield from (f"  {change['sentence']}" for change in changes)
-    yield ""
-    yield "Committed capacity, judged by this month alone"
+    if report["baselines"] or report["commitments"]:
+        yield ""
+        yield "Committed capacity, judged by this month alone"
     for base in report["baselines"]:
         always = f"{some(base['always'], 'node')} all the time, {base['peak']} at the peak"
         yield f"  {base['size']}: {always}, at least one for {base['any_hours']:,.1f} h"
-    if not report["commitments"]:
-        yield "  no commitment prices are configured"
     for offer in report["commitments"]:
         verdict = "no such node with a price in this month"
         if offer["break_even"] is not None:
@@ -250,11 +248,10 @@ def _savings(report: Row) -> Iterator[str]:
             advice = commit if offer["recommended"] else ", which no node reached"
             verdict = f"pays off from {percent(offer['break_even'])} of all hours{advice}"
         yield f"  {offer['size']} for {offer['term_months']} months at {dollars(offer['usd_per_hour'])}/h: {verdict}"
-    yield ""
     compared = report["always_on"]
     if compared is None or not compared["peaks"]:
-        yield "Savings against always-on: nothing to compare"
         return
+    yield ""
     peaks = ", ".join(f"{name} {count}" for name, count in compared["peaks"].items())
     saved = f"{dollars(compared['saved_usd'])} ({percent(compared['saved_ratio'])})"
     peak = f"each pool at its peak all the time ({peaks})"
@@ -267,7 +264,11 @@ def _savings(report: Row) -> Iterator[str]:
 
 
 def _days(report: Row) -> Iterator[str]:
-    days = [in_columns((day["day"], dollars(day["usd"]), dollars(day["idle_usd"])), OF_DAYS) for day in report["days"]]
+    days = [
+        in_columns((day["day"], dollars(day["usd"]), dollars(day["idle_usd"])), OF_DAYS)
+        for day in report["days"]
+        if number(day["usd"]) or number(day["idle_usd"])
+    ]
     if days:
         yield ""
         yield "    ".join([in_columns(("DAY", "COST", "UNUSED"), OF_DAYS)] * min(len(days), 2))

@@ -20,6 +20,7 @@ from receiver.core.model.text import dollars, some
 from receiver.ports import Clock
 from receiver.reports.screen import aligned, as_of, clock_time, listed
 from receiver.terminal.client import UNUSABLE, as_json, mistakes_of, server, show
+from receiver.web.api.documents import pod_word
 
 SHOWN = 20  # workloads; --json has up to 500
 STARTS = (State.FITS_FREE_NODE, State.ROOM_ENDS, State.ON_ITS_WAY)
@@ -82,27 +83,32 @@ def about_what_if(comparison: WhatIfDocument, now: datetime) -> Iterator[str]:
     yield from (f"warning: {warning}" for warning in comparison.warnings)
     yield from listed("assumptions: ", comparison.assumptions)
     yield ""
+    differing = [pool for pool in comparison.pools if pool.in_force != pool.other]
     rows = [
         [pool.name, str(pool.nodes), *_sizes(pool.in_force, pool.other), _cost(pool.in_force), _cost(pool.other)]
-        for pool in comparison.pools
+        for pool in differing
     ]
     sums = ["total", "", "", "", dollars(comparison.in_force.usd_per_hour), dollars(comparison.other.usd_per_hour)]
     head = ["POOL", "NODES", "IN FORCE", "OTHER", "PER HOUR", "OTHER"]
     yield from aligned([head, *rows, sums], "<>")
+    if same := len(comparison.pools) - len(differing):
+        yield f"the same for {'all pools' if not differing else some(same, 'other pool')}"
     yield (
         "by the end of the month at these sizes: "
         + " in force, ".join(dollars(side.month_usd) for side in (comparison.in_force, comparison.other))
         + " under the other"
     )
     yield from _budgets(comparison)
-    yield ""
-    for pool in comparison.pools:
+    if differing:
+        yield ""
+    for pool in differing:
         yield f"{pool.name}, in force: {_why(pool.in_force)}"
-        yield f"{pool.name}, other: {_why(pool.other)}"
+        if _why(pool.other) != _why(pool.in_force):
+            yield f"{pool.name}, other: {_why(pool.other)}"
     changed = [work for work in comparison.waiting if work.differs]
     yield ""
-    differing = f"{comparison.differs_total} would have a different outcome"
-    yield f"{some(comparison.waiting_total, 'workload')} waiting, of which {differing}"
+    otherwise = f"{comparison.differs_total} would have a different outcome"
+    yield f"{some(comparison.waiting_total, 'workload')} waiting, of which {otherwise}"
     for work in changed[:SHOWN]:
         yield f"{work.workload} ({some(work.gpus, 'GPU')})"
         yield f"  in force: {_fate(work.in_force)}"
@@ -126,16 +132,19 @@ def _why(side: PoolSide | None) -> str:
 
 
 def _fate(fate: FateDocument) -> str:
-    return f"{fate.state} - {fate.detail}"
+    return f"{pod_word(fate.state)} - {fate.detail}"
 
 
 def _budgets(comparison: WhatIfDocument) -> Iterator[str]:
-    for title, side in (("in force", comparison.in_force), ("other", comparison.other)):
-        lines = [
-            f"{b.title}: {dollars(b.spent_usd)} of {dollars(b.monthly_usd)} spent, stage {b.stage}"
-            for b in side.budgets
-        ]
-        yield from listed(f"budgets, {title}: ", lines or ["none"])
+    in_force, other = (
+        [f"{b.title}: {dollars(b.spent_usd)} of {dollars(b.monthly_usd)} spent, stage {b.stage}" for b in side.budgets]
+        for side in (comparison.in_force, comparison.other)
+    )
+    if in_force == other:
+        yield from listed("budgets, the same: ", in_force)
+        return
+    yield from listed("budgets, in force: ", in_force or ["none"])
+    yield from listed("budgets, other: ", other or ["none"])
 
 
 def about_node(departure: NodeWhatIfDocument, now: datetime) -> Iterator[str]:

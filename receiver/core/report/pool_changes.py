@@ -61,9 +61,9 @@ class PoolChange:
     def sentence(self) -> str:
         """The change as a sentence."""
         more = self.changed_usd - self.usd
-        cost = f"about {dollars(abs(more))} {'more' if more > 0 else 'less'} ({more / self.usd * 100:+.1f} %)"
+        cost = f"about {dollars(abs(more))} {'more' if more > 0 else 'less'} ({more / self.usd * 100:+.1f}%)"
         sizes = some(self.gpus, "GPU") if self.smallest == self.gpus else f"{self.smallest} to {self.gpus} GPUs"
-        pods = f"{self.share * 100:.0f} % of the GPU-hours were of pods with {sizes}"
+        pods = f"{self.share * 100:.0f}% of the GPU-hours were of pods with {sizes}"
         added = f"a pool of {self.gpus}-GPU nodes beside {self.beside}"
         change = added if self.way is PoolWay.ADD else f"{self.pool} merged into {self.beside}"
         return f"With {change}, the work would have cost {cost if more else 'the same'}: {pods}."

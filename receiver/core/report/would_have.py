@@ -107,4 +107,4 @@ def waits(replay: WouldHave) -> str:
     would, did = replay.wait_p95_seconds, replay.as_run_wait_p95_seconds
     if would is None or did is None:
         return ""
-    return f"95 % of {some(replay.pods, 'pod')} would have waited at most {span(would)}; they waited {span(did)}."
+    return f"95% of {some(replay.pods, 'pod')} would have waited at most {span(would)}; they waited {span(did)}."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from pydantic import BeforeValidator, ConfigDict
 
 from receiver.config.model import Mode
-from receiver.core.explain.explain import what_to_do
+from receiver.core.explain.explain import State, what_to_do
 from receiver.core.explain.rules import why
 from receiver.core.model.actions import ActionKind, Change, OutcomeKind, VictimStage
 from receiver.core.model.overrides import OverrideKind
@@ -67,6 +67,24 @@ def plain(value: object) -> object:
 def _usd(value: object) -> object:
     """An amount as older versions stored it, without its exponent (``0E-29``)."""
     return amount(Decimal(value)) if isinstance(value, str) and "E" in value else plain(value)
+
+
+POD_WORDS: Mapping[str, str] = {
+    State.FITS_FREE_NODE: "fits a free node",
+    State.ROOM_ENDS: "waits for a pod to end",
+    State.ON_ITS_WAY: "node on its way",
+    State.BUYING: "node requested",
+    State.MAY_WAIT: "may wait",
+    State.HELD: "blocked",
+    State.GANG_INCOMPLETE: "gang incomplete",
+    State.FITS_NOWHERE: "fits no pool",
+    State.NOT_DEMAND: "not counted",
+}
+
+
+def pod_word(state: str | None) -> str:
+    """Return the words for the *state* of a waiting pod; one of another version as it is."""
+    return POD_WORDS.get(state or "") or (state or "unknown").replace("_", " ")
 
 
 def mode_of(picture: Picture, parts: "WebParts") -> str:

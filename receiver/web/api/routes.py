@@ -42,7 +42,7 @@ NOT_WAITING = (
 def decision_asked(parts: WebParts, number: str) -> StoredDecision:
     """Return the decision with that *number*; Problem 400 unless it is one, 404 for one that is not kept."""
     if not (number.isascii() and number.isdigit()):
-        raise invalid("id", "a decision's id is a whole number", "take it from /api/v1/decisions")
+        raise invalid("id", "a decision's id is a whole number", "`gpu-autoscaler status` lists the latest")
     stored = parts.store.decision(min(int(number[:20]), MAX_ROW))
     if stored is None:
         raise Problem(

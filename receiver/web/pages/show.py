@@ -19,23 +19,17 @@ from jinja2 import (
 )
 from markupsafe import Markup, escape
 
-from receiver.core.explain.explain import State
-from receiver.core.model.text import brief, dollars, number, some, span
+from receiver.core.model.text import brief, dollars, number, percent, some, span
 from receiver.core.model.text import with_names as names_for_ids
 from receiver.core.report.would_have import against, day
 from receiver.reports.screen import UNKNOWN, minute, moment
-from receiver.reports.screen import percent as spaced_percent
+from receiver.web.api.documents import pod_word
 
 
 def count(value: object) -> str:
     """Return a count, or a question mark."""
     quantity = number(value)
     return "?" if quantity is None else f"{quantity.normalize():f}"
-
-
-def percent(value: object) -> str:
-    """Return a ratio 0-1 as whole percent."""
-    return spaced_percent(value).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def hours(value: object) -> str:
@@ -82,24 +76,6 @@ def before(value: object, then: object) -> str:
         return ""
     seconds = (stored - at).total_seconds()
     return f"{span(seconds)} {'before' if seconds >= 0 else 'after'}"
-
-
-POD_WORDS: Mapping[str, str] = {
-    State.FITS_FREE_NODE: "fits a free node",
-    State.ROOM_ENDS: "waits for a pod to end",
-    State.ON_ITS_WAY: "node on its way",
-    State.BUYING: "node requested",
-    State.MAY_WAIT: "may wait",
-    State.HELD: "blocked",
-    State.GANG_INCOMPLETE: "gang incomplete",
-    State.FITS_NOWHERE: "fits no pool",
-    State.NOT_DEMAND: "not counted",
-}
-
-
-def pod_word(state: str | None) -> str:
-    """Return the words for the *state* of a waiting pod; one of another version as it is."""
-    return POD_WORDS.get(state or "") or (state or UNKNOWN).replace("_", " ")
 
 
 def node_name(name: object, instance: object = None) -> str:

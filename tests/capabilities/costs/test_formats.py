@@ -12,8 +12,8 @@ import pytest
 from receiver.capabilities.costs import formats
 from receiver.capabilities.costs.formats import as_csv, as_text
 from receiver.capabilities.costs.page import standalone
-from receiver.core.model.text import dollars, span
-from receiver.reports.screen import foreseen, minute, percent
+from receiver.core.model.text import dollars, percent, span
+from receiver.reports.screen import foreseen, minute
 from tests.capabilities.costs.full_month import full_document
 from tests.core.report.builders import A100_X8, L40S
 
@@ -32,7 +32,7 @@ def facts(report: Mapping[str, Any]) -> Iterator[str]:
     yield from of_work(report)
     yield from of_right_sizing(report)
     yield from of_capacity(report)
-    for day in report["days"]:
+    for day in (day for day in report["days"] if float(day["usd"]) or float(day["idle_usd"])):
         yield from (day["day"], dollars(day["usd"]), dollars(day["idle_usd"]))
 
 
@@ -78,7 +78,8 @@ def of_work(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def of_right_sizing(report: Mapping[str, Any]) -> Iterator[str]:
-    yield dollars(report["right_sizes_usd"])
+    if report["right_sizes"]:
+        yield dollars(report["right_sizes_usd"])
     for size in report["right_sizes"]:
         yield from (formats.shorter(size["workload"], 44), size["to"], dollars(size["saves_usd"]))
         yield from (

@@ -41,7 +41,20 @@ def test_both_sides_stand_beside_each_other(url: str, file: Path) -> None:
     document = json.loads(ask(url, "what-if", "--config", str(file), "--json", at=NOW).stdout)
     fate = document["waiting"][0]["other"]
     assert (fate["state"], fate["rule"]) == ("held", "within_maximum")
-    assert f"  other: held - {fate['detail']}" in done.stdout
+    assert f"  other: blocked - {fate['detail']}" in done.stdout
+
+
+def test_only_pools_that_differ_are_listed(url: str) -> None:
+    few = ("what-if", "--set", "pools.l40s.max_nodes=3")
+    pools = json.loads(ask(url, *few, "--json", at=NOW).stdout)["pools"]
+    listed = {line.split(",")[0].split()[0] for line in ask(url, *few, at=NOW).stdout.splitlines() if line}
+    assert {pool["name"] for pool in pools if pool["in_force"] != pool["other"]} == {"l40s", "spare"} & listed
+
+
+def test_where_no_pool_differs_that_is_all_that_is_said_of_them(url: str) -> None:
+    lines = ask(url, "what-if", "--set", "overrides.longest=2h", at=NOW).stdout.splitlines()
+    assert "the same for all pools" in lines
+    assert not [line for line in lines if line.startswith(("l40s", "spare"))]
 
 
 def test_a_few_keys_do_without_a_file(url: str, file: Path) -> None:

@@ -76,10 +76,10 @@ def test_pods_of_one_gpu_on_wide_nodes_propose_a_pool_of_small_nodes() -> None:
     assert found[0].usd == Decimal("14.40") * (336 + 300)
     assert found[0].saves_usd == Decimal("12.60") * 336
     assert found[0].sentence == (
-        "With a pool of 1-GPU nodes beside gpu8, the work would have cost about $4,233.60 less (-46.2 %): "
-        "12 % of the GPU-hours were of pods with 1 GPU."
+        "With a pool of 1-GPU nodes beside gpu8, the work would have cost about $4,233.60 less (-46.2%): "
+        "12% of the GPU-hours were of pods with 1 GPU."
     )
-    assert "12 % of the GPU-hours were of pods with 1 to 2 GPUs" in found[1].sentence
+    assert "12% of the GPU-hours were of pods with 1 to 2 GPUs" in found[1].sentence
 
 
 def test_full_nodes_propose_nothing() -> None:
@@ -101,8 +101,8 @@ def test_a_saving_of_less_than_a_tenth_of_the_month_is_not_worth_a_pool() -> Non
 def test_a_pool_that_saves_nothing_is_proposed_to_be_merged() -> None:
     [found] = [x for x in changes(of(2, 8), (8, 0, 500, 8), (2, 0, 5, 2)) if x.way is PoolWay.MERGE]
     assert found.sentence == (
-        "With gpu2 merged into gpu8, the work would have cost about $54.00 more (+0.7 %): "
-        "0 % of the GPU-hours were of pods with 1 to 2 GPUs."
+        "With gpu2 merged into gpu8, the work would have cost about $54.00 more (+0.7%): "
+        "0% of the GPU-hours were of pods with 1 to 2 GPUs."
     )
 
 
@@ -110,7 +110,7 @@ def test_a_pool_without_work_costs_the_same_when_merged() -> None:
     [found] = changes(of(2, 8), (8, 0, 500, 8))
     assert found.sentence == (
         "With gpu2 merged into gpu8, the work would have cost the same: "
-        "0 % of the GPU-hours were of pods with 1 to 2 GPUs."
+        "0% of the GPU-hours were of pods with 1 to 2 GPUs."
     )
 
 

@@ -47,5 +47,5 @@ def test_without_a_replay_nothing_is_told() -> None:
 
 
 def test_a_lower_cost_is_told_with_the_waits() -> None:
-    assert waits(FOUND) == "95 % of 60 pods would have waited at most 5 min; they waited 2 h."
-    assert waits(replace(FOUND, pods=1)).startswith("95 % of 1 pod would")
+    assert waits(FOUND) == "95% of 60 pods would have waited at most 5 min; they waited 2 h."
+    assert waits(replace(FOUND, pods=1)).startswith("95% of 1 pod would")
