@@ -139,7 +139,8 @@ class Promises:
         seconds_left = [self._learnt.left(self.pool.id, room.instance, at, self._now, image) for room, at in starts]
         if not all(seconds_left):
             return self._guess(max(since), until)
-        return replace(self._likely(seconds_left, until, alone, ahead), pull=self._learnt.pull(self.pool.id, image))
+        pull = self._learnt.pull(self.pool.id, image)
+        return replace(self._likely(seconds_left, until, alone, ahead, pull or ZERO), pull=pull)
 
     def _guess(self, since: datetime, until: datetime | None) -> Promise:
         latest = max(self._now, since + self.pool.provision_timeout)
@@ -147,10 +148,15 @@ class Promises:
         return Promise(starts_p50=usual if self._now < usual < latest else latest, starts_p90=latest, until=until)
 
     def _likely(
-        self, seconds_left: Sequence[Sequence[float]], until: datetime | None, alone: Pod | None = None, ahead: int = 0
+        self,
+        seconds_left: Sequence[Sequence[float]],
+        until: datetime | None,
+        alone: Pod | None = None,
+        ahead: int = 0,
+        pull: timedelta = ZERO,
     ) -> Promise:
         """The promise to work that starts with the last of its nodes, *seconds_left* being the samples of each, or
-        before if it is one pod *alone*. The nodes do not depend on one another: the chances multiply."""
+        before if it is one pod *alone*, after a *pull*. No node depends on another: the chances multiply."""
         # Until then not all nodes can be there.
         first = max(0.0, *(samples[0] - gap(samples) for samples in seconds_left))
         last = max(samples[-1] + gap(samples) for samples in seconds_left)
@@ -158,7 +164,8 @@ class Promises:
         times += [first + (last - first) * n / POINTS for n in range(POINTS + 1)]
         late = [1 - prod(chance(samples, time) for samples in seconds_left) for time in times]
         if alone:
-            late = [a * b for a, b in zip(late, self._no_room(alone, ahead, times), strict=True)]
+            since = [max(0.0, time - pull.total_seconds()) for time in times]  # its image may not be on that node
+            late = [a * b for a, b in zip(late, self._no_room(alone, ahead, since), strict=True)]
         p50, p90 = (self._now + _reached([1 - x for x in late], times, share) for share in (P50, P90))
         return Promise(starts_p50=p50, starts_p90=p90, until=until, learnt=True)
 

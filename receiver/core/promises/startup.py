@@ -72,7 +72,8 @@ class Learnt:
     def startups_with(self, pool: str, image: str) -> Sequence[Startup]:
         """The past start-ups of *pool*, as they would have been with *image*: how long a node takes does not depend on
         it, and what its pulls took there is known once enough nodes began with it."""
-        startups, pulls = self.startups.get(pool, ()), self.pulls.get((pool, image))
+        startups, known = self.startups.get(pool, ()), sorted(self.pulls.get((pool, image), ()))
+        pulls = [*known, known[-1] + gap(known)] if known else []  # the next may take longer than any before
         return [replace(s, start=pulls[n % len(pulls)]) for n, s in enumerate(startups)] if pulls else startups
 
     def pull(self, pool: str, image: str) -> timedelta | None:

@@ -447,6 +447,14 @@ def test_a_pod_is_promised_its_start_after_the_pull_of_its_own_image() -> None:
     assert slow.starts_p50 - quick.starts_p50 == pytest.approx(475 * SECOND, abs=3 * SECOND)
 
 
+def test_room_that_running_work_leaves_is_of_use_once_the_image_is_pulled_there() -> None:
+    slow_nodes = [replace(n, image="huge", running_at=n.bound_at + 480 * SECOND) for n in SLOW if n.bound_at]
+    there, pulled = (promised(*at_work(), waiting=[pod], past=slow_nodes) for pod in (a_pod("a"), huge("b")))
+    assert there.starts_p50 is not None
+    assert pulled.starts_p50 is not None
+    assert pulled.starts_p50 > there.starts_p50 + 5 * MINUTE
+
+
 def test_a_gang_starts_when_its_slowest_image_is_pulled() -> None:
     gang = [replace(huge("a"), gang="g"), a_pod("b", gang="g", image="small")]
     assert promised(waiting=gang, past=pulled_nodes()).pull == 480 * SECOND
