@@ -26,33 +26,64 @@ def hold_refused(workload: Workload, tally: Tally, refusal: SchedulerRefusal) ->
 
 def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching, allowance: Allowance) -> bool:
     """Put all pods of a gang into one pool, or none at all; return whether it was placed."""
-    gpus = workload.gpus
+    gpus, needs = workload.gpus, _Needs(workload)
     with blame() as blamed:
         for tally in fitting:
             blamed.pool = tally.pool.id
-            shelves, kind = tally.shelves, tuple(map(tally.shelves.kind, workload.pods))
+            shelves, kind = tally.shelves, needs.kind(tally)
             if shelves.free >= gpus and shelves.too_small.get(kind) != shelves.open_count:
-                if try_gang(workload, tally, allowance, most=0):
+                if needs.new_nodes(tally, begun=True) == 0 and try_gang(workload, tally, allowance, most=0):
                     return True
                 shelves.too_small[kind] = shelves.open_count  # room only shrinks, so the next gang like it need not try
     ordered = matching.gang_order(workload, fitting)
     coming = (tally for tally in ordered if tally.shelves.at[COMING])
     if any(try_gang(workload, tally, allowance, most=0, begin=True) for tally in coming):
         return True
-    ready_first = ranked(_by_new_nodes(workload, ordered), lambda x: (x.blocked or x.full,))
-    if any(try_gang(workload, tally, allowance, begin=True) for tally in ready_first):
+    ready_first = ranked(_by_new_nodes(needs, ordered), lambda x: (x.blocked or x.full,))
+    if any(needs.pass_checks(x, allowance) and try_gang(workload, x, allowance, begin=True) for x in ready_first):
         return True
     tally = next((x for x in ordered if not x.blocked), ordered[0])
     with blame(pool=tally.pool.id):
-        _leave_without_nodes(workload, tally, allowance)
+        _leave_without_nodes(needs, tally, allowance)
     return False
 
 
-def _leave_without_nodes(workload: Workload, tally: Tally, allowance: Allowance) -> None:
-    """Record which rule leaves *workload* fewer new nodes in the pool of *tally* than it needs."""
-    opened = new_nodes(workload, tally, begun=True)
+class _Needs:
+    """How many new nodes a gang needs in each pool: as many as gangs before it that ask for the same, until the room in
+    the pool changes."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self._kinds: dict[str, Kind] = {}
+
+    def kind(self, tally: Tally) -> Kind:
+        """What decides which room in the pool takes the gang."""
+        if tally.pool.id not in self._kinds:
+            self._kinds[tally.pool.id] = tuple(map(tally.shelves.kind, self.workload.pods))
+        return self._kinds[tally.pool.id]
+
+    def new_nodes(self, tally: Tally, *, begun: bool = False) -> int | None:
+        """The `new_nodes` of the gang."""
+        shelves = tally.shelves
+        if shelves.neighbours is not None:  # what changes in other pools may count, too
+            return new_nodes(self.workload, tally, begun=begun)
+        key = begun or not shelves.at[COMING], self.kind(tally)
+        if key not in shelves.needed or shelves.needed[key][0] != shelves.changes:
+            shelves.needed[key] = shelves.changes, new_nodes(self.workload, tally, begun=begun)
+        return shelves.needed[key][1]
+
+    def pass_checks(self, tally: Tally, allowance: Allowance) -> bool:
+        """True if the gang may have all the new nodes that it needs."""
+        with blame(pool=tally.pool.id):
+            opened = self.new_nodes(tally)
+            return opened is not None and _may_open(self.workload, tally, allowance, opened, most=None)
+
+
+def _leave_without_nodes(needs: _Needs, tally: Tally, allowance: Allowance) -> None:
+    """Record which rule leaves a gang fewer new nodes in the pool of *tally* than it *needs*."""
+    workload, opened = needs.workload, needs.new_nodes(tally, begun=True)
     uncovered: Workload | None = None
-    met = needs = ""
+    met = clause = ""
     if opened is None:
         detail = f"the pods of gang {workload.key} must share a node, and none has room for all of them"
     elif (reason := tally.shelves.why_spoilt(workload.pods)) is not None:
@@ -70,8 +101,8 @@ def _leave_without_nodes(workload: Workload, tally: Tally, allowance: Allowance)
         short = allowance.refusing(tally, opened, workload) if priced and passed == 0 else None
         if short is not None:
             met, allows, uncovered = short.rule, f"guardrail {short.rule} allows fewer ({short.why})", workload
-        needs = f"gang {workload.key} needs {some(opened, 'new node')} at once"
-        detail = f"{needs}, but {allows}"
+        clause = f"gang {workload.key} needs {some(opened, 'new node')} at once"
+        detail = f"{clause}, but {allows}"
     held = HeldWorkload(
         workload=workload.key,
         rule="gangs_whole",
@@ -79,20 +110,21 @@ def _leave_without_nodes(workload: Workload, tally: Tally, allowance: Allowance)
         gpus=workload.gpus,
         uncovered=uncovered,
         met=met,
-        needs=needs,
+        needs=clause,
     )
     tally.held.append(held)
 
 
-def _by_new_nodes(workload: Workload, tallies: Sequence[Tally]) -> Sequence[Tally]:
-    """*tallies* by what the gang prefers, then by the cost of the new nodes that it needs beside existing room."""
+def _by_new_nodes(needs: _Needs, tallies: Sequence[Tally]) -> Sequence[Tally]:
+    """*tallies* by what the gang prefers, then by the cost of the new nodes that it *needs* beside existing room."""
     if len(tallies) < 2 or not any(tally.shelves.free or tally.shelves.at[COMING] for tally in tallies):
         return tallies
+    pods = needs.workload.pods
 
     def cost(tally: Tally) -> tuple[int, Decimal]:
-        liked = sum(preference(pod, tally.pool, tally.state.offer) for pod in workload.pods if pod.scheduling.preferred)
-        nodes = new_nodes(workload, tally)
-        return -liked, tally.price * (len(workload.pods) if nodes is None else nodes)
+        liked = sum(preference(pod, tally.pool, tally.state.offer) for pod in pods if pod.scheduling.preferred)
+        nodes = needs.new_nodes(tally)
+        return -liked, tally.price * (len(pods) if nodes is None else nodes)
 
     return ranked(tallies, cost)
 
@@ -135,7 +167,7 @@ def _try_gang(workload: Workload, tally: Tally, allowance: Allowance, most: int 
             tally.shelves.neighbours.return_to(mark)
         return False
     tally.admit_gang(opened)
-    tally.shelves.free -= sum(room.gpus for room in open_rooms) - sum(tried.gpus for tried in trial[: len(open_rooms)])
+    tally.shelves.lose(sum(room.gpus for room in open_rooms) - sum(tried.gpus for tried in trial[: len(open_rooms)]))
     for room, tried in zip(rooms, trial, strict=False):
         room.free, room.used = tried.free, room.used or tried.used
         if tried.used and room.instance is not None:

@@ -26,7 +26,8 @@ MOST_SPOILT = 2  # nodes that were closed to a pod before any pod ran there: a t
 
 
 def requests_of(pod: Pod) -> Requests:
-    return tuple(sorted(pod.asks.items()))
+    asks = pod.asks
+    return tuple(asks.items()) if len(asks) == 1 else tuple(sorted(asks.items()))
 
 
 def shape(pod: Pod) -> Kind:
@@ -191,6 +192,8 @@ class Shelves:
     spoilt: Sequence[Bin] = field(init=False)  # see `why_spoilt`
     reached: dict[tuple[int, Kind], int] = field(init=False, default_factory=dict)
     too_small: dict[Kind, int] = field(init=False, default_factory=dict)  # for gangs, with so many bins open
+    changes: int = field(init=False, default=0)  # of the bins that work may use, and of what is free in them
+    needed: dict[Kind, tuple[int, int | None]] = field(init=False, default_factory=dict)  # new nodes, after *changes*
 
     def __post_init__(self) -> None:
         self.at = ([], [], [], [])
@@ -206,7 +209,7 @@ class Shelves:
         other = copy(self)
         other.bins = [copies[id(b)] for b in self.bins]
         other.at = tuple([copies[id(b)] for b in shelf] for shelf in self.at)
-        other.reached, other.too_small = self.reached.copy(), self.too_small.copy()
+        other.reached, other.too_small, other.needed = self.reached.copy(), self.too_small.copy(), self.needed.copy()
         return other
 
     def add(self, room: Bin) -> None:
@@ -214,6 +217,7 @@ class Shelves:
         self.at[OPENED if room.allowed else NOT_ALLOWED].append(room)
         if room.allowed:
             self.free += room.gpus
+            self.changes += 1
 
     def kind(self, pod: Pod) -> Kind:
         """What decides which of the bins take *pod*: one that refused a pod of a kind once always will."""
@@ -237,8 +241,14 @@ class Shelves:
         if place == len(rooms):
             return None
         rooms[place].used = True
-        self.free -= gpus_in(asks) if shelf != NOT_ALLOWED else 0
+        if shelf != NOT_ALLOWED:
+            self.lose(gpus_in(asks))
         return rooms[place]
+
+    def lose(self, gpus: int) -> None:
+        """Record that work took so many *gpus* of the bins that may be used."""
+        self.free -= gpus
+        self.changes += 1
 
     def begin(self, rooms: Sequence[Bin] | None = None) -> bool:
         """Begin to fill *rooms* that are on their way, or else the next one; False when there is none."""
@@ -247,6 +257,7 @@ class Shelves:
             self.at[COMING].remove(room)
             self.at[OPENED].append(room)
             self.free += room.gpus
+            self.changes += 1
         return bool(started_rooms)
 
     def sort_out(self) -> None:
@@ -255,6 +266,7 @@ class Shelves:
         self.at[OPENED].extend(room for room in coming if room.used)
         coming[:] = [room for room in coming if not room.used]
         self.free = sum(room.gpus for shelf in (USABLE, OPENED) for room in self.at[shelf])
+        self.changes += 1
 
     @property
     def open_count(self) -> int:

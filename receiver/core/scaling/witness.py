@@ -99,7 +99,7 @@ def settle_alone(workload: Workload, tally: Tally) -> bool:
     for room in tally.shelves.at[USABLE]:
         if not room.used and room.instance not in busy and room.put(pod, pod.asks):
             room.used = True
-            tally.shelves.free -= gpus_in(pod.asks)
+            tally.shelves.lose(gpus_in(pod.asks))
             tally.give(workload, (room,))
             return True
     return False
