@@ -11,15 +11,16 @@ least flexible and the largest work first. That is a heuristic: packing differen
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import islice
+from itertools import islice, product
+from operator import attrgetter
 
-from receiver.core.model.pods import COMPUTE, Pod, Workload
+from receiver.core.model.pods import Pod, Workload
 from receiver.core.scaling.capacity import RULES, Allowance, Tally
-from receiver.core.scaling.demand import is_of_devices, take
+from receiver.core.scaling.demand import is_of_devices
 from receiver.core.scaling.market import gang_kind
-from receiver.core.scaling.rooms import Bin, Requests
+from receiver.core.scaling.rooms import Requests, shape
+from receiver.core.scaling.rows import Guest, Room, Row, Sort
 
 MOST_MOVED = 20_000  # workloads seated again in one step where amounts differ
 FEW = 12  # up to so many workloads every seating is tried, up to MOST_TRIES
@@ -28,40 +29,11 @@ MOST_TRADED = 3  # nodes of one pool that are opened instead of others
 MOST_LEFT_OUT = 1_000  # tries to leave out a new node in one step: each is more work the more pods wait
 
 
-@dataclass(slots=True, eq=False)
-class Room:
-    """A bin, its place among those of its pool, and what is free in it here."""
-
-    bin: Bin
-    pool: int  # the pool's place among the tallies
-    place: int
-    free: dict[str, int]
-    guests: list["Guest"] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False)
-class Guest:
-    """A pod on its own or a gang: what it asks for, the pools that fit all of it, its rooms (one for each pod)."""
-
-    workload: Workload
-    pools: tuple[int, ...]
-    kinds: tuple[Requests, ...]
-    rooms: tuple[Room, ...] = ()
-    fixed: bool = False
-    shares: bool = False  # it takes part of a device, chooses its neighbours, or is pinned: it cannot be moved
-
-    @property
-    def alone(self) -> bool:
-        return len(self.kinds) == 1
-
-    @property
-    def size(self) -> int:
-        return max(pod.gpus for pod in self.workload.pods)
-
-
 Seats = list[tuple[Workload, tuple[Room, ...]]]  # a room for each pod
 Order = Callable[[Guest], tuple[int, ...]]
-ORDERS: tuple[Order, ...] = (lambda g: (len(g.pools), g.alone, -g.size), lambda g: (-g.size, g.alone, len(g.pools)))
+LARGEST_FIRST: Order = attrgetter("sort.largeness")
+ORDERS: tuple[Order, ...] = (attrgetter("sort.flexibility"), LARGEST_FIRST)
+Queue = tuple[object, ...]  # which pools are filled, and with guests of which sorts in turn
 
 
 def rearranged(
@@ -132,36 +104,70 @@ class _Filling:
         self._fitting = fitting
         self._pinned = pinned
         self._numbers = {id(tally): number for number, tally in enumerate(tallies)}
-        self._rooms = [
-            [Room(b, number, place, dict(b.free) if b.allowed else {}) for place, b in enumerate(tally.shelves.bins)]
+        self._kinds: dict[Requests, int] = {}
+        self._groups: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+        self._sorts: dict[tuple[object, ...], Sort] = {}
+        self._rows = [
+            Row([Room(b, number, n, dict(b.free) if b.allowed else {}) for n, b in enumerate(tally.shelves.bins)])
             for number, tally in enumerate(tallies)
         ]
-        self._start: list[dict[Requests, int]] = [{} for _ in tallies]
-        self._singles: list[dict[tuple[Requests, tuple[int, ...]], dict[Guest, None]]] = [{} for _ in tallies]
         self._trail: list[tuple[Guest, tuple[Room, ...]]] = []
         self._left = MOST_MOVED
         self._tries = MOST_TRIES
         self._leaving = MOST_LEFT_OUT
-        self._refused = [guest for guest in map(self._guest, unserved) if not guest.shares]
+        self._refused = [guest for guest in map(self._guest, unserved) if not guest.stays]
         self._seated: list[Guest] = []
-        by_bin = {id(room.bin): room for rooms in self._rooms for room in rooms}
+        by_bin = {id(room.bin): room for row in self._rows for room in row.rooms}
         for placement in (placement for tally in tallies for placement in tally.given):
             guest = self._guest(placement.workload)
-            if not placement.whole and not placement.workload.gang and not guest.shares:
+            if not placement.whole and not placement.workload.gang and not guest.stays:
                 self._refused.append(guest)
                 continue
-            guest.fixed = guest.shares or not placement.whole
+            guest.fixed = guest.stays or not placement.whole
             guest.rooms = tuple(by_bin[id(room)] for room in placement.rooms)
             self._enter(guest)
             self._seated.append(guest)
-        kinds = {g.kinds for g in (*self._seated, *self._refused)}
+        kinds = {g.sort.kinds for g in (*self._seated, *self._refused)}
         self._mixed = len(kinds) > 1 or any(len(kind) > 1 for kind in kinds)
+        self._note_bare_rooms()
+
+    def _note_bare_rooms(self) -> None:
+        """Note in each room what is free there without the guests that may move."""
+        movable = [g for g in self._seated if not g.fixed]
+        taken = [seat for guest in movable for seat in zip(guest.rooms, guest.sort.asks, strict=True)]
+        for room, asks in taken:
+            room.give(asks)
+        for row in self._rows:
+            row.first = [0] * len(self._kinds)
+            for room in row.rooms:
+                room.bare = room.free.copy()
+        for room, asks in taken:
+            room.take(asks)
 
     def _guest(self, workload: Workload) -> Guest:
-        choices = [self._fitting(pod) for pod in workload.pods]
-        common = [x for x in choices[0] if all(x in other for other in choices[1:] if other is not choices[0])]
-        shares = workload.key in self._pinned or any(self._is_bound_to_others(pod) for pod in workload.pods)
-        return Guest(workload, tuple(self._numbers[id(x)] for x in common), gang_kind(workload), shares=shares)
+        stays = workload.key in self._pinned or any(self._is_bound_to_others(pod) for pod in workload.pods)
+        sort = self._sort(workload)
+        return Guest(workload, sort, alone=len(sort.asks) == 1, stays=stays)
+
+    def _sort(self, workload: Workload) -> Sort:
+        choices, shapes = [self._fitting(pod) for pod in workload.pods], tuple(map(shape, workload.pods))
+        key = (shapes, *map(id, choices))
+        if key in self._sorts:
+            return self._sorts[key]
+        others = [other for other in choices[1:] if other is not choices[0]]
+        pools = tuple(self._numbers[id(x)] for x in choices[0] if all(x in other for other in others))
+        asks = gang_kind(workload)
+        kinds = tuple(self._kinds.setdefault(each, len(self._kinds)) for each in asks)
+        alone, size = len(asks) == 1, max(pod.gpus for pod in workload.pods)
+        sort = self._sorts[key] = Sort(
+            pools=pools,
+            asks=asks,
+            kinds=kinds,
+            group=self._groups.setdefault((kinds, pools), len(self._groups)),
+            flexibility=(len(pools), alone, -size),
+            largeness=(-size, alone, len(pools)),
+        )
+        return sort
 
     def _is_bound_to_others(self, pod: Pod) -> bool:
         neighbours = self._tallies[0].shelves.neighbours
@@ -169,15 +175,14 @@ class _Filling:
 
     def saved(self) -> Seats | None:
         """Serve more, then leave new nodes out; None if neither is possible."""
-        hopeless: set[tuple[tuple[int, ...], tuple[Requests, ...]]] = set()
+        hopeless: set[int] = set()
         changed = False
         for guest in self._refused:
-            kind = guest.pools, guest.kinds
-            if guest.pools and kind not in hopeless and self._insert(guest):
+            if guest.sort.pools and guest.sort.group not in hopeless and self._insert(guest):
                 self._seated.append(guest)
                 changed = True
             else:
-                hopeless.add(kind)
+                hopeless.add(guest.sort.group)
         return [(guest.workload, guest.rooms) for guest in self._seated] if self._save() or changed else None
 
     def traded(self) -> Seats | None:
@@ -191,19 +196,20 @@ class _Filling:
 
     def _bought(self) -> list[Room]:
         """The new nodes that work sits in, the dearest first, then the emptiest."""
-        new_rooms = [r for rooms in self._rooms for r in rooms if r.bin.bought and r.bin.allowed and r.guests]
-        return sorted(new_rooms, key=lambda r: (-self._tallies[r.pool].price, len(r.guests)))
+        new_rooms = [r for row in self._rows for r in row.rooms if r.bin.bought and r.bin.allowed and r.guests]
+        before = [-tally.price for tally in self._tallies]
+        return sorted(new_rooms, key=lambda r: (before[r.pool], len(r.guests)))
 
     def _save(self) -> list[tuple[Room, dict[str, int]]]:
         """Leave out the new nodes whose work fits elsewhere; return them with what would be free in them."""
-        failed: set[tuple[int, tuple[object, ...]]] = set()
+        failed: set[tuple[int, tuple[int, ...]]] = set()
         saved = []
         for room in self._bought():
-            alike = room.pool, tuple(sorted((g.kinds, g.pools) for g in room.guests))
-            if not room.guests or alike in failed or any(guest.fixed for guest in room.guests):
-                continue
             if self._leaving <= 0:
                 break
+            alike = room.pool, tuple(sorted(guest.sort.group for guest in room.guests))
+            if not room.guests or alike in failed or any(guest.fixed for guest in room.guests):
+                continue
             self._leaving -= 1
             free = self._leave_out(room)
             if free is None:
@@ -215,13 +221,10 @@ class _Filling:
     def _leave_out(self, room: Room) -> dict[str, int] | None:
         """Seat the guests of *room* elsewhere and return what is free in it then; None leaves all as it was."""
         before = len(self._trail)
-        guests = sorted(dict.fromkeys(room.guests), key=ORDERS[1])
-        start = [dict(each) for each in self._start]
+        guests = sorted(dict.fromkeys(room.guests), key=LARGEST_FIRST)
         for guest in guests:
             self._move(guest, ())
         free, room.free = room.free, {}
-        if all(guest.alone for guest in guests):
-            self._start = start  # nothing new is free
         if all(self._insert(guest) for guest in guests):
             return free
         self._take_back(before, [(room, free)])
@@ -230,13 +233,12 @@ class _Filling:
     def _take_back(self, length: int, left_out: Sequence[tuple[Room, dict[str, int]]]) -> None:
         for room, free in left_out:
             room.free = free
+            self._rows[room.pool].note(room)
         self._undo(length)
-        for start in self._start:
-            start.clear()
 
     def _trade(self, pool: int) -> bool:
         """Open up to three other nodes in *pool*, where that saves more nodes that cost no less."""
-        tally, rooms = self._tallies[pool], self._rooms[pool]
+        tally, rooms = self._tallies[pool], self._rows[pool].rooms
         if tally.blocked or tally.pool.price_usd_per_hour is None:
             return False
         for count in range(1, MOST_TRADED + 1):
@@ -246,13 +248,13 @@ class _Filling:
             before, room_count, cost = len(self._trail), len(rooms), self._cost(bought)
             for place in range(room_count, room_count + count):
                 opened = tally.new_bin()
-                rooms.append(Room(opened, pool, place, opened.free))
+                rooms.append(Room(opened, pool, place, opened.free, opened.free.copy()))
             saved = self._save()
             bought_after = self._bought()
             if len(bought_after) < len(bought) and self._cost(bought_after) <= cost:
                 return True
             self._take_back(before, saved)
-            del rooms[room_count:]
+            self._rows[pool].cut(room_count)
         return False
 
     def _cost(self, rooms: Sequence[Room]) -> Decimal:
@@ -264,48 +266,60 @@ class _Filling:
             return True
         if not self._mixed:
             return False
-        clearings: list[tuple[int, ...]] = [(number,) for number in guest.pools]
+        clearings: list[tuple[int, ...]] = [(number,) for number in guest.sort.pools]
         clearings.append(tuple(range(len(self._tallies))))
-        return any(self._anew(guest, pools, order) for pools in clearings for order in ORDERS) or self._search(guest)
+        failed: set[Queue] = set()
+        for pools, order in product(clearings, ORDERS):
+            if self._left >= 0 and self._anew(guest, pools, order, failed):
+                return True
+        return self._search(guest)
 
     def _seat(self, guest: Guest) -> bool:
-        return any(self._seat_in(guest, pool) for pool in guest.pools) or (guest.alone and self._exchange(guest))
+        if not guest.alone:
+            return any(self._seat_in(guest, pool) for pool in guest.sort.pools)
+        [kind], [asks], [pod] = guest.sort.kinds, guest.sort.asks, guest.workload.pods
+        for pool in guest.sort.pools:
+            room = self._rows[pool].find(kind, asks, pod)
+            if room is not None:
+                self._move(guest, (room,))
+                return True
+        return self._exchange(guest)
 
     def _seat_in(self, guest: Guest, pool: int) -> bool:
+        row = self._rows[pool]
         rooms: list[Room] = []
-        for pod, kind in zip(guest.workload.pods, guest.kinds, strict=True):
-            room = self._find(pool, kind, pod)
+        for pod, kind, asks in zip(guest.workload.pods, guest.sort.kinds, guest.sort.asks, strict=True):
+            room = row.find(kind, asks, pod)
             if room is None:
-                for taken, before in zip(rooms, guest.workload.pods, strict=False):
-                    self._give_back(taken, before)
+                for taken, share in zip(rooms, guest.sort.asks, strict=False):
+                    row.give_back(taken, share)
                 return False
-            take(room.free, pod.asks)
+            room.take(asks)
             rooms.append(room)
-        for taken, pod in zip(rooms, guest.workload.pods, strict=True):
-            self._give_back(taken, pod)
-        self._move(guest, tuple(rooms))
+        self._trail.append((guest, ()))
+        guest.rooms = tuple(rooms)
+        self._enter(guest)
         return True
 
     def _exchange(self, guest: Guest) -> bool:
         """Move guests that ask for the same, each into the room of the next, until the last one finds free room."""
-        [kind] = guest.kinds
-        came: dict[int, tuple[Guest, int] | None] = dict.fromkeys(guest.pools)
-        queue = deque(guest.pools)
+        [kind], [asks] = guest.sort.kinds, guest.sort.asks
+        came: dict[int, tuple[Guest, int] | None] = dict.fromkeys(guest.sort.pools)
+        queue = deque(guest.sort.pools)
         while queue:
             pool = queue.popleft()
             step = came[pool]
             pod = (guest if step is None else step[0]).workload.pods[0]  # it takes the room of the mover
-            for (asks, pools), sitting in self._singles[pool].items():
-                if asks != kind:
-                    continue
-                mover = next((g for g in sitting if g.rooms[0].bin.suits(pod)), None)
+            for sitting in self._rows[pool].singles.values():
+                alike = sitting if next(iter(sitting), guest).sort.kinds == guest.sort.kinds else ()
+                mover = next((g for g in alike if g.rooms[0].bin.suits(pod)), None)
                 if mover is None:
                     continue
-                for other in pools:
+                for other in mover.sort.pools:
                     if other in came:
                         continue
                     came[other] = mover, pool
-                    room = self._find(other, kind, mover.workload.pods[0])
+                    room = self._rows[other].find(kind, asks, mover.workload.pods[0])
                     if room is not None:
                         self._shift(guest, room, came)
                         return True
@@ -313,7 +327,6 @@ class _Filling:
         return False
 
     def _shift(self, guest: Guest, room: Room, came: Mapping[int, tuple[Guest, int] | None]) -> None:
-        start = [dict(each) for each in self._start]  # still valid: each takes the room that the other leaves
         step = came[room.pool]
         while step is not None:
             mover, pool = step
@@ -322,25 +335,32 @@ class _Filling:
             self._move(mover, (room,))
             room, step = vacated_room, came[pool]
         self._move(guest, (room,))
-        self._start = start
 
-    def _anew(self, guest: Guest, pools: tuple[int, ...], order: Order) -> bool:
-        """Empty *pools* and fill them again, with *guest* first (or in its turn where all pools are emptied)."""
-        if self._left < 0:
-            return False
-        others = {g: None for pool in pools for room in self._rooms[pool] for g in room.guests if not g.fixed}
+    def _anew(self, guest: Guest, pools: tuple[int, ...], order: Order, failed: set[Queue]) -> bool:
+        """Empty *pools* and fill them again, with *guest* first (or in its turn where all pools are emptied). A queue
+        like one that *failed* is not tried again."""
+        others = {g: None for pool in pools for room in self._rows[pool].rooms for g in room.guests if not g.fixed}
         self._left -= len(others)
         if self._left < 0:
             return False
-        before = len(self._trail)
+        before, rows = len(self._trail), [self._rows[pool] for pool in pools]
+        known = [(row.first, row.freed) for row in rows]
+        self._trail += [(other, other.rooms) for other in others]
+        for row in rows:
+            row.empty()
         for other in others:
-            self._move(other, ())
+            other.rooms = ()
         single = len(pools) == 1
-        has_seat = self._seat_in(guest, pools[0]) if single else True
         queue = sorted(others if single else (guest, *others), key=order)
-        if has_seat and all(self._seat(other) for other in queue):
-            return True
+        sorts = (*pools, *(other.sort for other in queue))  # what decides how they are seated
+        if sorts not in failed:
+            has_seat = self._seat_in(guest, pools[0]) if single else True
+            if has_seat and all(self._seat(other) for other in queue):
+                return True
+            failed.add(sorts)
         self._undo(before)
+        for row, (first, freed) in zip(rows, known, strict=True):
+            row.first, row.freed = first, freed
         return False
 
     def _search(self, guest: Guest) -> bool:
@@ -372,7 +392,7 @@ class _Filling:
 
     def _seats(self, guest: Guest) -> Iterator[tuple[Room, ...]]:
         """Rooms for *guest* that differ: one of each that is as full, or for a gang one way in each pool."""
-        for pool in guest.pools:
+        for pool in guest.sort.pools:
             if not guest.alone:
                 if self._seat_in(guest, pool):
                     rooms = guest.rooms
@@ -380,21 +400,11 @@ class _Filling:
                     yield rooms
                 continue
             seen = set()
-            for room in self._rooms[pool]:
+            for room in self._rows[pool].rooms:
                 pod, kind = guest.workload.pods[0], (room.bin.differs, *sorted(room.free.items()))
-                if kind not in seen and room.bin.suits(pod) and _holds(room.free, pod.asks):
+                if kind not in seen and room.bin.suits(pod) and room.holds(guest.sort.asks[0]):
                     seen.add(kind)
                     yield (room,)
-
-    def _find(self, pool: int, kind: Requests, pod: Pod) -> Room | None:
-        rooms, start, asks = self._rooms[pool], self._start[pool], pod.asks
-        place = start.get(kind, 0)
-        while place < len(rooms) and not _holds(rooms[place].free, asks):
-            place += 1
-        start[kind] = place
-        while place < len(rooms) and not (rooms[place].bin.suits(pod) and _holds(rooms[place].free, asks)):
-            place += 1
-        return rooms[place] if place < len(rooms) else None
 
     def _move(self, guest: Guest, rooms: tuple[Room, ...]) -> None:
         self._trail.append((guest, guest.rooms))
@@ -405,34 +415,20 @@ class _Filling:
             self._place(*self._trail.pop())
 
     def _place(self, guest: Guest, rooms: tuple[Room, ...]) -> None:
-        for room, pod in zip(guest.rooms, guest.workload.pods, strict=False):
-            room.guests.remove(guest)
-            self._give_back(room, pod)
-        if guest.rooms and guest.alone and not guest.fixed:
-            del self._singles[guest.rooms[0].pool][guest.kinds[0], guest.pools][guest]
+        if guest.rooms:
+            row = self._rows[guest.rooms[0].pool]
+            for room, asks in zip(guest.rooms, guest.sort.asks, strict=True):
+                room.guests.remove(guest)
+                row.give_back(room, asks)
+            if guest.alone:
+                del row.singles[guest.sort.group][guest]
         guest.rooms = rooms
-        for room, pod in zip(rooms, guest.workload.pods, strict=False):
-            take(room.free, pod.asks)
+        for room, asks in zip(rooms, guest.sort.asks, strict=False):
+            room.take(asks)
         self._enter(guest)
 
     def _enter(self, guest: Guest) -> None:
         for room in guest.rooms:
             room.guests.append(guest)
         if guest.rooms and guest.alone and not guest.fixed:
-            self._singles[guest.rooms[0].pool].setdefault((guest.kinds[0], guest.pools), {})[guest] = None
-
-    def _give_back(self, room: Room, pod: Pod) -> None:
-        for resource, count in pod.asks.items():
-            if resource in room.free or resource not in COMPUTE:
-                room.free[resource] = room.free.get(resource, 0) + count
-        start = self._start[room.pool]
-        for kind, place in start.items():
-            start[kind] = min(place, room.place)
-
-
-def _holds(free: Mapping[str, int], asks: Mapping[str, int]) -> bool:
-    """True where `take` would take *asks* out of *free*."""
-    return all(
-        free.get(resource, 0) >= count or (resource in COMPUTE and resource not in free)
-        for resource, count in asks.items()
-    )
+            self._rows[guest.rooms[0].pool].singles.setdefault(guest.sort.group, {})[guest] = None

@@ -13,12 +13,14 @@ from receiver.core.model.model import Backoff, CordonedBy, Node, PoolState, Sour
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.core.model.policy import Budget, Limits, Pool, Taint
 from receiver.core.model.signals import SignalAction
-from receiver.core.scaling import filling
+from receiver.core.scaling import filling, gangs, placing
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.capacity import Tally
 from receiver.core.scaling.demand import workloads
 from receiver.core.scaling.failures import Failures
-from receiver.core.scaling.filling import Room, Seats
+from receiver.core.scaling.filling import Seats
+from receiver.core.scaling.rooms import Bin
+from receiver.core.scaling.rows import Room
 from receiver.core.scaling.template import is_believed, offer_of
 from receiver.core.scaling.wanted import Wanted
 from tests.core.builders import (
@@ -434,6 +436,35 @@ def test_gangs_do_not_make_a_wide_node_cheap_for_a_single_pod() -> None:
 def test_single_pods_that_wait_beside_a_gang_are_all_counted() -> None:
     incomplete = a_gang(1, gang_min=9, priority=9)
     assert demand([*incomplete, *(a_pod(f"p{n}") for n in range(4))], (CHEAP, ()), (WIDE, ())) == [0, 1]
+
+
+@pytest.mark.parametrize("count", [2, 30])
+def test_gangs_that_ask_for_the_same_are_packed_once_while_no_room_changes(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only node has room for two of the three pods of each gang, and no other may be bought."""
+    packed: list[str] = []
+    fill = gangs._fill
+
+    def count_and_fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> list[int] | None:
+        packed.append(tally.pool.id)
+        return fill(bins, pods, tally)
+
+    monkeypatch.setattr(gangs, "_fill", count_and_fill)
+    monkeypatch.setattr(placing, "rearranged", lambda *_: iter(()))
+    waiting = [pod for n in range(count) for pod in a_gang(3, f"g{n}")]
+    node = a_node(allocatable={GPU: 2})
+    assignment, _ = run(facts(a_state(node), waiting=waiting), a_policy(a_pool(resources={GPU: 2}, max_nodes=1)))
+    assert len(assignment.pools["l40s-id"].work.held) == count
+    assert packed == ["l40s-id"]
+
+
+def test_a_gang_that_asks_for_the_same_as_one_before_is_packed_into_what_that_left() -> None:
+    waiting = [pod for name in "gh" for pod in a_gang(2, name)]
+    node = a_node(allocatable={GPU: 3})
+    assignment, _ = run(facts(a_state(node), waiting=waiting), a_policy(a_pool(resources={GPU: 3}, max_nodes=1)))
+    assert assignment.pools["l40s-id"].work.settled == ("ml/g",)
+    assert [held.workload for held in assignment.pools["l40s-id"].work.held] == ["ml/h"]
 
 
 def test_a_gang_that_lacks_pods_takes_no_room() -> None:
