@@ -16,9 +16,9 @@ from receiver.config.values import ConfigError, Mistake, Wrong, did_you_mean, te
 from receiver.terminal.client import UNUSABLE, DurationType, options, print_lines, refuse, tell_renamed
 
 A_FILE = click.Path(path_type=Path, dir_okay=False)
-# The names of PEERS and BOUNDS, which are loaded on demand; a test compares them.
-NAMES = ("always-on", "cluster-autoscaler", "cluster-autoscaler-1m", "cluster-autoscaler-30m", "karpenter-when-empty",
-         "clairvoyant", "fluid")  # fmt: skip
+# OBJECTIVES, and the names of PEERS and BOUNDS, which are loaded on demand; a test compares them.
+NAMES = ("objectives", "always-on", "cluster-autoscaler", "cluster-autoscaler-1m", "cluster-autoscaler-30m",
+         "karpenter-when-empty", "clairvoyant", "fluid")  # fmt: skip
 MOMENTS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ"]
 
 

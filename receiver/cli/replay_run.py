@@ -21,7 +21,7 @@ from receiver.capabilities.registry import step_additions
 from receiver.config import ConfigError, FileSettings, civo_access, load_file, load_text
 from receiver.config.values import did_you_mean, spell_duration
 from receiver.core.model.pods import Toleration
-from receiver.core.model.policy import Anchor, Attribution, Billing, Pool, Rounding
+from receiver.core.model.policy import Anchor, Attribution, Billing, Objective, Pool, Rounding
 from receiver.core.model.pool_facts import PoolFacts
 from receiver.ports import Past, TryLater, WontWork
 from receiver.replay.contest import Contestant, Progress, Reckoned, a_peer, contest, the_product
@@ -37,6 +37,7 @@ from receiver.terminal.client import print_json, print_lines
 FINE = 0
 WRONG = 1  # something does not add up, or a policy of ours took the node from a pod
 OURS = "gpu-autoscaler"
+OBJECTIVES = "objectives"  # the name of the first policy under every other objective
 CALL_TIMEOUTS = (5, 15)  # seconds to connect to Civo and to read
 USD_PER_GPU_HOUR = Decimal("1.29")  # an L40S at Civo, for nodes of any size
 
@@ -124,6 +125,7 @@ class Lineup:
     contestants: Sequence[Contestant | Reckoned]
     against: str | None
     attribution: Attribution
+    objectives: Mapping[str, str]  # of our policies that differ in nothing else, by name
     notes: Sequence[str] = ()
 
     @property
@@ -153,11 +155,19 @@ def lineup(request: ReplayRequest, peers: Mapping[str, PeerPolicy] = PEERS) -> L
         request.setting, **{name: value for name, value in configured.items() if name not in request.typed}
     )
     contestants: list[Contestant | Reckoned] = [_ours(OURS, first, setting)]
+    objectives: dict[str, str] = {}
     notes = [*_not_replayed(str(request.config or OURS), first.policy.billing, setting)]
     for number, word in enumerate(request.compare):
         if word in request.compare[:number] or word == OURS:
             raise BadInput([f"--compare {word}: is given twice; name each policy once"])
-        if word in peers:
+        if word == OBJECTIVES:
+            objectives = {OURS: first.policy.objective}
+            for objective in (each for each in Objective if each is not first.policy.objective):
+                name = f"objective-{objective}"
+                objectives[name] = objective
+                other = replace(first, policy=replace(first.policy, objective=objective))
+                contestants.append(_ours(name, other, setting))
+        elif word in peers:
             contestants.append(a_peer(word, peers[word], pools))
         elif word in BOUNDS:
             contestants.append(Reckoned(name=word, pools=pools, bound=BOUNDS[word]))
@@ -166,7 +176,7 @@ def lineup(request: ReplayRequest, peers: Mapping[str, PeerPolicy] = PEERS) -> L
             contestants.append(_ours(word, settings, setting))
             notes += _not_replayed(word, settings.policy.billing, setting)
         else:
-            names = [*peers, *BOUNDS]
+            names = [OBJECTIVES, *peers, *BOUNDS]
             meant = did_you_mean(word, names) or f"name a file, or one of {', '.join(names)}"
             raise BadInput([f"--compare {word}: neither a file nor a known policy: {meant}"])
     return Lineup(
@@ -174,7 +184,10 @@ def lineup(request: ReplayRequest, peers: Mapping[str, PeerPolicy] = PEERS) -> L
         contestants=contestants,
         attribution=first.policy.attribution,
         notes=notes,
-        against=next((word for word in request.compare if word in peers), next(iter(request.compare), None)),
+        objectives=objectives,
+        against=next(
+            (word for word in request.compare if word in peers), next((x.name for x in contestants[1:]), None)
+        ),
     )
 
 
@@ -336,6 +349,7 @@ def run(traces: Sequence[Path], request: ReplayRequest, *, as_json: bool, html: 
                     setting=setting,
                     results=results,
                     against=contest_lineup.against,
+                    objectives=contest_lineup.objectives,
                 )
             )
     documents = [document(each) for each in played]

@@ -30,6 +30,11 @@ MODE = Check(
     "whether it changes Civo and the cluster (`act`) or only reports (`observe`)",
     "once its decisions are what you want, set `mode: act` (docs/operations.md, Observe first)",
 )
+OBJECTIVE = Check(
+    "configuration.objective",
+    "which objective goes first where cost and wait conflict, and the command that compares all on your own jobs",
+    "choose one by `gpu-autoscaler replay` (docs/replay.md)",
+)
 LINKS = Check(
     "configuration.links",
     "whether `public_url` (and `docs_url`, if set) is a real host, so that messages link to decisions and runbooks",
@@ -64,6 +69,8 @@ def look(installation: Installation) -> Iterator[Finding]:
     yield tokens(settings.environment)
     observes = "mode is observe: it reports what it would do and changes nothing"
     yield MODE.warned_if(configuration.mode is Mode.OBSERVE, observes, "mode is act")
+    compare = "gpu-autoscaler replay --prometheus URL --config FILE --compare objectives"
+    yield OBJECTIVE.passed(f"objective is {configuration.objective}; `{compare}` shows what each would have cost")
     elsewhere = {"docs_url": configuration.docs_url} if configuration.docs_url else {}
     yield from links({"public_url": configuration.public_url, **elsewhere})
     yield hold(configuration)
@@ -118,7 +125,7 @@ def hold(configuration: Configuration) -> Finding:
 AREA = Area(
     name="configuration",
     source="file and environment",
-    checks=(LOADS, ODD, TOKENS, MODE, LINKS, HOLD),
+    checks=(LOADS, ODD, TOKENS, MODE, OBJECTIVE, LINKS, HOLD),
     look=look,
     remedy="run `gpu-autoscaler check-config`",
 )

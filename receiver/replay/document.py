@@ -1,7 +1,7 @@
 """The output of a replay: the document that `--json` prints, and the table and page data made from it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -19,13 +19,14 @@ from receiver.reports.screen import aligned
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
     """A trace and its results. *pools* are those of the first policy; *against* names the policy that the others are
-    compared with."""
+    compared with, *objectives* has the objectives of policies that differ in nothing else, by name."""
 
     trace: Trace
     pools: Sequence[Pool]
     setting: Setting
     results: Sequence[Result]
     against: str | None = None
+    objectives: Mapping[str, str] = field(default_factory=dict)
 
 
 def document(replayed: Replayed) -> dict[str, Any]:
@@ -38,6 +39,7 @@ def document(replayed: Replayed) -> dict[str, Any]:
         return {
             **result.figures.document(),
             "kind": result.kind,
+            "objective": replayed.objectives.get(result.name),
             "against": None if comparison is None else asdict(comparison),
             "violations": list(result.violations),
             "budget": None if result.delays is None else result.delays.document(),
@@ -97,12 +99,12 @@ def _moment(at: datetime) -> str:
 def _setting(setting: Setting) -> dict[str, Any]:
     """Return the setting with durations in seconds, without `start`."""
     setting_document: dict[str, Any] = {}
-    for field in fields(setting):
-        value = getattr(setting, field.name)
-        if field.name in LENGTHS:
-            setting_document[f"{field.name}_s"] = value.total_seconds() if isinstance(value, timedelta) else None
-        elif field.name != "start":
-            setting_document[field.name] = value
+    for each in fields(setting):
+        value = getattr(setting, each.name)
+        if each.name in LENGTHS:
+            setting_document[f"{each.name}_s"] = value.total_seconds() if isinstance(value, timedelta) else None
+        elif each.name != "start":
+            setting_document[each.name] = value
     return setting_document
 
 
@@ -140,6 +142,7 @@ COLUMNS: Sequence[Column] = (
 )
 HOUR_S = 3600
 CHECKED = "no GPU held twice, no pod on a node that did not exist, paid >= used"
+SAME_COST = Decimal("0.01")  # shares of a cost that are noise
 BUDGET: Column = ("budget", "pauses", "budget", lambda budget: f"{len(budget['pauses'])}" if budget else "-")
 
 
@@ -160,11 +163,35 @@ def conclusion(replayed: Sequence[Mapping[str, Any]]) -> str:
     if theirs and theirs[0]["kind"] != "bound":  # nothing waits under a bound
         sentence += f" instead of {_longest(theirs)}"
     sentence += "".join(f"; {words}" for words in [_lost(ours)] if words)
+    sentence += "".join(f". {words}" for words in [_objectives(replayed)] if words)
     return (
         f"{sentence}."
         if not any(p["violations"] for p in ours + theirs)
         else f"{sentence}. It DOES NOT ADD UP: see below."
     )
+
+
+def _objectives(replayed: Sequence[Mapping[str, Any]]) -> str:
+    """Return which objective costs the same as the cheapest and waits less, or what less waiting costs, without a full
+    stop; empty where no objectives are compared or not all have a price."""
+    runs: dict[str, list[Mapping[str, Any]]] = {}
+    for policy in (policy for trace in replayed for policy in trace["policies"] if policy["objective"]):
+        runs.setdefault(policy["objective"], []).append(policy)
+    paid = {objective: cost for objective, of in runs.items() if (cost := _together(of))}
+    if not paid or len(paid) < len(runs):
+        return ""
+    waited = {objective: sum(policy["wait_mean_s"] * policy["jobs"] for policy in of) for objective, of in runs.items()}
+    cheapest = min(paid, key=lambda each: (paid[each], waited[each]))
+    same = [each for each in paid if paid[each] <= paid[cheapest] * (1 + SAME_COST)]
+    best, quickest = min(same, key=waited.__getitem__), min(paid, key=waited.__getitem__)
+    of_cheapest = waited[cheapest] or 1.0  # where nothing waits, nothing waits less
+    less = {each: round(100 * (waited[cheapest] - waited[each]) / of_cheapest) for each in (best, quickest)}
+    if less[best] > 0:
+        return f"Objective {best} costs the same as {cheapest}, and jobs wait {less[best]} % less"
+    if less[quickest] > 0:
+        more = round(100 * (paid[quickest] / paid[cheapest] - 1))
+        return f"Objective {cheapest} costs least; under {quickest} jobs wait {less[quickest]} % less for {more} % more"
+    return f"Objective {cheapest} costs least, and under no other do jobs wait less"
 
 
 def _lost(policies: Sequence[Mapping[str, Any]]) -> str:

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from receiver.cli import replay_run
 from receiver.cli.main import main
 from receiver.cli.replay import NAMES, replay
-from receiver.cli.replay_run import ReplayRequest
+from receiver.cli.replay_run import OBJECTIVES, ReplayRequest
 from receiver.replay import contest
 from receiver.replay.document import conclusion
 from receiver.replay.figures import BOUNDS
@@ -167,6 +167,55 @@ def test_several_traces_open_with_their_sum() -> None:
     found = conclusions("--trace", OFFICE_TRACE, "--trace", other, *SMALL, "--compare", "always-on")
     assert found[0].startswith("Over 2 traces this policy would have cost $82.56 instead of $103.20 under always-on")
     assert [line.split()[5].rstrip(",") for line in found[1:]] == ["$51.60", "$30.96"]
+
+
+def test_objectives_are_compared_under_the_same_configuration() -> None:
+    found = replay_json("--trace", OFFICE_TRACE, *SMALL, "--compare", "objectives")
+    objectives = {policy["name"]: policy["objective"] for policy in found["policies"]}
+    assert objectives == {"gpu-autoscaler": "balanced", "objective-cost": "cost", "objective-wait": "wait"}
+    assert found["against"] == "objective-cost"
+
+
+def test_policies_that_differ_in_more_than_their_objective_are_not_compared_by_it(office: dict[str, Any]) -> None:
+    assert {policy["objective"] for policy in office["policies"]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("results", "sentence"),
+    [
+        (
+            {"cost": ("100", 60.0), "balanced": ("100", 60.0), "wait": ("100.9", 45.0)},
+            "Objective wait costs the same as cost, and jobs wait 25 % less.",
+        ),
+        (
+            {"cost": ("100", 60.0), "balanced": ("100", 54.0), "wait": ("110", 30.0)},
+            "Objective balanced costs least; under wait jobs wait 44 % less for 10 % more.",
+        ),
+        (
+            {"cost": ("100", 60.0), "balanced": ("105", 60.0), "wait": ("110", 60.0)},
+            "Objective cost costs least, and under no other do jobs wait less.",
+        ),
+        (
+            {"cost": ("100", 0.0), "balanced": ("105", 0.0), "wait": ("110", 0.0)},
+            "Objective cost costs least, and under no other do jobs wait less.",
+        ),
+    ],
+)
+def test_a_conclusion_names_the_objective_that_waits_less_for_the_same_cost_or_what_less_waiting_costs(
+    results: dict[str, tuple[str, float]], sentence: str, office: dict[str, Any]
+) -> None:
+    ours, *_ = office["policies"]
+    played = [
+        {**ours, "name": name, "objective": name, "usd": usd, "wait_mean_s": wait}
+        for name, (usd, wait) in results.items()
+    ]
+    assert conclusion([{**office, "policies": played, "against": "cost"}]).endswith(f". {sentence}")
+
+
+def test_objectives_of_which_one_has_no_price_are_not_compared(office: dict[str, Any]) -> None:
+    ours, *_ = office["policies"]
+    played = [{**ours, "objective": "cost", "usd": None}, {**ours, "objective": "wait"}]
+    assert "Objective" not in conclusion([{**office, "policies": played, "against": None}])
 
 
 @pytest.mark.parametrize(
@@ -487,7 +536,7 @@ def test_the_line_about_former_options_names_their_keys(trace: Callable[..., Pat
 
 
 def test_the_help_names_every_peer_and_bound() -> None:
-    assert [*PEERS, *BOUNDS] == list(NAMES)
+    assert [OBJECTIVES, *PEERS, *BOUNDS] == list(NAMES)
     said = " ".join(run_replay("--help").stdout.split())
     assert all(name in said for name in NAMES)
 

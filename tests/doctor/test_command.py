@@ -77,12 +77,12 @@ def test_the_checks_are_listed_without_running_one() -> None:
 def test_a_healthy_area_is_one_line_and_exits_with_zero(tmp_path: Path) -> None:
     done = doctor(environ(tmp_path), "--only", "configuration")
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == ["Configuration  6 passed", "6 passed, 0 warnings, 0 failed, 0 skipped"]
+    assert done.stdout.splitlines() == ["Configuration  7 passed", "7 passed, 0 warnings, 0 failed, 0 skipped"]
 
 
 def test_the_summary_names_the_cluster(tmp_path: Path) -> None:
     done = doctor(environ(tmp_path, document(cluster_name="prod-lon1")), "--only", "configuration")
-    assert done.stdout.splitlines()[-1] == "prod-lon1: 6 passed, 0 warnings, 0 failed, 0 skipped"
+    assert done.stdout.splitlines()[-1] == "prod-lon1: 7 passed, 0 warnings, 0 failed, 0 skipped"
 
 
 def test_a_warning_has_its_remedy_below_it_and_does_not_fail(tmp_path: Path) -> None:
@@ -100,13 +100,13 @@ def test_problems_leaves_out_what_is_good_news_but_counts_it(tmp_path: Path) -> 
     assert warning.startswith("  WARN  configuration.mode")
     assert "what to do:" in remedy
     assert again == "to check again: gpu-autoscaler doctor --only configuration"
-    assert summary == "5 passed, 1 warning, 0 failed, 0 skipped"
+    assert summary == "6 passed, 1 warning, 0 failed, 0 skipped"
 
 
 def test_json_has_the_promised_keys(tmp_path: Path) -> None:
     told = json.loads(doctor(environ(tmp_path), "--json", "--only", "configuration").stdout)
     assert list(told) == ["version", "at", "mode", "summary", "findings"]
-    assert told["summary"] == {"pass": 6, "warn": 0, "fail": 0, "skip": 0}
+    assert told["summary"] == {"pass": 7, "warn": 0, "fail": 0, "skip": 0}
     assert list(told["findings"][0]) == ["area", "check", "verdict", "said", "remedy"]
 
 

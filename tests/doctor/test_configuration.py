@@ -43,6 +43,12 @@ def test_what_is_odd_in_the_file_is_told(tmp_path: Path, changes: dict[str, Any]
     assert finding.remedy
 
 
+def test_the_objective_is_named_with_the_command_that_compares_all(tmp_path: Path) -> None:
+    findings = {f.check: f for f in look(installation(tmp_path, document(objective="wait")))}
+    assert "objective is wait; `gpu-autoscaler replay " in findings["configuration.objective"].said
+    assert "--compare objectives`" in findings["configuration.objective"].said
+
+
 def test_no_budget_is_told_once_and_has_no_hold(tmp_path: Path) -> None:
     said = document()
     del said["budget"]
