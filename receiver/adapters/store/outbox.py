@@ -41,12 +41,12 @@ class SqlOutbox(StorePart):
         with self._database.read() as connection:  # mostly nothing is new and nothing waits: no write lock is needed
             rows = connection.execute(KEYS, {"topics": list(standing)}) if standing else ()
             keys = {row.topic: row.key for row in rows}
-            news = any(_is_news(notice, keys.get(storable(notice.topic))) for notice in notices)
+            news = [notice for notice in notices if _is_news(notice, keys.get(storable(notice.topic)))]
             waits = complete and connection.execute(REPEATED).first() is not None
             if not (news or waits):
                 return ()
         with self._database.write() as connection:
-            new_notices = [notice for notice in notices if say(connection, notice, at)]
+            new_notices = [notice for notice in news if say(connection, notice, at)]
             if complete:
                 _bring_up_to_date(connection, standing, at)
         return new_notices

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.notices.grouping import OVER, group_of
@@ -248,6 +249,26 @@ def test_a_waiting_notice_keeps_its_words_where_its_topic_says_something_else_no
     store.stand([notice("held:a", "short", body="$1 short", **REPEATED)], NOW, complete=True)
     store.stand([notice("held:a", "frozen", body="frozen", **REPEATED)], after(minutes=1), complete=True)
     assert [n.notice.body for n in store.notices_due(after(days=1))] == ["$1 short", "frozen"]
+
+
+def test_of_two_notices_of_one_topic_that_stand_the_second_is_said_only_with_another_key(store: SqlStore) -> None:
+    first, second = notice("held:a", "short", **REPEATED), notice("held:a", "frozen", **REPEATED)
+    assert list(store.stand([first, first, second], NOW, complete=False)) == [first, second]
+
+
+def test_many_notices_stand_by_as_many_statements_as_few(tmp_path: Path) -> None:
+    statements: list[str] = []
+
+    def sent_by(count: int) -> int:
+        standing = [notice(f"held:{n}", **REPEATED) for n in range(count)]
+        store.stand(standing, NOW, complete=True)
+        statements.clear()
+        store.stand(standing, after(minutes=1), complete=True)
+        return len(statements)
+
+    with closing(open_store(migrated(tmp_path / "ledger.db"))) as store:
+        event.listen(store._database.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+        assert 0 < sent_by(2) == sent_by(50)
 
 
 # --- what takes no write lock
