@@ -63,7 +63,8 @@ def status(clock: Clock, every: int | None, color: bool | None, as_json: bool) -
 def _screen(api: ServerApi, clock: Clock) -> list[str]:
     """Raises TryLater."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    return list(about_status(printable(api.get("status").document), clock.now(), width))
+    document, now = printable(api.get("status").document), clock.now()
+    return [api.as_read(line, now) for line in about_status(document, now, width)]
 
 
 def _print(lines: Iterable[str], color: bool | None) -> None:

@@ -101,7 +101,7 @@ class BudgetSpec(Section):
     )
     """the allowance of a calendar month; 0 buys nothing"""
     timezone: values.Zone = "UTC"
-    """the time zone of the month"""
+    """the time zone of the month, and of times in pages and messages"""
     warn_at: values.Ratio = Decimal("0.5")
     """share from which messages are sent"""
     hold_at: values.Ratio = Decimal("0.8")

@@ -302,6 +302,7 @@ def outbox_of(connections: Connections, settings: FileSettings, clock: Clock) ->
         routes=settings.routes,
         every=every,
         may_send=connections.writer.held,
+        zone=settings.policy.timezone,
     )
 
 

@@ -26,6 +26,7 @@ UNREACHABLE = 3
 LOG = "kubectl logs -n gpu-autoscaler deploy/gpu-autoscaler"
 PORT_FORWARD = "kubectl port-forward -n gpu-autoscaler svc/gpu-autoscaler 8080:8080"
 NEVER = "none"
+ASKED = "receiver.terminal.asked"  # in the context's meta: the server that was asked
 COMPLETION_SECONDS = 1.0  # a person has pressed a key and waits
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the server's answer as JSON.")
@@ -57,6 +58,7 @@ def server(*, as_json: bool) -> Iterator[ServerApi]:
         api = ServerApi(server_url(os.environ), reader=reading_token(os.environ))
     except ConfigError as error:
         refuse(error)
+    click.get_current_context().find_root().meta[ASKED] = api
     try:
         yield api
     except (NotThereError, RefusedError) as error:
@@ -95,8 +97,11 @@ def mistakes_of(document: Mapping[str, Any]) -> list[Mistake]:
 
 def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
     """Print *lines*, on standard error if *err*. What others wrote must not move a terminal's cursor or colour it."""
+    root = click.get_current_context().find_root()
+    asked: ServerApi | None = root.meta.get(ASKED)
     for line in lines:
-        click.echo(printable(line), err=err)
+        shown_line = printable(line)
+        click.echo(shown_line if asked is None else asked.as_read(shown_line, root.obj.now()), err=err)
 
 
 def show(as_json: bool, document: object, lines: Iterable[str]) -> None:

@@ -4,6 +4,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from flask import Blueprint, Flask, Response, g, request
 from flask.json.provider import DefaultJSONProvider
@@ -11,6 +12,7 @@ from jinja2 import BaseLoader, ChainableUndefined, ChoiceLoader, FileSystemLoade
 from werkzeug.exceptions import BadHost
 from werkzeug.routing import RequestRedirect
 
+from receiver.core.model.text import in_zone
 from receiver.reports.document import Published
 from receiver.web import errors, health, webhook
 from receiver.web.api import routes as api
@@ -57,6 +59,10 @@ def create_app(parts: WebParts) -> Flask:
     for routes_of in (webhook.blueprint, health.blueprint, api.blueprint, guides.blueprint, _pages):
         app.register_blueprint(routes_of(parts))
 
+    @app.context_processor
+    def clocks() -> dict[str, object]:
+        return {"zone": parts.policy.timezone, "clocks": ZoneInfo(parts.policy.timezone)}
+
     @app.before_request
     def start_watch() -> None:
         g.started = time.perf_counter()
@@ -72,6 +78,9 @@ def create_app(parts: WebParts) -> Flask:
         if isinstance(request.routing_exception, RequestRedirect):  # made of the host that was asked for: keep the path
             to = urlsplit(response.location or "/")
             response.location = "/" + to._replace(scheme="", netloc="").geturl().lstrip("/")
+        if response.mimetype == "text/html" and request.blueprint != "guides" and not response.is_streamed:
+            html = response.get_data(as_text=True)
+            response.set_data(in_zone(html, parts.policy.timezone, parts.clock.now()))
         if request.path == webhook.PATH:
             parts.instruments.webhook_answered(response.status_code, time.perf_counter() - g.started)
         return response

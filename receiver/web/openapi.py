@@ -18,7 +18,19 @@ from receiver.web.api import documents as api
 from receiver.web.api.documents import LONGEST_TEXT
 from receiver.web.api.request_parts import LIMIT_QUERY, POOL_QUERY, Last
 from receiver.web.api.summary import SummaryDocument
-from receiver.web.operation import COUNT, MOMENT, OF_A_STEP, OPERATOR, READERS, TEXT, WEBHOOK, Request, Schema, one_of
+from receiver.web.operation import (
+    COUNT,
+    MOMENT,
+    OF_A_STEP,
+    OF_AN_ANSWER,
+    OPERATOR,
+    READERS,
+    TEXT,
+    WEBHOOK,
+    Request,
+    Schema,
+    one_of,
+)
 
 WORDS: Schema = {**TEXT, "minLength": 1, "maxLength": LONGEST_TEXT, "pattern": r"\S"}
 
@@ -146,8 +158,8 @@ def _operation(request: Request, path: str, *, closed: bool) -> Schema:
     content = {kind: {"schema": _shown(request.answer, many=request.many)} for kind in kinds}
     content |= {kind: {"schema": TEXT} for kind in request.kinds}
     success: dict[str, Any] = {"description": "done" if request.status != 200 else "found", "content": content}
-    if request.headers:
-        success["headers"] = dict(request.headers)
+    if headers := {**({} if request.path.startswith("/") else OF_AN_ANSWER), **request.headers}:
+        success["headers"] = headers
     answers = {str(request.status): success}
     if path in ("/healthz", "/readyz"):
         answers["503"] = {"description": "it does not", "content": content}

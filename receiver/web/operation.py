@@ -10,11 +10,15 @@ Schema = dict[str, Any]
 MOMENT: Schema = {"type": "string", "format": "date-time"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 TEXT: Schema = {"type": "string"}
+OF_AN_ANSWER: Schema = {
+    "Gpu-Autoscaler-Timezone": {"description": "the zone of the budgets, in which people read times", "schema": TEXT}
+}
 OF_A_STEP: Schema = {
+    **OF_AN_ANSWER,
     "Gpu-Autoscaler-Snapshot-At": {
         "description": "the step that the answer stems from",
         "schema": {"anyOf": [MOMENT, {"const": "none"}]},
-    }
+    },
 }
 READERS, OPERATOR, WEBHOOK = ("reader", "operator", "session"), ("operator",), ("webhook",)
 

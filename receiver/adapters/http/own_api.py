@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlsplit
+from zoneinfo import ZoneInfoNotFoundError
 
 import requests
 
 from receiver.adapters.http.sessions import Bearer, json_of, moment, quick_session, shown, wire_failure
+from receiver.core.model.text import in_zone
 from receiver.ports import TryLater
 
 SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
+ZONE_HEADER = "Gpu-Autoscaler-Timezone"
 
 
 class RefusedError(Exception):
@@ -50,6 +53,7 @@ class ServerApi:
         reader: str | None = None,
     ) -> None:
         self._url, self._timeout = url, timeout
+        self.zone = "UTC"  # as of the last answer, the zone in which people read times
         self._session = session or quick_session()
         self._reads: dict[str, Any] = {"auth": Bearer(reader)} if reader and not urlsplit(url).username else {}
 
@@ -59,6 +63,13 @@ class ServerApi:
     @property
     def shown(self) -> str:
         return shown(self._url)
+
+    def as_read(self, line: str, now: datetime) -> str:
+        """Return *line* with its times by the clocks of the server's zone; those of UTC where it is not known here."""
+        try:
+            return in_zone(line, self.zone, now)
+        except (ValueError, OSError, ZoneInfoNotFoundError):
+            return line
 
     def close(self) -> None:
         self._session.close()
@@ -113,7 +124,11 @@ class ServerApi:
 
     def _request(self, method: str, path: str, who: str, **more: Any) -> requests.Response:
         try:
-            return self._session.request(method, self._url + path, timeout=self._timeout, allow_redirects=False, **more)
+            response = self._session.request(
+                method, self._url + path, timeout=self._timeout, allow_redirects=False, **more
+            )
+            self.zone = response.headers.get(ZONE_HEADER, self.zone)
+            return response
         except (requests.RequestException, OSError, ValueError) as error:
             code, phrase = wire_failure(error)
             raise TryLater(f"{who}{phrase}", code=code) from None

@@ -12,6 +12,7 @@ import structlog
 
 from receiver.adapters.messages import cloudevents
 from receiver.adapters.messages.destinations import Destination, Routes, keep_secrets_out_of_logs, opened
+from receiver.core.model.text import in_zone
 from receiver.core.notices import grouping
 from receiver.core.notices.grouping import Message, PageLinks
 from receiver.core.notices.routing import Format, recipients
@@ -42,14 +43,16 @@ class Outbox:
         routes: Routes | None = None,
         every: timedelta = grouping.AT_MOST_EVERY,
         may_send: Callable[[], bool] = lambda: True,
+        zone: str = "UTC",
     ) -> None:
         """Deliver from *store* to *destinations* (``URL`` or ``NAME=URL``, filtered by *routes*); with none, notices go
         to the log. What is about a team that has destinations in *of_teams* goes to them and nowhere else. *links* is
         where messages lead to. Of one group of notices a destination gets at most one message in *every*, but each as
         an event of its own. *may_send* is asked right before each message: of several replicas only the one that leads
-        sends."""
+        sends. People read times by the clocks of *zone*."""
         keep_secrets_out_of_logs()
         self._store, self._clock, self._links, self._every, self._may_send = store, clock, links, every, may_send
+        self._zone = zone
         self._destinations = opened(destinations, routes=routes)
         self._of_teams = {team: opened(urls, f"of team {team} ") for team, urls in (of_teams or {}).items()}
         self._resting: dict[str, datetime] = {}  # by digest: a destination that failed, and when it is tried again
@@ -125,6 +128,8 @@ class Outbox:
         waiting = [grouping.Waiting(number=n.id, notice=n.notice, at=n.at) for n in missing]
         for bundle in grouping.goes_out(waiting, last, now, self._every):
             message = grouping.compose(bundle.as_one(now), self._links)
+            title, text = (in_zone(part, self._zone, now) for part in (message.title, message.text))
+            message = replace(message, title=title, text=text)
             self._deliver(destination, message, due, missing, errors)
 
     def _event(self, stored: StoredNotice) -> Message:

@@ -3,8 +3,9 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from zoneinfo import ZoneInfo
 
 # Control characters but tab and line breaks; what turns the direction of reading around; separators that some readers
 # take for the end of a line. Terminals, logs and people's eyes obey them.
@@ -88,6 +89,31 @@ def lasting(length: timedelta) -> str:
 def moment(at: datetime) -> str:
     """*at* with its date, in UTC."""
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+_IN_UTC = re.compile(r"(?<!, )(?:(\d{4}-\d\d-\d\d)[ \xa0])?(\d\d:\d\d(?::\d\d)?)[ \xa0]UTC\b")
+
+
+def in_zone(text: str, zone: str, now: datetime) -> str:
+    """*text* with its times of UTC as the clocks of *zone* show them: ``15:18:00 CET``, with the date where that is not
+    today's. A time without a date is one of the UTC day of *now*. Sentences are stored in UTC; this is for where a
+    person reads them."""
+    if zone == "UTC":
+        return text
+    local = ZoneInfo(zone)
+
+    def shown(match: re.Match[str]) -> str:
+        day, clock_time = match[1], match[2]
+        try:
+            at = datetime.fromisoformat(f"{day or now.astimezone(UTC).date()} {clock_time}").replace(tzinfo=UTC)
+        except ValueError:  # no time, such as 99:00
+            return match[0]
+        at = at.astimezone(local)
+        form = "%H:%M:%S" if clock_time.count(":") > 1 else "%H:%M"
+        dated = day is not None or at.date() != now.astimezone(local).date()
+        return at.strftime(f"%Y-%m-%d {form} %Z" if dated else f"{form} %Z")
+
+    return _IN_UTC.sub(shown, text)
 
 
 def span(seconds: float) -> str:

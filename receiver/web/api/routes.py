@@ -21,6 +21,7 @@ from receiver.web.openapi import document
 from receiver.web.parts import WebParts
 
 SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
+ZONE_HEADER = "Gpu-Autoscaler-Timezone"  # of the budgets, in which people read times
 TOTAL_HEADER = "Gpu-Autoscaler-Waiting-Total"
 LATEST = 5  # decisions of the status
 NEWS = DecisionFilter(kind=DecisionKind.NEWS)
@@ -60,7 +61,8 @@ def blueprint(parts: WebParts) -> Blueprint:
 
     @routes.after_request
     def name_the_step(response: Response) -> Response:
-        """Name the step that the answer stems from; ``none`` before the first."""
+        """Name the zone of the budgets, and the step that the answer stems from; ``none`` before the first."""
+        response.headers[ZONE_HEADER] = parts.policy.timezone
         if "step_at" in g:
             response.headers[SNAPSHOT_HEADER] = utc(g.step_at) if g.step_at else "none"
         return response

@@ -4,9 +4,10 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import groupby
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from flask import Blueprint, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
@@ -78,9 +79,15 @@ class Lanes:
 
 
 def lanes(
-    lives: Sequence[NodeLife], turns: Iterable[NodeTurn], samples: Iterable[PoolSample], since: datetime, now: datetime
+    lives: Sequence[NodeLife],
+    turns: Iterable[NodeTurn],
+    samples: Iterable[PoolSample],
+    since: datetime,
+    now: datetime,
+    zone: tzinfo = UTC,
 ) -> Lanes:
-    """Return the picture of *lives* from *since* to *now*. Without samples it is not known what a node did."""
+    """Return the picture of *lives* from *since* to *now*, by the clocks of *zone*. Without samples it is not known
+    what a node did."""
     lives_in_span = sorted(
         (life for life in lives if life.created_at < now and (life.gone_at or now) > since),
         key=lambda life: (life.gone_at is None, life.created_at),
@@ -102,7 +109,8 @@ def lanes(
         for doing, grouped in groupby(doings):
             last = first + len(list(grouped)) * slot
             name, height = LOOKS[doing]
-            title = f"{name} for {span((last - first).total_seconds())}, {first:%d %b %H:%M} to {last:%d %b %H:%M} UTC"
+            between = f"{first.astimezone(zone):%d %b %H:%M} to {last.astimezone(zone):%d %b %H:%M %Z}"
+            title = f"{name} for {span((last - first).total_seconds())}, {between}"
             x = _x(first, since, now)
             pieces.append(Piece(doing, x, round(_x(last, since, now) - x, 3), round(BAR * height, 1), title))
             first = last
@@ -120,7 +128,7 @@ def lanes(
     living = sum(life.gone_at is None for life in lives_in_span)
     return Lanes(
         lanes=tuple(node_lanes),
-        ticks=tuple(_ticks(since, now)),
+        ticks=tuple(_ticks(since, now, zone)),
         height=TOP + len(node_lanes) * LANE + 4,
         described=f"{some(len(lives_in_span), 'node')} in the last {span((now - since).total_seconds())}, {living} "
         "of them still exist. The table below has the same data.",
@@ -154,13 +162,14 @@ def _x(at: datetime, since: datetime, now: datetime) -> float:
     return round(NOW_AT * ((at - since) / (now - since)), 3)
 
 
-def _ticks(since: datetime, now: datetime) -> Iterator[tuple[float, str]]:
+def _ticks(since: datetime, now: datetime, zone: tzinfo) -> Iterator[tuple[float, str]]:
     """Round times, hours or days by the length: at most seven, so that they fit on a phone."""
     interval = next((step for step in TICKS if (now - since) / step <= 7), TICKS[-1])
-    midnight = since.replace(hour=0, minute=0, second=0, microsecond=0)
+    midnight = since.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)
     at = midnight + ((since - midnight) // interval + 1) * interval
     while at < now:
-        yield _x(at, since, now), f"{at:%d %b}" if at.hour == 0 else f"{at:%H:%M}"
+        local = at.astimezone(zone)
+        yield _x(at, since, now), f"{local:%d %b}" if local.hour == 0 else f"{local:%H:%M}"
         at += interval
 
 
@@ -276,7 +285,7 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
         span_name = request.args.get("span", usual)
         if span_name not in SPANS:
             raise invalid("span", "nodes are not shown over this span", f"use one of: {', '.join(SPANS)}")
-        scene = scene_of(parts)
+        scene, zone = scene_of(parts), ZoneInfo(parts.policy.timezone)
         now, since = scene.now, scene.now - SPANS[span_name]
         entry = scene.found.pool(configured.id)
         sampled = parts.store.samples(since, now, pool=configured.id)
@@ -303,7 +312,7 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
             asked=span_name,
             span_chosen="span" in request.args,
             since=since,
-            lanes=lanes(lives, parts.store.turns(configured.id, since, now), sampled, since, now),
+            lanes=lanes(lives, parts.store.turns(configured.id, since, now), sampled, since, now, zone),
             legend=[(doing, name, round(BAR * height, 1)) for doing, (name, height) in LOOKS.items()],
             events=happened[:SHOWN],
             more_events=len(happened) - SHOWN,

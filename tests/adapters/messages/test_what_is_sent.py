@@ -3,6 +3,7 @@
 import json
 import re
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,15 @@ def test_slack_gets_header_sentences_and_what_they_are_about(wire: responses.Req
         ("section", [GROWN.body]),
         ("context", ["Success"]),
     ]
+
+
+def test_a_message_has_its_times_by_the_clocks_of_the_zone(wire: responses.RequestsMock, tmp_path: Path) -> None:
+    wire.post(SLACK_API, body="ok")
+    store = open_store(migrated(tmp_path / "store.db"))
+    store.say(replace(GROWN, body="Paused until 2026-07-01 22:30 UTC."), NOW)
+    Outbox(store, [SLACK], FixedClock(NOW), links=LINKS, zone="Europe/Berlin").deliver_due(NOW)
+    store.close()
+    assert "Paused until 2026-07-02 00:30 CEST." in document(only(wire))["text"]
 
 
 def test_slack_gets_text_where_the_route_says_so(wire: responses.RequestsMock, tmp_path: Path) -> None:
