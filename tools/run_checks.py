@@ -3,6 +3,9 @@
 ``python -m tools.run_checks`` runs everything that must hold, ``python -m tools.run_checks --quick`` what a developer
 runs before each commit. The output of lint is printed when it ends, that of pytest as it comes. Every stage runs to its
 end, whatever the others found; the exit code is 1 if one of them failed.
+
+Tests run as Python compiles them. pytest's rewriting of assertions, which shows the values that they compared, takes
+seven seconds of a fresh checkout, so only tests that failed run with it, once more.
 """
 
 import argparse
@@ -40,7 +43,9 @@ QUICK = (
     "tests/test_generated.py",
     "--deselect=tests/test_generated.py::test_make_generate_changes_nothing[install-manifests]",  # needs Helm
 )
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "tools.forked_tests")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist")
+AT_FIRST = ("--assert=plain", "-p", "tools.forked_tests", "--forks")
+ONCE_MORE = ("--last-failed", "--last-failed-no-failures=none")
 WORKERS = {"all": 5, "quick": 2}  # on two cores; of everything, a quarter of the time waits for other processes
 
 
@@ -82,6 +87,14 @@ def lint() -> list[Stage]:
     return done
 
 
+def run_tests(workers: str, arguments: Sequence[str]) -> list[Stage]:
+    """Run the tests that *arguments* of pytest name, and those that failed once more, to show what they compared."""
+    stages = [run("pytest", [*PYTEST, *AT_FIRST, workers, *arguments], shown=True)]
+    if not stages[0].ok:
+        stages.append(run("failures, again", [*PYTEST, *ONCE_MORE, *arguments], shown=True))
+    return stages
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the stages and print their times. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -91,10 +104,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     begun = time.monotonic()
     folders = QUICK if given.quick else ()
-    tests = [*PYTEST, "--forks", str(WORKERS["quick" if given.quick else "all"]), *folders, *given.pytest]
+    workers = str(WORKERS["quick" if given.quick else "all"])
     with ThreadPoolExecutor(1) as beside:
         linted = beside.submit(lint)
-        tested = [] if given.lint else [run("pytest", tests, shown=True)]
+        tested = [] if given.lint else run_tests(workers, [*folders, *given.pytest])
         stages = [*linted.result(), *tested]
     for stage in stages:
         print(f"{stage.name:17} {stage.seconds:6.1f} s  {'ok' if stage.ok else 'FAILED'}")
