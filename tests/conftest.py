@@ -48,9 +48,10 @@ settings.load_profile("repeatable")
 settings.register_profile("long", max_examples=5000, deadline=None, derandomize=False)
 
 # The suite makes millions of values that live shortly: looking for cycles at Python's own pace takes a tenth of it.
-# With half a million values between two searches, garbage has left the processor's caches before it is freed: that took
-# a quarter of tests/web.
-gc.set_threshold(20_000, 20, 100)
+# Ten thousand values are still in the processor's caches when garbage among them is freed; with half a million, freeing
+# took a quarter of tests/web. What outlives a search outlives its test: looking at it again every few searches found
+# little more, and took a third of the searching.
+gc.set_threshold(10_000, 1_000, 1_000)
 # So do promtool, Helm and Prometheus at Go's.
 os.environ.setdefault("GOGC", "400")
 
