@@ -264,14 +264,17 @@ def played(shared: Shared, turns: int = 10) -> Played:
     return Played({key: found for key, found in shared.answered.items() if key in owners}, owners)
 
 
-def main() -> None:
+def main() -> int:
+    """Play both hours and print who answered what. Returns the exit code: 1 for a wrong answer where each sees the
+    other. Where neither does, wrong answers are what is compared."""
     with tempfile.TemporaryDirectory() as folder:
         for known in (False, True):
             with sharing(Path(folder), known=known) as shared:
                 hour = played(shared)
             print("each sees the other" if known else "neither sees the other")  # noqa: T201 (what it is for)
             print(f"{hour}\nwrong: {len(hour.wrong())}")  # noqa: T201
+    return 1 if hour.wrong() else 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -1,9 +1,13 @@
 """Two installations in one cluster, each with a pool of its own, over the real adapter and the simulated API."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from campaigns.two_installations import FIRST, MINUTE, POOLS, a_pool, played, sharing
+import pytest
+
+from campaigns import two_installations
+from campaigns.two_installations import FIRST, MINUTE, POOLS, Played, a_pool, played, sharing
 from receiver.adapters.observe import ObservedCluster
 from receiver.core.notices.notice import Severity
 from receiver.ports import BUDGET_CHECK
@@ -24,6 +28,18 @@ def test_each_answers_for_its_own_pools_and_nothing_else(tmp_path: Path) -> None
             assert [t for t in shared.notices(gpu) if t.startswith("Another installation")] == [
                 f"Another installation shares this cluster: {other}/gpu-autoscaler with {other}"
             ]
+
+
+@pytest.mark.parametrize(("answerer", "status"), [("l40s", 0), ("a100", 1)])
+def test_the_campaign_fails_for_a_wrong_answer_where_each_sees_the_other(
+    answerer: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hour(known: bool) -> Played:
+        return Played(answered={"ml/train": {answerer if known else "a100"}}, owners={"ml/train": "l40s"})
+
+    monkeypatch.setattr(two_installations, "sharing", lambda _, *, known: nullcontext(known))
+    monkeypatch.setattr(two_installations, "played", hour)
+    assert two_installations.main() == status
 
 
 def test_a_workload_with_a_check_of_each_keeps_both_answers(tmp_path: Path) -> None:
