@@ -27,9 +27,8 @@ def told_type(says: str) -> str:
 
 @cache
 def receivers_metrics() -> frozenset[str]:
-    """The names in the receiver's table; a row may have several, each with its labels."""
-    cells = [row[0] for row in table(section(PAGE, RECEIVER))]
-    return frozenset(name for cell in cells for name in re.findall(r"`(\w+)", cell))
+    """The names in the receiver's table; a row has several, each with its labels."""
+    return frozenset(name for _, cell in table(section(PAGE, RECEIVER)) for name in re.findall(r"`(\w+)", cell))
 
 
 def metric_types(text: str) -> Mapping[str, str]:
