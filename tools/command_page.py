@@ -1,4 +1,4 @@
-"""The tables of commands in docs/command-line.md, from the command line itself. The rest is written by hand."""
+"""The list of commands in docs/command-line.md, from the command line itself. The rest is written by hand."""
 
 import re
 from collections.abc import Iterator
@@ -50,12 +50,13 @@ def options(name: str, command: click.Command) -> str:
 
 
 def filled(page: str) -> str:
-    """Return *page* with the table as the command line is now."""
-    rows = ["", "| command | what it does | options |", "|---|---|---|"]
+    """Return *page* with the list as the command line is now."""
+    lines = []
     for name, command in commands():
         says = command.get_short_help_str(limit=300)
-        rows.append(f"| `{called(name, command)}` | {says} | {options(name, command)} |")
-    return WRITTEN.sub(lambda _: "\n".join([*rows, "", ""]), page)
+        taken = options(name, command)
+        lines.append(f"- `{called(name, command)}`: {says}{f' {taken}' if taken else ''}")
+    return WRITTEN.sub(lambda _: "\n".join(["", *lines, "", ""]), page)
 
 
 def generated() -> dict[Path, str]:

@@ -1,4 +1,4 @@
-"""The table of requests in docs/http-api.md, from the OpenAPI document. The rest is written by hand."""
+"""The list of requests in docs/http-api.md, from the OpenAPI document. The rest is written by hand."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ ENTRY = re.compile(r"(/\{\w+\})+")
 
 
 def filled(page: str) -> str:
-    """Return *page* with the table as the document is now. A request for one entry of a list is in the list's row."""
+    """Return *page* with the list as the document is now. A request for one entry of a list is in that list's line."""
     added = [request for capability in registry.installed() for request in capability.web.requests]
     rows: list[tuple[str, str]] = []
     whole_list = ""
@@ -24,9 +24,8 @@ def filled(page: str) -> str:
             else:
                 rows.append((f"`{method.upper()} {path}`", operation["summary"]))
             whole_list = path if method == "get" and not entry else ""
-    head = ["", "| request | content |", "|---|---|"]
-    lines = [f"| {request} | {content} |" for request, content in rows]
-    return WRITTEN.sub(lambda _: "\n".join([*head, *lines, "", ""]), page)
+    lines = [f"- {request}: {content}" for request, content in rows]
+    return WRITTEN.sub(lambda _: "\n".join(["", *lines, "", ""]), page)
 
 
 def generated() -> dict[Path, str]:
