@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from receiver.cli.replay_run import USD_PER_GPU_HOUR, WITHOUT_CONFIG, ReplayRequest
+from receiver.cli.replay_run import OBJECTIVES, USD_PER_GPU_HOUR, WITHOUT_CONFIG, ReplayRequest
 from receiver.config import load_text
 from receiver.replay.document import _setting
 from receiver.replay.figures import BOUNDS
@@ -49,7 +49,7 @@ def test_the_head_of_the_table_is_the_one_that_is_printed() -> None:
 
 
 def test_every_peer_is_told_and_no_other() -> None:
-    assert keys_of(section(PAGE, "Baselines")) == [*PEERS, *BOUNDS]
+    assert keys_of(section(PAGE, "Baselines")) == [OBJECTIVES, *PEERS, *BOUNDS]
 
 
 def test_every_circumstance_is_told_with_its_default() -> None:
