@@ -20,7 +20,16 @@ from receiver.config.prices import EIGHT_GPUS, insane
 from receiver.config.values import Section, Wrong, duration, spell, text
 from receiver.config.web import WebSpec
 from receiver.core.model.pods import KeepRule
-from receiver.core.model.policy import QUEUE_WAIT, Anchor, Fallback, IdleAction, Objective, Packing, Rounding
+from receiver.core.model.policy import (
+    QUEUE_WAIT,
+    Anchor,
+    Fallback,
+    IdleAction,
+    Objective,
+    Packing,
+    Rounding,
+    Unallocated,
+)
 from receiver.core.model.signals import GROUP_INTERVAL, REPEAT_INTERVAL, payload_life
 from receiver.core.model.text import lasting
 
@@ -175,6 +184,8 @@ class AttributionSection(Section):
     """production, staging"""
     cost_center: values.LabelKey = "cost-center"
     """the cost center"""
+    unallocated: Unallocated = Unallocated.SEPARATE
+    """`share` adds what no workload held [to the teams' costs](costs.md#unallocated-cost); budgets do not count it"""
 
 
 class QueueDemand(StrEnum):

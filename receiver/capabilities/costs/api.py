@@ -1,6 +1,7 @@
 """GET /api/v1/report and GET /api/v1/costs: what a month has cost."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from threading import Lock
@@ -10,6 +11,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from receiver.capabilities.costs.documents import EVERYBODY, CostsDocument, CostsLine, ReportDocument, scope_of
 from receiver.capabilities.costs.focus import as_focus
+from receiver.capabilities.costs.formats import form_of
 from receiver.capabilities.costs.monthly import costs_of, report_of
 from receiver.core.money.attribution import By, Line, MonthToDate, Part
 from receiver.core.money.budget import Month, burn, month_of
@@ -96,7 +98,9 @@ def _charges(parts: WebParts) -> str:
     now, policy = parts.clock.now(), parts.policy
     month = _month_asked(parts, now)
     document = _document_of(parts, month, now)
-    cost_pieces = pieces(costs_of(parts.store, policy, month, now), policy)
+    # A closed report keeps its form, whatever the configuration says today.
+    shared = replace(policy, attribution=replace(policy.attribution, unallocated=form_of(document)))
+    cost_pieces = pieces(costs_of(parts.store, shared, month, now), policy)
     lives, account = parts.store.node_lives(month.start), parts.cluster_id
     return as_focus(
         document, cost_pieces, lives, MonthToDate(month, now, policy.billing), account=account, region=parts.region

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
-from receiver.core.model.policy import Scope
+from receiver.core.model.policy import Scope, Unallocated
 from receiver.core.money.attribution import By, Part
 from receiver.core.money.budget import BudgetStage, burn
 from receiver.core.report.idle import IdleCost
@@ -344,7 +344,7 @@ class ReportDocument(ReportPart):
     """The report of a month. Its lines add up to usd."""
 
     # The server that answers adds the name of its cluster; what an older version stored lacks the others.
-    sometimes = ("cluster_name", "pool_changes", "idle_workloads")
+    sometimes = ("cluster_name", "pool_changes", "idle_workloads", "unallocated")
     within = ("everything", "everything.total", "measured")
     paths: ClassVar = {
         "month": "month.name",
@@ -367,7 +367,10 @@ class ReportDocument(ReportPart):
     usd: Usd
     paid_for: PaidForDocument
     idle: Annotated[AmountDocument, says("unused: held and idle, and unallocated, together")]
-    nobodys: Annotated[AmountDocument, says("what was not held: in no team's report")]
+    nobodys: Annotated[AmountDocument, says("in no team's report")]
+    unallocated: Annotated[str, word(Unallocated), says("whose the cost of what no workload held is")] = (
+        Unallocated.SEPARATE
+    )
     efficiency: Rounded | None
     efficiency_target: Ratio | None
     memory_waste: Rounded | None
@@ -454,5 +457,8 @@ class CostsDocument(Published):
     observed_from: Annotated[Instant | None, says("from when on it is known who held GPUs")] = None
     complete: Annotated[bool, says("whether all of the month is known and over")] = False
     total_usd: Usd = Decimal(0)
+    unallocated: Annotated[str, word(Unallocated), says("whose the cost of what no workload held is")] = (
+        Unallocated.SEPARATE
+    )
     unpriced: Annotated[Listed[str], says("sizes without a price, not in it")] = ()
     lines: Listed[CostsLine] = ()

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from receiver.capabilities.costs.formats import PAID_FOR, without_formulas
 from receiver.core.model.civo_sizes import gpus_of_size, vcpus_of_size
 from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Unallocated
 from receiver.core.model.usage import Owner
 from receiver.core.money.attribution import MonthToDate
 from receiver.core.money.cost import HOUR, amount, counts_from
-from receiver.core.report.lines import CostPiece
+from receiver.core.report.lines import CostPiece, PaidFor
 from receiver.reports.document import utc
 
 COLUMNS = (
@@ -28,7 +29,7 @@ COLUMNS = (
     *("InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory", "PricingQuantity", "PricingUnit"),
     *("ProviderName", "PublisherName", "RegionId", "RegionName", "ResourceId", "ResourceName", "ResourceType"),
     *("ServiceCategory", "ServiceName", "ServiceSubcategory", "SkuId", "SkuMeter", "SkuPriceDetails", "SkuPriceId"),
-    *("Tags", "x_PaidFor"),
+    *("Tags", "x_PaidFor", "x_Unallocated"),
 )
 NUMBERS = (
     *("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"),
@@ -46,6 +47,7 @@ ALWAYS = {
     "ServiceSubcategory": "Virtual Machines",
 }
 WORDS = dict(PAID_FOR)
+SHARED = "its share of what no workload held"
 FINE = Decimal("1E-9")  # hours: times a price, far below a cent
 ROUNDED_BY = Decimal("0.02")  # USD by which the cents of a line may differ from what they were rounded from
 
@@ -105,6 +107,7 @@ def as_focus(
         "BillingPeriodEnd": utc(month.end),
         "RegionId": region,
         "RegionName": region,
+        "x_Unallocated": report.get("unallocated", Unallocated.SEPARATE),
     }
     for key, charge, instance in _charges(report, pieces, nodes, paid):
         node = nodes.get(instance)
@@ -191,9 +194,10 @@ def _charged(key: _Key, charge: _Charge, node: NodeLife | None) -> dict[str, str
     """The columns of what was charged, and for whom. Spend from before the ledger began is known only as a sum, so that
     it cannot be Usage, which needs a SKU."""
     description = f"GPU node {key.size}, " if key.size else "GPU nodes, "
-    description += f"{key.paid_for}: {WORDS.get(key.paid_for, key.paid_for)}" + (
-        f" ({key.workload})" if key.workload else ""
-    )
+    meaning = WORDS.get(key.paid_for, key.paid_for)
+    if key.workload and key.paid_for == PaidFor.UNALLOCATED:
+        meaning = SHARED
+    description += f"{key.paid_for}: {meaning}" + (f" ({key.workload})" if key.workload else "")
     if node is not None and node.price_usd_per_hour is None:
         description += "; the cost is missing: this size has no price"
     tags = {"namespace": key.namespace, "workload": key.workload, "pool": charge.pool, **asdict(key.owner)}

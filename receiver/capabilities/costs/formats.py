@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from receiver.capabilities.costs.documents import ReportLine
+from receiver.core.model.policy import Unallocated
 from receiver.core.model.text import dollars, number, percent, some, span
 from receiver.reports.screen import assumed, foreseen, in_columns, minute
 
@@ -29,7 +30,16 @@ PAID_FOR = (
     ("ahead", "rest of started hours"),
     ("seeded", "from before the ledger began"),
 )
+UNALLOCATED = {
+    Unallocated.SEPARATE: "in no team's total",
+    Unallocated.SHARE: "shared among teams by what they held; not in their budgets",
+}
 Row = Mapping[str, Any]
+
+
+def form_of(report: Row) -> Unallocated:
+    """Return whose the unallocated cost is in *report*; one that an older version closed does not say so."""
+    return Unallocated(report.get("unallocated", Unallocated.SEPARATE))
 
 
 def as_text(report: Row) -> Iterator[str]:
@@ -85,6 +95,7 @@ def _money(report: Row) -> Iterator[str]:
         amount = report["paid_for"][name]
         if amount["gpu_hours"] or number(amount["usd"]):
             yield _fact("  " + name, f"{dollars(amount['usd']):>12}  {amount['gpu_hours']:>9,.1f} h  {words}")
+    yield _fact("unallocated cost", UNALLOCATED[form_of(report)])
     if report["team"] is not None:
         yield _fact("in no team's report", f"{dollars(report['nobodys']['usd'])} not held by any workload")
     efficiency_ratio, target, idle = report["efficiency"], percent(report["efficiency_target"]), report["idle"]
@@ -161,10 +172,10 @@ def _work(report: Row) -> Iterator[str]:
 
 
 def _rows(report: Row) -> Iterator[str]:
-    teams = report["teams"] if report["team"] is None else ()
+    teams, is_shared = report["teams"] if report["team"] is None else (), form_of(report) is Unallocated.SHARE
     for title, parts, unnamed, columns in (
         ("GPU KIND", report["kinds"], "before the ledger began", OF_PARTS),
-        ("TEAM (what it held)", teams, "(no label)", OF_TEAMS),
+        ("TEAM (held + shared)" if is_shared else "TEAM (what it held)", teams, "(no label)", OF_TEAMS),
         ("TOP CONSUMERS", report["consumers"], "?", OF_PARTS),
     ):
         if parts:

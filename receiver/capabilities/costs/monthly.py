@@ -13,10 +13,11 @@ import structlog
 from receiver.capabilities.costs.documents import EVERYBODY, ReportDocument, scope_of
 from receiver.core.model.charges import Seed, beside, seeded_by_pool, seeded_usd
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.policy import Policy, Scope, UnitOfWork
+from receiver.core.model.policy import Policy, Scope, Unallocated, UnitOfWork
 from receiver.core.money.attribution import Attributed, MonthToDate, Part, attribute, is_settled
 from receiver.core.money.budget import Forecast, Month, month_of
 from receiver.core.money.reconciliation import account, compare
+from receiver.core.money.shared_cost import shared_out
 from receiver.core.notices.money_notices import REPORT_TOPIC, report_notice, report_topic
 from receiver.core.report.lines import Counted, query_of
 from receiver.core.report.report import Found, Report, report
@@ -29,7 +30,8 @@ def costs_of(store: ReadStore, policy: Policy, month: Month, now: datetime) -> A
     lives, usage, unwatched = store.node_lives(month.start), store.usage(month.name), store.unwatched(month.name)
     seeded, unpriced = seeded_usd(_seed(store, lives, month), policy, month.name)
     attributed = attribute(lives, usage, unwatched, MonthToDate(month, now, policy.billing), seeded, store.watch())
-    return replace(attributed, unpriced=tuple(sorted({*attributed.unpriced, *unpriced})))
+    whole = replace(attributed, unpriced=tuple(sorted({*attributed.unpriced, *unpriced})))
+    return shared_out(whole) if policy.attribution.unallocated is Unallocated.SHARE else whole
 
 
 def _seed(store: ReadStore, lives: Sequence[NodeLife], month: Month) -> Seed | None:

@@ -10,7 +10,8 @@ from typing import Any
 from flask import Blueprint, render_template
 
 from receiver.capabilities.costs.api import ONE_AT_A_TIME, report_asked
-from receiver.capabilities.costs.formats import PAID_FOR, standstill
+from receiver.capabilities.costs.formats import PAID_FOR, UNALLOCATED, form_of, standstill
+from receiver.core.model.policy import Unallocated
 from receiver.reports.screen import assumed, foreseen
 from receiver.web.pages.show import alone
 from receiver.web.parts import WebParts
@@ -42,6 +43,8 @@ def _shown(document: Mapping[str, Any]) -> dict[str, Any]:
         "report": document,
         "cluster_name": document.get("cluster_name", ""),
         "paid_for": PAID_FOR,
+        "unallocated": UNALLOCATED[form_of(document)],
+        "is_shared": form_of(document) is Unallocated.SHARE,
         "standstill": standstill,
         "foreseen": foreseen,
         "assumed": assumed,

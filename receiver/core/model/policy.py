@@ -274,15 +274,23 @@ class BudgetChange:
     at: datetime
 
 
+class Unallocated(StrEnum):
+    """Whose the cost is of what no workload held."""
+
+    SEPARATE = "separate"  # no team's
+    SHARE = "share"  # everyone's who held something, in proportion
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """The pod labels that identify the owner of a workload."""
+    """The pod labels that identify the owner of a workload, and whose the cost of unallocated time is in reports."""
 
     team: str = "team"
     project: str = "project"
     workload_class: str = "workload-class"
     environment: str = "environment"
     cost_center: str = "cost-center"
+    unallocated: Unallocated = Unallocated.SEPARATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

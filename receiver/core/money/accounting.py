@@ -78,6 +78,7 @@ def _holders(sight: StepSight) -> dict[str, Holder]:
 # In a longer pause pods may come and go unobserved. Two accountings, a slow step and a restart fit into it.
 CONTINUOUS = timedelta(minutes=3)
 
+LABELS = tuple(name for name in Owner.__slots__ if name != "priority_class")  # the labels of `Attribution`
 Named = tuple[str, str]  # a workload's name and its life
 
 
@@ -87,7 +88,7 @@ def workload_of(pod: Pod) -> str:
 
 
 def _owner_of(pod: Pod, attribution: Attribution) -> Owner:
-    labels = {name: pod.labels.get(getattr(attribution, name), "") for name in Attribution.__slots__}
+    labels = {name: pod.labels.get(getattr(attribution, name), "") for name in LABELS}
     return Owner(**labels, priority_class=pod.priority_class)
 
 

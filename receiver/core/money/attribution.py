@@ -7,7 +7,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.policy import Billing, Policy
+from receiver.core.model.policy import Billing, Policy, Unallocated
 from receiver.core.model.usage import Unwatched, Usage
 from receiver.core.money.accounting import CONTINUOUS
 from receiver.core.money.budget import Month
@@ -115,7 +115,8 @@ OF_OWNERS = frozenset({By.TEAM, By.PROJECT, By.WORKLOAD_CLASS, By.ENVIRONMENT, B
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """Part of one node's cost in a month: *usd* exactly, and its GPU-*seconds*. *usage* is what was held (None unless
-    the part is HELD); *instance*, *size* and *pool* are the node's, empty for SEEDED."""
+    the part is HELD), or whose a shared part is (`shared_cost`); *instance*, *size* and *pool* are the node's, empty
+    for SEEDED."""
 
     part: Part
     usd: Decimal
@@ -146,13 +147,14 @@ class Line:
 class Attributed:
     """The shares of a month's cost; *unpriced* are sizes without a price, whose nodes are missing. Usage is known from
     *observed_from* on (None: not at all). *complete* is True when that is the month's beginning and the month is
-    final."""
+    final. *unallocated* says whose the parts are that no workload held."""
 
     month: str
     shares: tuple[Share, ...]
     unpriced: tuple[str, ...] = ()
     observed_from: datetime | None = None
     complete: bool = False
+    unallocated: Unallocated = Unallocated.SEPARATE
 
     @property
     def usd(self) -> Decimal:
@@ -273,7 +275,7 @@ def by_team(attributed: Attributed) -> Mapping[str, Decimal]:
     """USD of what the workloads of each team held; without a team label under an empty name."""
     usd_by_team: dict[str, Decimal] = {}
     for share in attributed.shares:
-        if share.usage is not None:
+        if share.usage is not None and share.part is Part.HELD:
             team = share.usage.owner.team
             usd_by_team[team] = usd_by_team.get(team, Decimal(0)) + share.usd
     return usd_by_team

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from receiver.core.model.charges import EXPLAINED, WORTH_TELLING
 from receiver.core.model.model import Facts
-from receiver.core.model.policy import Budget, BudgetChange, Policy, Pool, Scope
+from receiver.core.model.policy import Budget, BudgetChange, Policy, Pool, Scope, Unallocated
 from receiver.core.model.text import dollars, listed, percent, some, span
 from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, Intent, Key, option_of, stage_of
 from receiver.core.notices import wording
@@ -344,7 +344,9 @@ def _report_lines(report: Report) -> Iterator[str]:
         yield "No GPU-hours were paid for."
     else:
         idle, free = whole.of(PaidFor.IDLE), whole.of(PaidFor.UNALLOCATED)
-        unheld = f", {dollars(free.usd)} for GPUs that no pod held" if report.team is None else ""
+        is_shared = report.unallocated is Unallocated.SHARE
+        unheld = f", {dollars(free.usd)} for GPUs that no pod held" if report.team is None or is_shared else ""
+        unheld += " (shared among teams by what they held)" if is_shared else ""
         ratios = f"{percent(whole.efficiency)} (target {percent(report.efficiency_target)})"
         yield f"Efficiency {ratios}: {dollars(idle.usd)} paid for idle GPUs that pods held{unheld}."
     jobs, waits = report.jobs, report.waits

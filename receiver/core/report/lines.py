@@ -32,7 +32,8 @@ class PaidFor(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """The key of a line. *workload*, *namespace* and *owner* are empty for parts that no workload held."""
+    """The key of a line. *workload*, *namespace* and *owner* are empty for parts that no workload held, unless they are
+    shared out."""
 
     paid_for: PaidFor
     pool: str = ""
@@ -119,7 +120,7 @@ def _team(whose: Whose) -> tuple[Part, str]:
 def _pieces_of(share: Share, policy: Policy) -> Iterator[CostPiece]:
     row = share.usage
     whose = Whose(
-        paid_for=PaidFor.USED if row else PaidFor(share.part),
+        paid_for=PaidFor.USED if share.part is Part.HELD else PaidFor(share.part),
         pool=key_of(share, By.POOL, policy),
         size=share.size,
         kind=key_of(share, By.GPU_KIND, policy),

@@ -10,10 +10,11 @@ from enum import StrEnum
 
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.overrides import EVERY_POOL, Override, OverrideKind
-from receiver.core.model.policy import BudgetChange, Policy, Scope
+from receiver.core.model.policy import BudgetChange, Policy, Scope, Unallocated
 from receiver.core.model.usage import IdleSpan, Owner, Usage, WorkloadLife
-from receiver.core.money.attribution import Attributed
+from receiver.core.money.attribution import Attributed, Part
 from receiver.core.money.budget import BudgetStage, Forecast, Month, part_of, stage_of, title_of
+from receiver.core.money.shared_cost import taken_apart
 from receiver.core.report.always_on import AlwaysOn, Baseline, CommitmentAdvice, advice, always_on, baselines
 from receiver.core.report.idle import IdleCost, idle_costs
 from receiver.core.report.lines import (
@@ -170,7 +171,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A month up to *until*, with *team* only that team's lines: unheld time is in no team's report.
+    """A month up to *until*, with *team* only that team's lines: unheld time is in no team's report, unless what is
+    *unallocated* is shared. Then it is in *lines*, *teams* and *workloads*, but never in the *budgets* of teams.
 
     *kinds*, *teams* and *workloads* group *lines* (the last two the held ones); all add up to the cent. *nobodys* is
     the unheld part, also in a team's report, *unlabelled* what workloads without a team label held. *per_workload_usd*
@@ -209,6 +211,7 @@ class Report:
     standstills: tuple[Standstill, ...]
     days: tuple[Day, ...]
     idle_costs: tuple[IdleCost, ...] = ()
+    unallocated: Unallocated = Unallocated.SEPARATE
     began: datetime | None = None
     observed_from: datetime | None = None
     complete: bool = False
@@ -242,11 +245,14 @@ def report(ledger: Found, policy: Policy, month: Month, now: datetime, team: str
 
     every_piece = tuple(pieces(ledger.attributed, policy))
     every_line = cost_lines(every_piece)
+    is_shared = ledger.attributed.unallocated is Unallocated.SHARE
+    budgeted = cost_lines(pieces(taken_apart(ledger.attributed), policy)) if is_shared else every_line
     lines = tuple(filter(own, every_line))
     held = [x for x in lines if x.whose.workload]
     without = [x for x in held if not x.whose.owner.team]
     usage = [u for u in ledger.usage if theirs(u.owner)]
-    shares = [s for s in ledger.attributed.shares if s.usage is not None and theirs(s.usage.owner)]
+    held_shares = (s for s in ledger.attributed.shares if s.part is Part.HELD)
+    shares = [s for s in held_shares if s.usage is not None and theirs(s.usage.owner)]
     alive = of_month([w for w in ledger.workloads if theirs(w.owner)], start, until)
     by_workload = by(lambda whose: whose.workload, held)
     workload_peaks = peaks(usage, ledger.lives, shares, ledger.in_use, alive, policy)
@@ -279,10 +285,11 @@ def report(ledger: Found, policy: Policy, month: Month, now: datetime, team: str
         baselines=baselines(lives, start, until),
         commitments=advice(policy.reports.commitments if team is None else (), lives, start, until),
         always_on=always_on(lives, policy, month, now, ledger.watched) if team is None else None,
-        budgets=budget_lines(every_line, ledger, policy, team),
+        budgets=budget_lines(budgeted, ledger, policy, team),
         standstills=standstills(ledger, policy, start, until, team),
         days=days(ledger.lives, filter(own, every_piece), lines, month, policy, now),
         idle_costs=idle_costs(ledger.idle_spans, start, until, team),
+        unallocated=ledger.attributed.unallocated,
         began=began if began > start else None,
         observed_from=ledger.attributed.observed_from,
         complete=ledger.attributed.complete and began <= start,
