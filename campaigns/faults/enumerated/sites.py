@@ -73,6 +73,9 @@ WITHOUT_A_TOUR = {  # sites that no tour passes, and why a write that fails ther
     Site(
         "store.say", "capabilities.costs.weekly.ObservedDay._send_due"
     ): "nothing acts in observe mode; the next look says it",
+    Site(
+        "store.say", "capabilities.idle_shutdown.chore.scale_idle_workloads_to_zero"
+    ): "a warning is withdrawn; the next minute says it",
 }
 
 
