@@ -205,7 +205,8 @@ def test_every_key_that_is_set_is_shown_without_passwords(tmp_path: Path) -> Non
         "budget: {monthly_usd: 5000}\nprometheus: {url: 'http://user:s3cret@p:9090/prom'}\nkueue: {demand: queued}\n"
         "limits: {max_gpus: 64}\nbilling: {granularity: 1s, removal_margin: 0}\nkubernetes: {watch: false}\n"
         "alertmanager: {urls: ['http://a:9093', 'http://b:9093'], repeat_interval: 2m}\n"
-        "attribution: {unallocated: share}\nidle_shutdown: {grace: 20m, covers: [namespace/ml, priorityclass/dev], after: 1h}\n"
+        "attribution: {unallocated: share}\n"
+        "idle_shutdown: {grace: 20m, covers: [namespace/ml, priorityclass/dev], after: 1h}\n"
         "keep_until: {namespaces: [ml, web], longest: 1d}\npatience: {teams: {vision: 2h}}\n"
         "notify: {weekly_digest: true, destinations: {pager: {level: failure, kinds: [grew]}}}\n"
     )
