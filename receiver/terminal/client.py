@@ -58,7 +58,7 @@ def server(*, as_json: bool) -> Iterator[ServerApi]:
         api = ServerApi(server_url(os.environ), reader=reading_token(os.environ))
     except ConfigError as error:
         refuse(error)
-    click.get_current_context().find_root().meta[ASKED] = api
+    click.get_current_context().meta[ASKED] = api
     try:
         yield api
     except (NotThereError, RefusedError) as error:
@@ -97,11 +97,10 @@ def mistakes_of(document: Mapping[str, Any]) -> list[Mistake]:
 
 def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
     """Print *lines*, on standard error if *err*. What others wrote must not move a terminal's cursor or colour it."""
-    root = click.get_current_context().find_root()
-    asked: ServerApi | None = root.meta.get(ASKED)
-    for line in lines:
-        shown_line = printable(line)
-        click.echo(shown_line if asked is None else asked.as_read(shown_line, root.obj.now()), err=err)
+    context = click.get_current_context(silent=True)
+    asked: ServerApi | None = None if context is None else context.meta.get(ASKED)
+    for line in map(printable, lines):
+        click.echo(line if asked is None or context is None else asked.as_read(line, context.obj.now()), err=err)
 
 
 def show(as_json: bool, document: object, lines: Iterable[str]) -> None:
