@@ -36,8 +36,11 @@ def read_once(rule: Rule) -> None:
         return
     rule._parts, rule._trace, rule._converters = first._parts, first._trace, first._converters
     rule.arguments |= first._converters.keys()
-    rule._build = rule._compile_builder(False).__get__(rule, None)
-    rule._build_unknown = rule._compile_builder(True).__get__(rule, None)
+    if (rule.defaults or {}) == (first.defaults or {}):
+        urls: tuple[Any, Any] = first._build.__func__, first._build_unknown.__func__  # type: ignore[attr-defined]  # bound
+    else:
+        urls = rule._compile_builder(False), rule._compile_builder(True)
+    rule._build, rule._build_unknown = (url.__get__(rule, None) for url in urls)
 
 
 def _text(rule: Rule) -> tuple[Hashable, ...]:
