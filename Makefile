@@ -22,7 +22,7 @@ CHANGED ?=
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo playground recording test check newest lowest conformance coverage bench faults nightly-tests step-failures soak replicas laws site contract mutants steady image image-check release-check audit lint rules pictures readme-pictures alerts dashboards victoria format lock generate clean python venv run-venv binaries browser kubectl screenshots
+.PHONY: help demo playground recording test check newest lowest conformance coverage bench faults nightly-tests step-failures soak replicas laws site contract mutants steady image image-check release-check audit lint rules pictures readme-pictures alerts dashboards victoria format lock generate clean python venv run-venv binaries browser kubectl screenshots incident-pictures
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -121,6 +121,9 @@ pictures: venv binaries ## run a scenario and draw the dashboards without Grafan
 
 screenshots: venv binaries browser ## take a picture of every page, wide and on a phone, light and dark (OUT=dir)
 	@$(VENV)/python -m tests.browser --out $(if $(filter file,$(origin OUT)),.build/screenshots,$(OUT))
+
+incident-pictures: venv browser ## take pictures of every incident, on a phone, beside status and messages (OUT=dir)
+	@$(VENV)/python -m tests.incidents --out $(if $(filter file,$(origin OUT)),.build/incidents,$(OUT))
 
 readme-pictures: venv binaries browser ## regenerate the pictures of README.md in docs/pictures (about 12 minutes)
 	@$(VENV)/python -m tests.browser.pictures

@@ -205,7 +205,7 @@ class Director:
 
     def _may_withdraw(self, seen: Seen, timeline: Timeline, now: datetime) -> bool:
         finished = {f["id"] for f in seen.state["finished"]}
-        if not _told(timeline, "does not grow: the budget does not cover it"):
+        if not _told(timeline, "does not grow: the cluster budget"):
             return False
         self.held_since = self.held_since or now
         long_enough = now - self.held_since >= timedelta(seconds=5)

@@ -19,7 +19,7 @@ NOTICES = (
     ("a pool shrank", ("GPU pool", "->", "nodes"), "success", False),
     ("a pod fits no pool", ("No GPU pool can hold",), "warning", None),
     ("the budget is held", ("hold line",), "warning", None),
-    ("the last job is held", ("does not grow: the budget does not cover it",), "failure", None),
+    ("the last job is held", ("does not grow: the cluster budget",), "failure", None),
 )
 
 

@@ -184,10 +184,12 @@ def override_line(override: OverrideInForce | OverrideDocument) -> str:
 
 def _state(pool: PoolDocument, at: datetime | None) -> Iterator[str]:
     """What the last step came to, and the nodes that are not usable yet."""
-    if pool.because:
-        change = {"grow": "it grows", "shrink": "it shrinks", "hold": "it stays"}.get(pool.verdict, "now")
-        by = f" [{', '.join(pool.held_by)}]" if pool.held_by else ""
-        yield f"{change}: {pool.because}{by}"
+    by = f" [{', '.join(pool.held_by)}]" if pool.held_by else ""
+    if pool.because and pool.state.cause:
+        yield f"{pool.state}{by}"
+        yield from listed("for: ", [pool.wants] if pool.wants else [])
+    elif pool.because:
+        yield f"{pool.state}: {pool.because}{by}"
     if pool.silenced_by:
         yield f"paused: {pool.silenced_by}"
     for question in pool.questions:

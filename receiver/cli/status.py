@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from receiver.adapters.http.own_api import ServerApi
-from receiver.core.explain.rules import plainly
 from receiver.core.model.policy import Scope
 from receiver.core.model.text import dollars, percent, some, span
 from receiver.core.money.budget import BudgetStage
@@ -21,6 +20,7 @@ from receiver.ports import Clock, TryLater
 from receiver.reports.observed import ObservedDocument
 from receiver.reports.picture import PoolDocument
 from receiver.reports.screen import OLD, aligned, clock_time, known, printable
+from receiver.reports.state import StateWord
 from receiver.terminal.client import as_json, print_json, server
 from receiver.web.api.documents import BudgetDocument, DecisionLine, StatusDocument
 
@@ -92,7 +92,7 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
     """Lines on everything, with colours, cut or folded to *width* columns (None: as long as they are)."""
     status = StatusDocument.model_validate(document)
     yield from _head(status, now)
-    yield from _concerns(status)
+    yield from _concerns(status, width)
     yield from _budgets(status.budget)
     yield ""
     yield from _pools(status.pools, now, width)
@@ -139,18 +139,18 @@ def _head(status: StatusDocument, now: datetime) -> Iterator[str]:
         yield f"as of {clock_time(at, now)}{failed}"
 
 
-def _concerns(status: StatusDocument) -> Iterator[str]:
+def _concerns(status: StatusDocument, width: int | None) -> Iterator[str]:
     """The problems and warnings, the worst first, each with what to do: as the overview page has them."""
     names = {pool.pool: pool.name for pool in status.pools}
     bad = [concern for level in COLOURS for concern in status.concerns if concern.level == level]
     for concern in bad[:MOST_CONCERNS]:
         level = Level(concern.level)
         where = f"{names.get(concern.pool, concern.pool)} " if concern.pool else ""
-        also = f"; also: {'; '.join(concern.also)}" if concern.also else ""
-        why = f" ({concern.why})" if concern.why else ""
-        yield click.style(f"{level.word}: {where}{concern.what}{why}{also}", fg=COLOURS[level])
-        if concern.todo or concern.doing:
-            yield f"  {concern.todo or concern.doing}"
+        title = f"{level.word}: {where}{concern.what}"
+        yield from (click.style(line, fg=COLOURS[level]) for line in _folded(title, width))
+        also = f"also: {'; '.join(concern.also)}" if concern.also else ""
+        for part in (concern.why, concern.whose and f"for {concern.whose}", also, concern.todo or concern.doing):
+            yield from _folded(f"  {part}", width) if part else ()
     if len(bad) > MOST_CONCERNS:
         yield f"and {len(bad) - MOST_CONCERNS} more, on the overview page"
 
@@ -196,7 +196,7 @@ def _pools(pools: Sequence[PoolDocument], now: datetime, width: int | None) -> I
 
 
 def _folded(text: str, width: int | None) -> Sequence[str]:
-    return [text] if width is None else textwrap.wrap(text, width, subsequent_indent="  ")
+    return [text] if width is None else textwrap.wrap(text, width, subsequent_indent="    ")
 
 
 def _observed(observed: ObservedDocument, width: int | None) -> Iterator[str]:
@@ -212,11 +212,12 @@ def _observed(observed: ObservedDocument, width: int | None) -> Iterator[str]:
 
 def _notes(pool: PoolDocument, now: datetime) -> Iterator[tuple[str, str | None]]:
     """What blocks a pool, what it waits for and which overrides it has, each with its colour."""
-    if pool.state.would:
-        yield str(pool.state), "yellow"
-    elif pool.held_by:
-        yield f"blocked: {', '.join(map(plainly, pool.held_by))}", "red"
-    for wait in pool.waits:
+    state = pool.state
+    if state.word is StateWord.BLOCKED or state.would:
+        yield str(state), "yellow" if state.would else "red"
+    if pool.building:
+        yield f"{some(pool.building, 'node')} on the way", None
+    for wait in pool.waits if state.word is not StateWord.BLOCKED else ():  # else the cause has it
         way = {"grow": "growth", "shrink": "removal"}.get(wait.direction, "change")
         yield f"{way} waits {_left(wait.until, now)}: {wait.kind}", "yellow"
     if pool.silence is not None:
@@ -253,9 +254,9 @@ def _decisions(decisions: Sequence[DecisionLine], now: datetime, width: int | No
     for decision in decisions:
         ago = "unknown" if decision.at is None else f"{span((now - decision.at).total_seconds())} ago"
         stays = decision.from_count == decision.to_count
-        change = f"stays {decision.to_count}" if stays else f"{decision.from_count} -> {decision.to_count}"
+        change = f"blocked at {decision.to_count}" if stays else f"{decision.from_count} -> {decision.to_count}"
         front = f"  {str(decision.id).rjust(longest)}  {ago:<12} {decision.pool_name} "
-        text = decision.because
+        text = (decision.cause if stays else "") or decision.because
         room = None if width is None else width - len(front) - len(change) - 2
         if room is not None and len(text) > room:
             text = f"{text[: max(0, room - 3)]}..." if room > NARROWEST else ""

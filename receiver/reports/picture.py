@@ -33,7 +33,7 @@ from receiver.reports.document import (
     word,
 )
 from receiver.reports.observed import ObservedDocument
-from receiver.reports.state import ScalingState, scaling_state
+from receiver.reports.state import ScalingState, StateWord, scaling_state
 
 MOST_DIFFERENCES = 200  # between ledger and charges that are listed; differences_total counts all
 
@@ -136,6 +136,7 @@ class ReasonDocument(Published):
     verdict: Annotated[str, word(Verdict)] = ""
     target: Annotated[Count, says("the nodes that it left")] = 0
     detail: str = ""
+    cause: Annotated[str, says("what keeps the pool from changing, as a clause; else empty")] = ""
 
 
 class RemedyDocument(Published):
@@ -209,6 +210,14 @@ class PoolDocument(Published):
     nodes: Listed[NodeDocument] = ()
     fits_nowhere: Annotated[Listed[Unfit], says("the first waiting pods that no pool can hold; of one pool alone")] = ()
     messages_to: Annotated[Listed[str], says("where messages go, without secrets; of one pool alone")] = ()
+
+    @property
+    def wants(self) -> str:
+        """What asks for another size of a pool that is blocked, whose cause stands beside it; else what settled the
+        latest decision."""
+        if self.state.word is not StateWord.BLOCKED or not self.state.blocked_because:
+            return self.because
+        return "; ".join(reason.detail for reason in self.reasons if reason.verdict == Verdict.WANTS)
 
     @property
     def state(self) -> ScalingState:

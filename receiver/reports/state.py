@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 from receiver.config.model import Mode
 from receiver.core.explain.prospects import RuleVerdict, unobserved_target
-from receiver.core.explain.rules import plainly
+from receiver.core.explain.rules import GANGS_WHOLE, plainly
 from receiver.core.model.actions import Change, Verdict
 from receiver.core.model.model import Source, Stage
 
 SOURCES = "sources_answer"  # the guardrail of every change that needs a silent source
-NOT_WHOLE = "gangs_whole"  # noted where a gang waits because too few nodes are left for all of it
 
 
 class WatchState(StrEnum):
@@ -46,12 +45,13 @@ class StateWord(StrEnum):
 
 
 class ScalingState(NamedTuple):
-    """A *word*, for BLOCKED the guardrail that blocks the pool, and in observe mode what *would* happen: ``would scale
-    1 -> 3``, ``would remove 1``, ``would be blocked``; empty where nothing would."""
+    """A *word*, for BLOCKED the guardrail that blocks the pool and what it says in a clause, and in observe mode what
+    *would* happen: ``would scale 1 -> 3``, ``would remove 1``, ``would be blocked``; empty where nothing would."""
 
     word: StateWord
     blocked_by: str = ""
     would: str = ""
+    blocked_because: str = ""
 
     @property
     def shown(self) -> str:
@@ -61,7 +61,7 @@ class ScalingState(NamedTuple):
     @property
     def cause(self) -> str:
         """What blocks the pool, as a clause in plain words; empty where nothing does."""
-        return plainly(self.blocked_by) if self.blocked_by else ""
+        return self.blocked_because or (plainly(self.blocked_by) if self.blocked_by else "")
 
     def __str__(self) -> str:
         return f"{self.shown}: {self.cause}" if self.cause else self.shown
@@ -83,13 +83,13 @@ def scaling_state(
     what nodes the pool has and what they do, or which pods wait.
     """
     observing = mode == Mode.OBSERVE
-    silent = SOURCES if unseen else ""
-    noted = next((reason.rule for reason in reasons if reason.rule == NOT_WHOLE), silent)
-    blocked_by = next((reason.rule for reason in reasons if reason.verdict == Verdict.HOLDS), noted)
+    noted = next((reason for reason in reasons if reason.rule == GANGS_WHOLE), None)
+    blocks = next((reason for reason in reasons if reason.verdict == Verdict.HOLDS), noted)
+    blocked_by, cause = (blocks.rule, blocks.cause) if blocks is not None else (SOURCES if unseen else "", "")
     if observing and (would := _would(change, reasons, present)):
         return ScalingState(StateWord.SCALING, would=would)
     if change == Change.HOLD and blocked_by:
-        return ScalingState(StateWord.BLOCKED, blocked_by, "would be blocked" if observing else "")
+        return ScalingState(StateWord.BLOCKED, blocked_by, "would be blocked" if observing else "", cause)
     if change == Change.HOLD:  # in observe mode, nodes on their way were requested by others
         return ScalingState(StateWord.SCALING if under_way and not observing else StateWord.STEADY)
     return ScalingState(StateWord.SCALING)

@@ -23,7 +23,7 @@ from receiver.core.model.pods import gpus_of
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.money.accounting import StepSight, account, ended_in, is_due
 from receiver.core.money.cost import next_unit_at
-from receiver.core.notices.pool_concerns import one_cause
+from receiver.core.notices.held_concerns import one_cause
 from receiver.core.report.rightsizing import in_use
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.demand import deferred

@@ -14,7 +14,7 @@ from receiver.web.auth.tokens import Unauthorized
 RETRY_AFTER_SECONDS = 5
 MACHINE_PATHS = ("/api/", "/webhook", "/healthz", "/readyz", "/metrics")
 REMEDIES = {
-    404: "see docs/http-api.md for the paths there are",
+    404: "check the address; docs/http-api.md lists the paths of the API",
     405: "use one of the methods in the Allow header",
     413: "raise webhook.max_bytes, or make messages smaller: group by more labels in Alertmanager's route",
 }

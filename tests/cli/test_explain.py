@@ -115,7 +115,7 @@ def test_a_pool_is_explained_with_its_counts_and_every_rule_that_spoke(url: str)
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         f"GPU pool l40s ({L40S}), size an.g1.l40s.kube.x1, mode act",
-        "it grows: 1 GPU is waited for and 1 node is on its way.",
+        "scaling: 1 GPU is waited for and 1 node is on its way.",
         "on the way since 13:52:00 UTC (37 min): node l40s-3 is being built; a node usually takes 7 min",
         "fits no pool: research/needs-mig: it asks for 4 nvidia.com/mig-1g.10gb, a node offers 0",
         "nodes: 4 required, 3 ready, 1 building, 2 busy, 1 idle, 0 unknown",
@@ -386,17 +386,17 @@ def waiting(life: Life, *, minutes: int = 1, **job: Any) -> Life:
 CASES = {
     "the budget": Case(
         live=over_budget,
-        of_the_pod="the budget does not cover it: cluster budget: $0.00 of $1.00 spent in 2026-11",
+        of_the_pod="the cluster budget is $0.29 short",
         of_the_pool="[within_budget]",
     ),
     "a silence": Case(
         live=silenced,
-        of_the_pod="silenced in Alertmanager by ada until 2026-11-20 14:00 UTC: new driver",
+        of_the_pod="paused by a silence of ada until 14:00 UTC",
         of_the_pool="silenced in Alertmanager by ada until 2026-11-20 14:00 UTC: new driver",
     ),
     "no stock": Case(
         live=out_of_stock,
-        of_the_pod="backing off until",
+        of_the_pod="too few an.g1.l40s.kube.x1 are free at Civo, next try at",
         of_the_pool="[not_backing_off]",
     ),
     "a label": Case(

@@ -18,7 +18,7 @@ TOLD = (
     notice("GPU pool l40s: 1 -> 0 nodes"),
     notice("No GPU pool can hold demo/quantum-0", "warning"),
     notice("GPU budget 2026-09 has reached its hold line (80%)", "warning"),
-    notice("GPU pool h200 does not grow: the budget does not cover it", "failure"),
+    notice("GPU pool h200 does not grow: the cluster budget is past its hold line; 1 pod waits", "failure"),
 )
 FINISHED = {"id": "train", "wait_seconds": 9.5, "finished_at": at(20).isoformat()}
 

@@ -54,7 +54,7 @@ def everything_told() -> Iterator[tuple[str, str]]:
         text = re.sub(r"\{\{ *'[^']*' *\}\}|\{\{.*?\}\}", "1", file.read_text(encoding="utf-8"))
         yield str(file.relative_to(ROOT)), text
     messages = ROOT.glob("tests/capabilities/*/messages.md")
-    for book in (ROOT / "tests/core/notices/messages.md", ROOT / "tests/incidents/incidents.md", *sorted(messages)):
+    for book in (ROOT / "tests/core/notices/messages.md", *sorted(messages)):
         yield str(book.relative_to(ROOT)), book.read_text(encoding="utf-8")
     for file in sorted((ROOT / "rules").glob("*.yaml")):
         yield str(file.relative_to(ROOT)), file.read_text(encoding="utf-8")

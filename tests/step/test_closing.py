@@ -50,10 +50,10 @@ def test_a_pod_that_waits_at_a_closed_node_is_told_of_the_budget_and_of_nothing_
     life.submit(a_job("waits"))
     life.run(10 * MINUTE)
     news = set(life.notices()) - told
-    assert news == {"GPU pool l40s does not grow: the budget does not cover it"}
+    assert news == {"GPU pool l40s does not grow: the cluster budget is past its stop line; 1 pod waits"}
     (waiting,) = published(life.store)["waiting"]
     assert (waiting["state"], waiting["rule"]) == ("held", "within_budget")
-    assert "cluster budget stop at 100%" in waiting["detail"]
+    assert "the cluster budget is past its stop line" in waiting["detail"]
 
 
 def test_a_node_that_comes_after_the_line_is_closed_before_its_gpu_is_usable(store: Store) -> None:

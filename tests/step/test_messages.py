@@ -83,7 +83,7 @@ def test_what_is_told_of_a_pool_leads_to_its_decision(store: Store) -> None:
 def test_a_held_pool_is_no_longer_told_once_it_may_grow(store: Store) -> None:
     life = lives.waiting(store, budget=Budget(monthly_usd=Decimal(1)))
     life.step()
-    assert the(life, Cause.HELD).title == "GPU pool l40s does not grow: the budget does not cover it"
+    assert the(life, Cause.HELD).title == "GPU pool l40s does not grow: the cluster budget is $0.29 short; 1 pod waits"
     life.policy = a_policy(budget=BUDGET)
     life.pass_time(MINUTE)
     life.step()

@@ -135,7 +135,7 @@ def test_the_refusal_is_told_once_and_what_came_as_well(store: Store) -> None:
     life = lives.waiting(store, *pods(3), stock={SIZE: 1})
     life.run(50 * SECONDS)
     assert [n for n in life.notices() if n.startswith("GPU pool l40s:")] == [
-        "GPU pool l40s: Civo has too few GPUs free, 0 -> 3 nodes refused",
+        "GPU pool l40s: too few an.g1.l40s.kube.x1 are free at Civo, 0 -> 3 nodes refused",
         "GPU pool l40s: 0 -> 1 nodes",
     ]
 

@@ -100,6 +100,6 @@ def test_work_that_waits_for_a_pool_with_a_bug_is_told_so_in_plain_words(
     assert (decision.deciding.rule, told.fate.state, told.fate.rule) == ("internal_error", State.HELD, "internal_error")
     assert what_to_do(told.fate.state, told.fate.rule, namespace="ml", pod="train-0") == RULES["internal_error"].advice
     (notice,) = [n.notice for n in store.notices_due(life.now) if n.notice.cause == Cause.HELD]
-    assert notice.title == "GPU pool l40s does not grow: its decision failed with an internal error"
+    assert notice.title == "GPU pool l40s does not grow: its decision failed with an internal error; 1 pod waits"
     assert notice.guide == "runbooks/GpuAutoscalerPartFails.md"
     assert "ZeroDivisionError: division by zero" in notice.body

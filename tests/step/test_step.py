@@ -109,7 +109,7 @@ def test_a_stock_out_backs_the_pool_off_and_does_not_consume_the_cooldown(life: 
     assert state.last_changes.grown_at is None
     life.run(3 * MINUTE)
     assert len(life.writes("resize")) == 1
-    assert "GPU pool l40s: Civo has no GPU free, 0 -> 1 node refused" in life.notices()
+    assert "GPU pool l40s: too few an.g1.l40s.kube.x1 are free at Civo, 0 -> 1 node refused" in life.notices()
 
 
 def test_repeated_stock_outs_back_off_for_longer_each_time(life: Life) -> None:
@@ -232,7 +232,7 @@ def test_a_budget_hold_keeps_new_work_out_and_running_work_goes_on(store: Store)
     assert life.world.kills == []
     titles = list(life.notices())
     assert "GPU cluster budget 2026-11 has reached its hold line (80%)" in titles
-    assert "GPU pool l40s does not grow: the budget does not cover it" in titles
+    assert "GPU pool l40s does not grow: the cluster budget is past its hold line; 1 pod waits" in titles
 
 
 def test_a_gang_is_bought_whole_and_starts_together(store: Store) -> None:

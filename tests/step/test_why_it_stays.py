@@ -62,7 +62,7 @@ def deleted_by_somebody(life: Life, node: str) -> None:
         (
             frozen,
             OutcomeKind.WITHDRAWN,
-            "NODE: an alert stops every change (alert Maintenance is firing (action: freeze))",
+            "NODE: frozen by alert Maintenance",
         ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

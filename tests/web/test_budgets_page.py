@@ -7,11 +7,11 @@ import pytest
 from receiver.core.model.policy import BudgetChange, Scope
 from receiver.ports import TryLater
 from receiver.web.pages.budgets import offers
-from tests.web.builders import L40S, NOW, READER, Bench, showing
+from tests.web.builders import L40S, NOW, READER, Bench, a_decision, a_picture, a_pool, showing
 from tests.web.override_form import an_operator
 from tests.web.people import Person
 from tests.web.seen import Page, words
-from tests.web.stores import outbox
+from tests.web.stores import a_store_with, outbox
 
 PATH = "/budgets"
 RAISE = {"scope": "cluster", "name": "", "preset": "6300", "reason": "work waits", "who": "ada"}
@@ -31,6 +31,24 @@ def changes(bench: Bench) -> list[BudgetChange]:
 )
 def test_round_amounts_above_the_allowance_are_offered(monthly: str, amounts: list[int]) -> None:
     assert offers(Decimal(monthly)) == amounts
+
+
+@pytest.mark.parametrize(
+    ("monthly", "needed", "amounts"),
+    [("6.45", "10.32", [11, 12, 13]), ("5000", "5015.01", [5100, 5600, 6300]), ("5000", "4000", [5500, 6300, 7500])],
+)
+def test_the_first_amount_is_enough_for_the_work_that_waits(monthly: str, needed: str, amounts: list[int]) -> None:
+    assert offers(Decimal(monthly), Decimal(needed)) == amounts
+
+
+def test_what_the_work_that_waits_needs_comes_from_the_decision_that_blocks_it() -> None:
+    uncovered = {"title": "cluster budget", "monthly_usd": "5000", "raise_usd": "15.01"}
+    decision = a_decision(42, evidence={"uncovered": [uncovered]})
+    pools = [a_pool(decision=42, held_by=["within_budget"])]
+    bench = Bench(store=a_store_with(picture=(a_picture(pools=pools), NOW), decisions=[decision]))
+    text = words(an_operator(bench).get(PATH).text)
+    assert "Raise to $5,100 Raise to $5,600" in text
+    assert "The work that waits needs at least $5,015.01." in text
 
 
 def test_a_budget_without_an_allowance_is_offered_none() -> None:

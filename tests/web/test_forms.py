@@ -40,7 +40,27 @@ def test_an_operator_sees_the_form_with_a_label_and_a_hint_for_every_field() -> 
     for name in ("nodes", "for", "why", "who"):
         assert input_fields(html)[name]["aria-describedby"] == f"{name}-hint"
         assert f"{name}-hint" in ids
-    assert [tag for tag, _ in page.elements].count("legend") == 1
+    assert [tag for tag, _ in page.elements].count("legend") == 2
+
+
+def test_a_pause_of_two_hours_is_one_tap() -> None:
+    bench = a_bench_for_operators()
+    person = an_operator(bench)
+    html = person.get(OVERRIDES_PATH).text
+    first = html[html.index('class="ask"') : html.index('id="more"')]
+    inputs = [a for tag, a in Page(first).elements if tag == "input"]
+    chosen = {str(a["name"]): a["value"] for a in inputs if a["type"] == "hidden" or "checked" in a}
+    assert "Pause l40s for 2 h" in words(first)
+    person.send(OVERRIDES_PATH, {**chosen, "who": "alice", "preset": "2h"})
+    [stored] = stored_overrides(bench.store).values()
+    assert (stored.override.kind, stored.override.why) == (OverrideKind.PAUSE, "investigating")
+    assert stored.override.until == NOW + timedelta(hours=2)
+
+
+def test_nothing_that_stops_a_pool_looks_like_the_main_button() -> None:
+    html = an_operator(a_bench_for_operators()).get(OVERRIDES_PATH).text
+    buttons = [a for tag, a in Page(html[html.index('class="ask"') :]).elements if tag == "button"]
+    assert {button["class"] for button in buttons} == {"careful"}
 
 
 @pytest.mark.parametrize("token", [None, READER])
@@ -190,7 +210,7 @@ def test_a_preset_counts_before_what_is_typed_and_a_mistake_elsewhere_keeps_it()
 
 def test_enter_sends_what_is_typed_and_no_preset() -> None:
     html = an_operator(a_bench_for_operators()).get(OVERRIDES_PATH).text
-    form = html[html.index('class="ask"') :]
+    form = html[html.index('id="more"') :]
     first = next(a for tag, a in Page(form).elements if tag == "button")
     assert "name" not in first
 
@@ -295,7 +315,8 @@ def test_a_mistake_is_told_beside_its_field_and_in_the_summary_and_nothing_typed
     for name in {"nodes", "for", "why", "who"}:
         typed = value if name == field else PIN_FORM[name]
         assert input_fields(html)[name]["value"] == typed
-    assert [a["value"] for tag, a in Page(html).elements if "checked" in a] == ([] if field == "kind" else ["pin"])
+    chosen = [a["value"] for _, a in Page(html).elements if "checked" in a and a["name"] == "kind"]
+    assert chosen == ([] if field == "kind" else ["pin"])
     assert "<title>Error: Overrides of l40s" in html
 
 

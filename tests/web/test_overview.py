@@ -32,6 +32,7 @@ from tests.web.builders import (
     a_concern,
     a_decision,
     a_full_store,
+    a_node,
     a_picture,
     a_policy,
     a_pool,
@@ -330,14 +331,22 @@ def test_a_concern_links_to_its_guide_here_or_where_the_documents_are() -> None:
 
 def test_what_is_being_done_says_what_it_waits_for() -> None:
     text = words(page(store=showing_pools(a_pool(waits=[]))))
-    assert "In progress: l40s grows 3 → 4 nodes, waiting for usable GPUs (in about 3 min)." in text
+    assert "In progress: l40s : 1 node is being built at Civo, usable in about 3 min." in text
     calm = a_pool(open_action=None, building=0, awaited_since=None)
     assert "In progress: no pool is being changed." in words(page(store=showing_pools(calm)))
 
 
 def test_a_node_on_its_way_that_no_open_change_asks_for_is_in_progress_too() -> None:
-    text = words(page(store=showing_pools(a_pool(open_action=None, building=1))))
-    assert "In progress: l40s waits for 1 node on the way" in text
+    nodes = [a_node(f"n{n}", stage="installing") for n in range(2)]
+    text = words(page(store=showing_pools(a_pool(open_action=None, building=2, nodes=nodes))))
+    assert "In progress: l40s : 2 nodes install their GPU drivers, usable in about 3 min." in text
+
+
+def test_nodes_that_civo_does_not_list_yet_are_requested() -> None:
+    text = words(page(store=showing_pools(a_pool(nodes=[], awaited_since=None))))
+    assert "In progress: l40s : grow 3 → 4 nodes, requested at Civo." in text
+    text = words(page(store=showing_pools(a_pool(nodes=[], awaited_since=None, open_action=None))))
+    assert "In progress: l40s : 1 node requested at Civo." in text
 
 
 def test_a_pool_that_wants_more_than_it_may_have_says_both_numbers() -> None:

@@ -55,9 +55,10 @@ def an_alert(minutes: float, *, firing: bool = True, began: float | None = None,
     return Arrival(alert=alert, at=NOW - timedelta(minutes=minutes))
 
 
-def told(minutes: float, **more: Any) -> StoredNotice:
+def told(minutes: float, decision: int | None = None, **more: Any) -> StoredNotice:
+    title = "l40s: 3 -> 4 nodes"
     notice = Notice(
-        topic="t", key="k", title="l40s: 3 -> 4 nodes", body="", severity=Severity.INFO, pool=L40S, cause="x"
+        topic="t", key="k", title=title, body="", severity=Severity.INFO, pool=L40S, cause="x", decision=decision
     )
     return StoredNotice(**{"id": 1, "notice": notice, "at": NOW - timedelta(minutes=minutes), "sent_at": NOW, **more})
 
@@ -150,7 +151,7 @@ def test_the_state_is_the_pools_and_an_entry_of_its_history_has_that_of_its_deci
     held = Reason(rule="within_budget", verdict=Verdict.HOLDS, target=3, detail="hold at 80%")
     decisions = [a_decision(41, target=3, reasons=(held,)), a_decision(42, target=3, reasons=())]
     store = a_full_store(decisions=decisions)
-    html = page(PATH, store)
+    html = page(f"{PATH}?steps=1", store)
     assert "scaling 3 nodes 3 min ago" in words(html)  # its node is on the way
     assert "steady: 3 nodes" in words(html)
     assert "blocked: the budget does not cover it: 3 nodes" in words(html)
@@ -212,8 +213,42 @@ def test_everything_that_happened_stands_in_one_order_newest_first() -> None:
         decisions=[a_decision(42)],
         actions=[an_action(opened_at=NOW - timedelta(minutes=2), outcome=None)],
     )
-    kinds = [text.split()[6] for text in happened(store)]
+    kinds = [text.split()[6] for text in happened(store, f"{PATH}?steps=1")]
     assert kinds == ["message", "action", "decision", "alert"]
+
+
+def test_a_decision_with_its_action_and_its_message_is_one_row() -> None:
+    growth = an_action(opened_at=NOW - timedelta(minutes=22))
+    store = a_full_store(decisions=[a_decision(42)], actions=[growth], messages=[told(1, decision=42)])
+    [row] = happened(store)
+    assert "scaling: 3 → 4 nodes Decision&nbsp;42" in row
+    assert "; done in " in row
+    assert row.endswith("; 1 message")
+
+
+def test_a_message_that_did_not_arrive_keeps_its_own_row() -> None:
+    lost = told(1, decision=42, sent_at=None, given_up_at=NOW, last_error="slack: 404")
+    rows = happened(a_full_store(decisions=[a_decision(42)], actions=[], messages=[lost]))
+    assert ["not delivered: slack: 404" in row for row in rows] == [True, False]
+
+
+def test_growth_that_is_tried_in_vain_again_and_again_is_one_row_since_it_began() -> None:
+    held = Reason(rule="not_backing_off", verdict=Verdict.HOLDS, target=3, cause="too few are free at Civo")
+    blocks = {"present": 3, "target": 3, "reasons": (held,)}
+    decisions = [
+        a_decision(number, at=NOW - timedelta(minutes=9 - number), **(blocks if number % 2 else {}))
+        for number in range(1, 6)
+    ]
+    [row] = happened(a_full_store(decisions=decisions, actions=[]))
+    assert "10 Mar 14:22" in row
+    assert "blocked: too few are free at Civo: 3 nodes Decision&nbsp;5" in row
+    assert "tried 2 times in vain" in row
+
+
+def test_every_step_is_shown_where_one_asks_for_it() -> None:
+    store = a_full_store(decisions=[a_decision(42)], actions=[an_action()])
+    assert "Show all" in page(PATH, store)
+    assert len(happened(store)) < len(happened(store, f"{PATH}?steps=1"))
 
 
 def test_an_action_has_its_beginning_and_its_end_with_a_link_to_its_decision() -> None:
@@ -263,7 +298,7 @@ def test_a_busy_day_is_cut_and_leads_on() -> None:
     decisions = [a_decision(n, at=NOW - timedelta(minutes=200 - n), target=n) for n in range(1, 141)]
     html = page(PATH, a_store_with(decisions=decisions))
     assert html.count('<li class="event') == 100
-    assert "40 more are not shown." in html
+    assert "39 more are not shown." in html  # one of them was steady
 
 
 def test_many_nodes_are_cut_and_counted() -> None:

@@ -118,6 +118,7 @@ def test_a_decision_tells_every_reason_in_order() -> None:
         "verdict": "limits",
         "target": 4,
         "detail": "1 of 3 fits the hourly limit.",
+        "cause": "",
     }
 
 

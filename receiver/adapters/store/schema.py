@@ -97,7 +97,7 @@ decisions = _table(
     _number(),
     Column("change", PlainText, nullable=False),
     Column("verdicts", Json, nullable=False),
-    Column("reasons", Items(Reason, without=("because", "until")), nullable=False),
+    Column("reasons", Items(Reason, without=("because", "until"), unless_empty=("cause",)), nullable=False),
     Column("facts", PlainText),  # digests of its inputs
     Column("policy", PlainText),
     Index("decisions_by_pool", "pool", "id"),

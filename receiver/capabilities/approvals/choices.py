@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
-from receiver.capabilities.approvals.sentences import minute, named
+from receiver.capabilities.approvals.sentences import named
 from receiver.core.model.overrides import Answer, Asks, Override, OverrideKind, Question, next_time
 from receiver.core.model.policy import Policy
-from receiver.core.model.text import some
+from receiver.core.model.text import minute, some
 
 MIDNIGHT, MORNING = time(0), time(8)  # when "not today" and "until tomorrow" end, in the budget's zone
 PINNED_FOR = timedelta(days=1)

@@ -7,8 +7,8 @@ from receiver.capabilities.approvals.sentences import sentence
 from receiver.core.explain.rules import SPEAKS_UP
 from receiver.core.model.overrides import Asks
 from receiver.core.model.policy import Pool
+from receiver.core.notices.held_concerns import how_far_it_grows, symptom
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Seen
-from receiver.core.notices.pool_concerns import how_far_it_grows
 
 
 def concerns_of(pool: Pool, seen: Seen) -> Iterator[Concern]:
@@ -21,7 +21,7 @@ def concerns_of(pool: Pool, seen: Seen) -> Iterator[Concern]:
                 kind="question",
                 level=seen.level("approved", pool=pool.id),
                 rule="approved",
-                what="waits for an approval",
+                what=symptom("approved", pool, seen) or "waits for an approval",
                 why=sentence(question, seen.now, seen.facts.instructions.questions),
                 todo=f"answer from the message, or with `gpu-autoscaler approvals approve {question.id} --who YOU`",
                 guide=GUIDES[Cause.ASKS],

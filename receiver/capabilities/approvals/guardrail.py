@@ -115,7 +115,9 @@ def notes(case: Case) -> Iterator[Reason]:
 
 NOTE = "question"  # the rule of a note
 APPROVED = AddedGuardrail(
-    guardrail=Guardrail(check=approved, say=_say_asked, meaning=RULES[approved.__name__].meaning),
+    guardrail=Guardrail(
+        check=approved, say=_say_asked, plain=RULES[approved.__name__].plain, meaning=RULES[approved.__name__].meaning
+    ),
     before="one_change_at_a_time",  # only for what no other guardrail holds, so that nothing is asked in vain
     grows_to=grows_unasked,
     holds_back=unapproved,

@@ -73,7 +73,7 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
 def ways(concern: ConcernDocument, parts: WebParts) -> Iterator[tuple[str, str]]:
     """Yield where an operator answers the request that *concern* is about."""
     if concern.question and (seal := parts.seal()):
-        yield url_for("answers.ask", signed=seal.sign(concern.question)), "Answer"
+        yield url_for("answers.ask", signed=seal.sign(concern.question)), "Approve or reject"
 
 
 def _asked(signed: str, parts: WebParts) -> Question:

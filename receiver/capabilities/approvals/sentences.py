@@ -5,7 +5,7 @@ from datetime import datetime
 
 from receiver.capabilities.approvals.coverage import growth_in
 from receiver.core.model.overrides import Answer, Asks, Question
-from receiver.core.model.text import some
+from receiver.core.model.text import minute, some
 
 NAMED = 3  # nodes in a sentence
 
@@ -74,8 +74,3 @@ def does_not(question: Question) -> str:
     if question.asks is Asks.GROWTH:
         return "it does not grow"
     return "they stay" if len(question.nodes) > 1 else "it stays"
-
-
-def minute(at: datetime, now: datetime) -> str:
-    """*at* to the minute, with its date where that is not today's."""
-    return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M} UTC"

@@ -20,6 +20,8 @@ FIELDS = {
     "reconsider_at": "can change by itself at",
 }
 
+OF_REASONS = ("rule", "verdict", "target", "detail")  # the compared fields of a reason: its cause follows from them
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleChange:
@@ -41,7 +43,7 @@ def said(decision: Decision) -> dict[str, Any]:
         "evicted": list(decision.evicted),
         "reconsider_at": again.isoformat().replace("+00:00", "Z") if again is not None else None,
         "reasons": [
-            {"rule": r.rule, "verdict": r.verdict.value, "target": r.target, "detail": r.detail}
+            {"rule": r.rule, "verdict": r.verdict.value, "target": r.target, "detail": r.detail, "cause": r.cause}
             for r in decision.reasons
         ],
     }
@@ -67,7 +69,8 @@ def ruled(then: Sequence[Said], now: Sequence[Said]) -> Iterator[RuleChange]:
     before, after = _numbered(then), _numbered(now)
     for key, reason in after.items():
         was = before.get(key)
-        kind = APPEARED if was is None else SAME if dict(was) == dict(reason) else CHANGED
+        same = was is not None and all(was.get(name) == reason.get(name) for name in OF_REASONS)
+        kind = APPEARED if was is None else SAME if same else CHANGED
         yield RuleChange(what=kind, then=was, now=reason)
     for key, reason in before.items():
         if key not in after:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from receiver.core.explain.rules import called, names_of, remedies, sentence, why, with_sentences
+from receiver.core.explain.rules import called, names_of, remedies, why, with_sentences
 from receiver.core.model.actions import Decision, Reason, Verdict
 from receiver.core.model.model import Node, Source, SourceState
 from receiver.core.model.overrides import Question
@@ -138,7 +138,8 @@ def _behind(case: Case, reasons: Sequence[Reason]) -> Iterator[dict[str, str]]:
         if held is not None:
             uncounted = uncounted or by_name[reason.rule].uncounted
             objection = replace(reason, verdict=Verdict.HOLDS, because=held.because, until=held.until)
-            yield {"rule": reason.rule, "detail": sentence(objection, case)}
+            [explained] = with_sentences([objection], case)
+            yield {"rule": reason.rule, "detail": explained.detail, "cause": explained.cause}
 
 
 def _question(question: Question) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from itertools import islice
 from zoneinfo import ZoneInfo
 
 from receiver.core.explain.rollouts import Rollouts
-from receiver.core.explain.rules import RULES, binding, plainly, why_refused, without_names
+from receiver.core.explain.rules import RULES, binding, cause_of, cause_of_gang, plainly, why_refused
 from receiver.core.model.actions import ActionKind, Decision
 from receiver.core.model.devices import NO_SUCH_GPU
 from receiver.core.model.model import CordonedBy, Facts, Stage
@@ -139,7 +139,9 @@ class Place:
         refused = self.wanted.work.refused.get(workload.key)
         if refused is not None:
             ends = refused.view.ends_at
-            cause = f"does not grow for it: {plainly(refused.rule)}: {refused.why}"
+            reason = binding(self.decision)
+            same = reason is not None and reason.rule == refused.rule
+            cause = f"does not grow for it: {cause_of(reason) if reason is not None and same else refused.why}"
             cause += f"; held until {ends.astimezone(self._zone):%-d %b}" if ends is not None else ""
             return self.held(refused.rule, cause, Promise(until=ends))
         if not self._buys_for(workload):
@@ -148,7 +150,7 @@ class Place:
             # Only a cooldown ends for certain, and nothing but the start of the node comes after it.
             cools = reason.rule == COOLED_DOWN.name and not self._observing
             promise = self._promises.of(workload) if cools else Promise(until=reason.until)
-            cause = f"{how_far}: {plainly(reason.rule)}: {reason.detail}{_and(promise.sentence(self._now))}"
+            cause = f"{how_far}: {cause_of(reason)}{_and(promise.sentence(self._now))}"
             return self.held(reason.rule, cause, promise)
         change = f"from {before} to {some(after, 'node')}"
         if self._observing:
@@ -348,7 +350,7 @@ def fates(
 
 def _held(place: Place, held: HeldWorkload) -> Fate:
     state = State.GANG_INCOMPLETE if held.rule == "gang_is_complete" else State.HELD
-    detail = without_names(held.needs, held.met) if held.met else held.detail
+    detail = cause_of_gang(held)
     fate = Fate(state=state, detail=detail, pool=place.pool.id, rule=held.rule)
     if held.refusal is None:
         return fate

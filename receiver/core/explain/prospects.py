@@ -149,6 +149,10 @@ class RuleVerdict(Protocol):
     def target(self) -> int:
         """The nodes that it left."""
 
+    @property
+    def cause(self) -> str:
+        """What keeps the pool from changing, as a clause; empty where nothing does, or an older version said it."""
+
 
 def unobserved_target(reasons: Sequence[RuleVerdict], present: int) -> int:
     """Return the nodes that a decision with *reasons*, made on *present* nodes in observe mode, leaves without the

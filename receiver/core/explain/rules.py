@@ -32,6 +32,7 @@ WANTED = {
     "floor": "minimum size: ",
 }
 SPEAKS_UP = (Verdict.HOLDS, Verdict.LIMITS)
+GANGS_WHOLE = "gangs_whole"  # noted where a gang waits because too few nodes are left for all of it
 NOTED = {
     SignalAction.SCALE_UP: "look for growth",
     SignalAction.SCALE_DOWN: "look for nodes to remove",
@@ -56,9 +57,14 @@ def _rule(name: str, case: Case) -> Rule[Any] | None:
 
 
 def with_sentences(reasons: Iterable[Reason], case: Case) -> tuple[Reason, ...]:
-    """Return *reasons*, each with its sentence."""
-    pairs = ((reason, sentence(reason, case)) for reason in reasons)
-    return tuple(reason if detail == reason.detail else replace(reason, detail=detail) for reason, detail in pairs)
+    """Return *reasons*, each with its sentence, and what keeps the pool from changing with its cause."""
+    explained = ((reason, sentence(reason, case), _cause(reason, case)) for reason in reasons)
+    return tuple(replace(r, detail=detail, cause=cause) if detail or cause else r for r, detail, cause in explained)
+
+
+def _cause(reason: Reason, case: Case) -> str:
+    rule = _rule(reason.rule, case) if reason.verdict in SPEAKS_UP or reason.rule == GANGS_WHOLE else None
+    return rule.cause_of(reason, case) if rule is not None else ""
 
 
 def plainly(rule: str) -> str:
@@ -66,11 +72,9 @@ def plainly(rule: str) -> str:
     return (rule in RULES and RULES[rule].plain) or rule.replace("_", " ")
 
 
-def without_names(needs: str, met: str) -> str:
-    """What a gang *needs*, which the rule *met* leaves too few nodes, for readers who do not know the rule's name."""
-    rule = RULES.get(met)
-    fewer = rule.fewer if isinstance(rule, Guardrail) else ""
-    return f"{needs}, but the pool cannot grow by that many: {fewer or plainly(met)}"
+def cause_of(reason: Reason) -> str:
+    """What keeps a pool from changing, as a clause, by a *reason* that may be one of an older version."""
+    return reason.cause or plainly(reason.rule)
 
 
 def binding(decision: Decision) -> Reason | None:
@@ -90,9 +94,12 @@ def why(decision: Decision, going: Collection[str] | None = None) -> str:
     where not all that the decision names went."""
     wanted = [(r.rule, _of_those(going, r, decision)) for r in decision.reasons if r.verdict is Verdict.WANTS]
     clauses = [f"{WANTED.get(rule, '')}{detail}" for rule, detail in wanted if detail]
-    clauses += [f"{plainly(r.rule)} ({r.detail})" for r in decision.reasons if r.verdict in SPEAKS_UP]
+    bound = binding(decision)
+    others = [cause_of(r) for r in decision.reasons if r.verdict in SPEAKS_UP and r is not bound]
+    if bound is not None:
+        clauses.append(f"{cause_of(bound)}{f' (also: {listed(others)})' if others else ''}")
     if not clauses:
-        clauses = [r.detail for r in decision.reasons if r.verdict is Verdict.NOTES and r.detail][-1:]
+        clauses = [r.cause or r.detail for r in decision.reasons if r.verdict is Verdict.NOTES and r.detail][-1:]
     return "; ".join(clauses) or "nothing wanted a change"
 
 
@@ -286,6 +293,15 @@ def _say_gang(gang: HeldWorkload, _case: Case) -> Said:
     return gang.detail, [(f"make room for the whole gang at once: {gang.detail}", None)]
 
 
+def cause_of_gang(gang: HeldWorkload) -> str:
+    """Why a *gang* does not fit as a whole, as a clause for readers who do not know the rule that it met."""
+    if not gang.met:
+        return gang.detail
+    rule = RULES.get(gang.met)
+    allows = rule.allows if isinstance(rule, Guardrail) and rule.allows else f"{plainly(gang.met)}:"
+    return f"{gang.needs}, {allows} {gang.allows}"
+
+
 SOURCES_AND_NOTES: Mapping[str, Rule[Any]] = {
     "internal_error": Rule(
         meaning="A bug stopped the decision for this pool, so the pool keeps its size until the next step.",
@@ -352,11 +368,12 @@ SOURCES_AND_NOTES: Mapping[str, Rule[Any]] = {
         changes=("the missing pods of the gang must be created: check its controller, its queue and quotas",),
         noted=True,
     ),
-    "gangs_whole": Rule(
+    GANGS_WHOLE: Rule(
         meaning="A gang gets all the nodes it needs at once, or none.",
         plain="a gang does not fit as a whole",
         advice="make room for all of it at once (the reason names what is short), or make the gang smaller",
         say=_say_gang,
+        cause=lambda gang, _: cause_of_gang(gang),
         noted=True,
     ),
     "scheduler_refuses": Rule(

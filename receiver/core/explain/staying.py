@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from receiver.core.explain.rules import SPEAKS_UP, plainly
+from receiver.core.explain.rules import SPEAKS_UP, cause_of, plainly
 from receiver.core.model.actions import Action, Because, Decision, Victim, VictimStage
 from receiver.core.model.model import Node, Stage
 from receiver.core.model.signals import SignalAction
@@ -50,7 +50,7 @@ def why_kept(action: Action, decision: Decision, case: Case) -> Mapping[str, str
 def _why(node: Node, because: Because, decision: Decision, case: Case) -> str:
     if node.instance in decision.candidates:  # a guardrail leaves fewer nodes to go
         held = [r for r in decision.reasons if r.verdict in SPEAKS_UP]
-        return f"{plainly(held[-1].rule)} ({held[-1].detail})" if held else _decided(decision)
+        return cause_of(held[-1]) if held else _decided(decision)
     if node.busy and because not in EMPTIED:
         return f"{listed([pod.key for pod in node.pods])} started there"
     way = Blocks.EVICTION if because is Because.EVICTED else way_of(node, case)

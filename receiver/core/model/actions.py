@@ -28,7 +28,8 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Which rule applied, what it left of the target (nodes), and one sentence (*detail*), once it is explained.
+    """Which rule applied, what it left of the target (nodes), and once it is explained one sentence (*detail*), and of
+    a rule that took something *cause*, a clause for readers who do not know the rule's name.
 
     *because* holds the values of the sentence, *until* is when the answer can change by itself. Neither is stored.
     """
@@ -37,6 +38,7 @@ class Reason:
     verdict: Verdict
     target: int
     detail: str = ""
+    cause: str = field(default="", compare=False)
     because: object = field(default=None, compare=False)
     until: datetime | None = field(default=None, compare=False)
 

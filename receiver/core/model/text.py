@@ -42,6 +42,11 @@ def clock(at: datetime, now: datetime) -> str:
     return f"{at:%H:%M:%S} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
+def minute(at: datetime, now: datetime) -> str:
+    """*at* as a time of day to the minute, with its date where that is not today's."""
+    return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M} UTC"
+
+
 def number(value: object) -> Decimal | None:
     """*value* as a finite Decimal, or None if it is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):

@@ -139,12 +139,11 @@ def _news(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -
             after = "nothing while mode is observe; a message follows when the change or its reason differs"
             return Cause.WOULD_CHANGE, title, Severity.INFO, after
         case OutcomeKind.FAILED:
-            free, refused = "no GPU", f"{action.from_count} -> {wanted} refused"
-            if action.to_count - action.from_count > 1:
-                free = "too few GPUs"
+            free = f"too few {pool.size if pool else 'GPUs'} are free at Civo"
+            refused = f"{action.from_count} -> {wanted} refused"
             cause, title = {
-                Shortage.STOCK: (Cause.OUT_OF_STOCK, f"Civo has {free} free, {refused}"),
-                Shortage.QUOTA: (Cause.OUT_OF_STOCK, f"Civo's quota is used up, {refused}"),
+                Shortage.STOCK: (Cause.OUT_OF_STOCK, f"{free}, {refused}"),
+                Shortage.QUOTA: (Cause.OUT_OF_STOCK, f"the account's quota at Civo is used up, {refused}"),
                 Shortage.OTHER: (Cause.GROWTH_FAILED, f"could not grow to {wanted}"),
             }[shortage_of(outcome.detail)]
             if not grows:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from receiver.core.explain.rules import binding
 from receiver.core.model.model import Facts, Source
 from receiver.core.model.policy import Fallback, Policy, Scope
 from receiver.core.model.rights import BIND, UNKNOWN_HOLDS_FOR
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import dollars, lasting, percent
-from receiver.core.money.budget import BudgetStage
+from receiver.core.money.budget import BudgetStage, Key
 from receiver.core.notices import configuration_notices, wording
 from receiver.core.notices.counter_concerns import of_counters
 from receiver.core.notices.money_notices import REFUSES, effect_of
@@ -35,9 +36,12 @@ def concerns(seen: Seen, added: Sequence[PoolConcerns] = ()) -> Iterator[Concern
     yield from _queues(seen)
     yield from of_counters(seen)
     yield from _rights(seen)
-    yield from _budgets(seen)
+    of_pools = [concern for pool in seen.policy.pools for concern in of_pool(pool, seen, added)]
+    held = [binding(seen.decisions[c.pool]) for c in of_pools if c.kind == Cause.HELD and c.level is Level.BAD]
+    named = [reason.because for reason in held if reason is not None]  # by the problem of a pool
+    yield from _budgets(seen, [r.view.key for refusals in named if isinstance(refusals, tuple) for r in refusals])
     for signal in seen.facts.signals:
-        if signal.action in LOUD:
+        if signal.action in LOUD and signal not in named:
             pool = seen.policy.pool(signal.pool) if signal.pool else None
             where = f"GPU pool {pool.name}" if pool else "all GPU pools"
             yield Concern(
@@ -52,8 +56,7 @@ def concerns(seen: Seen, added: Sequence[PoolConcerns] = ()) -> Iterator[Concern
             )
     yield from _misfits(seen)
     yield from lapsed_nominations(seen)
-    for pool in seen.policy.pools:
-        yield from of_pool(pool, seen, added)
+    yield from of_pools
 
 
 def notices_of(concerns: Iterable[Concern], policy: Policy, now: datetime) -> Iterator[Notice]:
@@ -105,12 +108,13 @@ NO_CHANGE, NO_REMOVAL = "no GPU pool changes", "no GPU node is removed; growth c
 @dataclass(frozen=True, slots=True)
 class SourceGuide:
     """One source: its *title* and what it *tells*; while it is silent, which changes it *stops* and what *goes_on*
-    without it, both as clauses."""
+    without it, both as clauses, and the *area* of the doctor that looks at it."""
 
     title: str
     tells: str
     stops: str = NO_CHANGE
     goes_on: str = ""
+    area: str = ""
     guide: str = GUIDES[Cause.SOURCE_SILENT]
 
     @property
@@ -144,6 +148,7 @@ SOURCES = {
         "whether GPUs are in use",
         "pods alone decide whether a node is busy or idle",
         guide="runbooks/GpuTelemetryMissing.md",
+        area="telemetry",
     ),
     Source.ALERTMANAGER: SourceGuide(
         "Alertmanager",
@@ -156,6 +161,7 @@ SOURCES = {
         "that alerts reach the autoscaler",
         NO_REMOVAL,
         guide="runbooks/GpuAutoscalerHeartbeat.md",
+        area="alertmanager",
     ),
     Source.STORE: SourceGuide("Store", "everything that a restart needs"),
 }
@@ -199,7 +205,7 @@ def _sources(seen: Seen) -> Iterator[Concern]:
             cost=f"all pools together {dollars(sum(priced, Decimal(0)))} an hour",
             doing="; ".join(part for part in (guide.goes_on, "running nodes stay") if part)
             + f". A message follows when it {'arrives' if state.source is Source.HEARTBEAT else 'answers'} again",
-            todo="To see every source: gpu-autoscaler status",
+            todo=f"To find out why: gpu-autoscaler doctor --only {guide.area or state.source}",
             guide=guide.guide,
             page="sources",
             topic=f"source:{state.source}" if reportable else "",
@@ -266,10 +272,11 @@ LOUD = {SignalAction.FREEZE: "no growth and no removals", SignalAction.PAUSE_SCA
 PAST_A_LINE = (BudgetStage.WARN, BudgetStage.HOLD, BudgetStage.STOP)
 
 
-def _budgets(seen: Seen) -> Iterator[Concern]:
-    """Budgets past a line, or of unknown spend; `money_notices` sends a message once per line."""
+def _budgets(seen: Seen, named: Collection[Key]) -> Iterator[Concern]:
+    """Budgets past a line, or of unknown spend, but those *named* already; `money_notices` sends a message once per
+    line."""
     refusing = seen.refusing()
-    for view in seen.assignment.budgets.views:
+    for view in (view for view in seen.assignment.budgets.views if view.key not in named):
         level = Level.BAD if view.key in refusing else Level.WARN
         calm = view.stage is BudgetStage.WARN and level is Level.WARN
         doing = "growth continues" if calm else REFUSES if view.stage is BudgetStage.WARN else effect_of(view)

@@ -114,7 +114,7 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, refuses: bool, 
         severity = Severity.FAILURE if refuses else Severity.WARNING
         do = f"To raise it: {view.setting()}"
         if view.stage is BudgetStage.WARN:
-            held = f"at {_line_ahead(view, view.hold_at, now)} it stops, {PASSING}"
+            held = f"beyond {_line_ahead(view, view.hold_at, now)} only {PASSING_ALONE} get nodes"
             after = REFUSES if refuses else f"growth continues; {held}"
         else:
             effect = effect_of(view, closes=closes)
@@ -154,7 +154,8 @@ def _line_ahead(view: BudgetView, ratio: Decimal, now: datetime) -> str:
     return f"{line}, reached at the month's average rate at {wording.moment(at, now)}," if within else line
 
 
-PASSING = "except for priority classes in budget.passing_priority_classes"
+PASSING_ALONE = "priority classes in budget.passing_priority_classes"
+PASSING = f"except for {PASSING_ALONE}"
 
 
 def effect_of(view: BudgetView, *, closes: bool = False) -> str:

@@ -1,29 +1,29 @@
 """What needs a person in one pool: stuck nodes, back-offs, held work, requests of people, odd nodes and pods."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from receiver.core.explain.rules import RULES, binding, guide, plainly, without_names
-from receiver.core.model.actions import ActionKind, Decision
+from receiver.core.explain.rules import RULES, guide
+from receiver.core.model.actions import ActionKind
 from receiver.core.model.model import CordonedBy, Node, PoolState, Stage
-from receiver.core.model.pods import PodPhase, Workload
-from receiver.core.model.policy import USUAL_WAIT, Pool, Repair, longest_waits
+from receiver.core.model.pods import PodPhase
+from receiver.core.model.policy import Pool, Repair
 from receiver.core.model.text import cut, lasting, listed, some
-from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import unplaced_concerns, wording
 from receiver.core.notices.action_notices import instead_of
 from receiver.core.notices.civo_concerns import drifted, odd_at_civo, undone, unreadable
-from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, PoolConcerns, Seen, Severity
+from receiver.core.notices.held_concerns import of_held, symptom
+from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, PoolConcerns, Seen
 from receiver.core.notices.pod_concerns import stuck_pods
-from receiver.core.notices.rollout_concerns import deadlocks, of_deadlocks
-from receiver.core.scaling.capacity import HeldWorkload
+from receiver.core.scaling.guardrails.waiting import why_backing_off
 from receiver.core.scaling.rooms import foreign_taints
 from receiver.core.scaling.terminations import is_abandoned
 from receiver.core.scaling.waits import (
     LONGEST_PROVISIONING_BACKOFF,
     Direction,
     Shortage,
+    Wait,
     WaitKind,
     awaited_since,
     lost_nodes,
@@ -33,6 +33,7 @@ from receiver.core.scaling.waits import (
 )
 from receiver.core.scaling.wanted import Wanted
 
+MOST_DELETED = 3  # pods in a command
 LONGEST_REASON = 160  # characters of an error of another system
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
@@ -47,7 +48,7 @@ def of_pool(pool: Pool, seen: Seen, added: Sequence[PoolConcerns] = ()) -> Itera
         concerns.append(unreadable(pool, state, seen))
     concerns += _stuck(pool, state, seen)
     concerns += _waits(pool, state, wanted, seen)
-    concerns += _held(pool, state, wanted, seen)
+    concerns += of_held(pool, state, wanted, seen)
     for addition in added:
         concerns += addition.of(pool, seen)
     concerns += _requested(pool, state, wanted, seen)
@@ -60,24 +61,6 @@ def of_pool(pool: Pool, seen: Seen, added: Sequence[PoolConcerns] = ()) -> Itera
         concerns += _usable_nodes(pool, state, wanted, seen)
         concerns += stuck_pods(pool, state, seen)
     return (replace(concern, pool=pool.id) for concern in concerns)
-
-
-def one_cause(concerns: Sequence[Concern], decisions: Mapping[str, Decision]) -> list[Concern]:
-    """Return *concerns* with one problem per pool: that of the rule which leaves its decision least, by pool id. What
-    else keeps the pool from growing is its *also*. Problems that no rule makes stay."""
-    problems: dict[str, list[Concern]] = {}
-    for concern in concerns:
-        if concern.pool and concern.rule and concern.level is Level.BAD:
-            problems.setdefault(concern.pool, []).append(concern)
-    causes: dict[int, Concern] = {}
-    repeated: set[int] = set()
-    for pool, in_pool in problems.items():
-        reason = binding(decisions[pool]) if pool in decisions else None
-        first = next((c for c in in_pool if reason is not None and c.rule == reason.rule), in_pool[0])
-        others = dict.fromkeys(c.what for c in in_pool if c.rule != first.rule)
-        causes[id(first)] = replace(first, also=tuple(others))
-        repeated |= {id(c) for c in in_pool if c is not first}
-    return [causes.get(id(concern), concern) for concern in concerns if id(concern) not in repeated]
 
 
 LOOK_AT_NODES = "Look at: the instance at Civo, kubectl describe node, the GPU operator's pods"
@@ -133,22 +116,40 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
         )
         in_a_row = "a new node" if failed.failures == 1 else f"{failed.failures} new nodes in a row"
         fault = "fell sick" if failed == state.backoffs.sickened else "never became usable"
+        binds = symptom("provisioning_works", pool, seen)
         yield Concern(
             kind="never_usable",
             level=level,
             rule="provisioning_works",
-            what=f"{in_a_row} {fault}",
+            what=binds or f"{in_a_row} {fault}",
             why=wording.named(failed.reason, seen.policy),
-            doing=f"one node at a time is tried until one works; {until}",
+            doing=f"one node at a time is tried until one works{'' if binds and held else f'; {until}'}",
             todo=LOOK_AT_NODES,
             guide=GUIDES[Cause.STUCK],
         )
 
 
-SCARCE = {
-    Shortage.STOCK: (Cause.OUT_OF_STOCK, "Civo has no GPU of its kind free"),
-    Shortage.QUOTA: (Cause.OUT_OF_STOCK, "the account's quota at Civo is used up"),
-}
+SCARCE = (Shortage.STOCK, Shortage.QUOTA)
+
+
+def _backs_off(pool: Pool, wanted: Wanted, wait: Wait, error: str, seen: Seen) -> Concern:
+    """That growth failed, and when it is tried again."""
+    rule, scarce = "not_backing_off", shortage_of(wait.reason) in SCARCE
+    asking = wording.asked_by([pod for work in wanted.work.asking for pod in work.pods], seen.policy)
+    doing = f"the next try is at {wording.moment(wait.until, seen.now)}"
+    if wanted.work.asking:
+        instead = instead_of(pool, wanted, seen.facts, seen.policy)
+        waits_for = f"{listed(instead)} can take the work" if instead else "no other pool can take the work"
+        doing = f"it tries again by itself; meanwhile {waits_for}"
+    return Concern(
+        kind=Cause.OUT_OF_STOCK if scarce else Cause.GROWTH_FAILED,
+        level=seen.level(rule, pool=pool.id),
+        rule=rule,
+        what=symptom(rule, pool, seen) or f"cannot grow: {why_backing_off(wait, pool, seen.now)}",
+        why=error,
+        whose=wording.whose(asking),
+        doing=doing,
+    )
 
 
 def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
@@ -157,17 +158,7 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
         until, cause = wording.moment(wait.until, seen.now), wording.named(wait.reason, seen.policy)
         reason = cut(cause, LONGEST_REASON)
         if wait.kind is WaitKind.BACKOFF and wait.direction is Direction.GROW:
-            scarce = SCARCE.get(shortage_of(wait.reason))
-            kind, short = scarce or (Cause.GROWTH_FAILED, "the last try failed")
-            instead = instead_of(pool, wanted, seen.facts, seen.policy)
-            doing = f"the next try is at {until}"
-            if wanted.work.asking:
-                waits_for = f"{listed(instead)} can take the work" if instead else "no other pool can take the work"
-                doing = f"{doing}; meanwhile {waits_for}"
-            rule = "not_backing_off"
-            level = seen.level(rule, pool=pool.id)
-            detail = "" if scarce else reason
-            yield Concern(kind=kind, level=level, rule=rule, what=f"cannot grow: {short}", why=detail, doing=doing)
+            yield _backs_off(pool, wanted, wait, "" if shortage_of(wait.reason) in SCARCE else reason, seen)
         elif wait.kind is WaitKind.BACKOFF:
             yield Concern(
                 kind=Cause.REMOVAL_STOPPED,
@@ -182,75 +173,8 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
         change = "growth" if action.kind is ActionKind.GROW else "removal"
         level = Level.BAD if action.kind is ActionKind.GROW and wanted.work.asking else Level.WARN
         reason = cut(wording.named(action.last_error, seen.policy), LONGEST_REASON)
-        symptom, again = f"{change} fails", "it is retried"
-        yield Concern(kind=f"{change}_fails", level=level, what=symptom, why=reason, doing=again)
-
-
-# The configuration limits growth here, and the work starts when GPUs are free: that wakes no person, and is no problem
-# until the work has waited for longer than `queue_wait` allows.
-AS_CONFIGURED = ("within_maximum", "within_limits", "gangs_whole")
-
-
-def _held(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
-    """Work that waits because of a guardrail that a person could change; a message is sent once per rule and day."""
-    decision = seen.decisions[pool.id]
-    reason = binding(decision)
-    if reason is None or reason.rule not in RULES or not RULES[reason.rule].told:
-        reason = next((r for r in decision.reasons if r.rule == "gangs_whole"), None)
-    keys = dict.fromkeys(held.workload for held in wanted.work.held if held.refusal is None)  # they got no room
-    waiting = wanted.work.asking or tuple(Workload(key=k, pods=p) for k in keys if (p := seen.facts.waiting_of(k)))
-    if reason is None or not waiting:
-        return
-    updates = deadlocks(waiting, state, seen.now)
-    yield from of_deadlocks(
-        updates.values(), pool, wanted, reason.rule, f"{how_far_it_grows(decision)}: {plainly(reason.rule)}", seen
-    )
-    waiting = tuple(w for w in waiting if w.key not in updates)
-    if not waiting:
-        return
-    asking = wording.asked_by([p for w in waiting for p in w.pods], seen.policy)
-    detail, gang, met = reason.detail, reason.because, None
-    if isinstance(gang, HeldWorkload) and gang.met:  # the rule that leaves a gang too few nodes
-        met = gang.met
-        detail = without_names(gang.needs, met)
-    remedies = decision.evidence.get("what_would_change", ())
-    helps = [remedy["text"] for remedy in remedies if remedy["rule"] == reason.rule]
-    ways = dict.fromkeys([*helps[:1], *helps[-1:]])  # what a person can do, and what happens by itself
-    doing = f"the work waits. To unblock it: {'; or '.join(ways)}" if ways else "the work waits"
-    if reason.rule == "gangs_whole":
-        doing = "the gang waits until there is room for all of its pods at once"
-    stopped = reason.rule == "within_budget" and any(r.view.stage is BudgetStage.STOP for r in wanted.money.uncovered)
-    how_far = how_far_it_grows(decision)
-    as_configured = (met or reason.rule) in AS_CONFIGURED
-    yield Concern(
-        kind=Cause.HELD,
-        level=Level.NOTE if as_configured and not _waits_for_long(waiting, seen) else Level.BAD,
-        rule=reason.rule,
-        severity=Severity.WARNING if as_configured else None,
-        what=f"{how_far}: {plainly(reason.rule)}",
-        title=f"GPU pool {pool.name} {how_far}: {plainly(reason.rule)}",
-        why=detail,
-        whose=wording.whose(asking),
-        cost=wording.costs(pool, seen.assignment.budgets, decision.target, teams=wording.teams_asking(asking)),
-        doing=doing,
-        guide=GUIDES[Cause.BUDGET_STOP] if stopped else guide(reason.rule),
-        page="budgets" if (met or reason.rule) == "within_budget" else "",
-        decision=seen.numbers.get(pool.id),
-        topic=f"held:{pool.id}:{reason.rule}",  # a topic of its own: rules that take turns are no news
-        key=f"{decision.at:%Y-%m-%d}",
-    )
-
-
-def _waits_for_long(waiting: Iterable[Workload], seen: Seen) -> bool:
-    """True if some of *waiting* has waited for longer than `queue_wait` allows for its priority class."""
-    longest, pods = longest_waits(seen.policy), [pod for work in waiting for pod in work.pods]
-    return any(seen.now - pod.created_at > longest.get(pod.priority_class, USUAL_WAIT) for pod in pods)
-
-
-def how_far_it_grows(decision: Decision) -> str:
-    """How far *decision* lets its pool grow, which wants more, as a clause."""
-    grows = decision.target > decision.present
-    return f"grows only to {some(decision.target, 'node')}" if grows else "does not grow"
+        kind, what = f"{change}_fails", f"{change} fails"
+        yield Concern(kind=kind, level=level, what=what, why=reason, doing="it is retried")
 
 
 def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
@@ -260,7 +184,7 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
             kind="silenced",
             level=seen.level("not_silenced", pool=pool.id, otherwise=Level.NOTE),
             rule="not_silenced",
-            what="is paused by a silence",
+            what=symptom("not_silenced", pool, seen) or "is paused by a silence",
             why=str(state.silence),
             doing="nothing grows and nothing is removed",
             todo=RULES["not_silenced"].advice,
@@ -268,17 +192,19 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
         )
     for override in wanted.bounds.overrides.all:
         size = f" of {some(override.nodes, 'node')}" if override.nodes is not None else ""
-        symptom = f"has a {override.kind}{size} until {override.until:%Y-%m-%d %H:%M} UTC"
+        what = f"has a {override.kind}{size} until {override.until:%Y-%m-%d %H:%M} UTC"
         level, rule = Level.NOTE, ""
         if override is wanted.bounds.overrides.pause:
             rule = "not_paused"
             level = seen.level(rule, pool=pool.id, otherwise=level)
-        yield Concern(kind="override", level=level, rule=rule, what=symptom, why=f"{override.who}: {override.why}")
+            what = symptom(rule, pool, seen) or what
+        yield Concern(kind="override", level=level, rule=rule, what=what, why=f"{override.who}: {override.why}")
     if pool.price_usd_per_hour is None:
-        symptom, rule = "cannot grow: its price is unknown", "price_is_known"
+        rule = "price_is_known"
         level = seen.level(rule, pool=pool.id)
         advice = RULES[rule].advice
-        yield Concern(kind="no_price", level=level, rule=rule, what=symptom, todo=advice, guide=guide(rule))
+        what = "cannot grow: its price is unknown"
+        yield Concern(kind="no_price", level=level, rule=rule, what=what, todo=advice, guide=guide(rule))
 
 
 def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
@@ -295,19 +221,32 @@ def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Ite
             careful = state.backoffs.trial
             if not begun and careful is not None and careful.holds(seen.now, LONGEST_PROVISIONING_BACKOFF):
                 goes = f"not replaced before {wording.moment(careful.until, seen.now)}: {careful.reason}"
+        what, fate, illness = f"sick GPUs on {node.name}", "", f": {node.health.sick}"
+        todo = f"Look at: kubectl describe node {node.name}, nvidia-smi on it{replaces}"
+        if node.busy:
+            what = f"has a sick GPU under {listed([pod.key for pod in node.pods], 1)}: {node.health.sick}"
+            fate, illness = "its GPU pods may have failed or hang; ", ""
+            todo = f"To move the work: {_deleted(node)}"
         yield Concern(
             kind=Cause.SICK,
             level=Level.BAD if node.busy else Level.WARN,
-            what=f"sick GPUs on {node.name}",
-            why=f"since {wording.moment(node.health.since, seen.now)}: {node.health.sick}",
+            what=what,
+            title=f"GPU pool {pool.name} {what}" if node.busy else "",
+            why=f"{node.name} since {wording.moment(node.health.since, seen.now)}{illness}",
             whose=wording.whose(wording.asked_by(node.pods, seen.policy)),
             cost=wording.an_hour(pool, 1),
-            doing=f"{counts} as capacity; its GPU pods keep running, and it is {goes}",
-            todo=f"Look at: kubectl describe node {node.name}, nvidia-smi on it. A reset of the GPU or a restart of the"
-            f" node may help{replaces}",
+            doing=f"{fate}{counts} as capacity, and it is {goes}",
+            todo=todo,
             topic=f"sick:{node.instance}",
             key=node.health.since.isoformat(),
         )
+
+
+def _deleted(node: Node) -> str:
+    """The command that moves the GPU pods of *node* to other ones, and what then becomes of it."""
+    pods = " && ".join(f"kubectl delete pod -n {pod.namespace} {pod.name}" for pod in node.pods[:MOST_DELETED])
+    more = f", and {len(node.pods) - MOST_DELETED} more" if len(node.pods) > MOST_DELETED else ""
+    return f"{pods}{more}. The node is removed once it is empty"
 
 
 def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
@@ -315,7 +254,6 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
     to have no node."""
     for node in state.living:
         describe = f"Look at: kubectl describe node {node.name}"
-        moves = "the node is then removed and the pods move to another one"
         spells = [
             (
                 node.times.unknown_since,
@@ -332,19 +270,21 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
             spells.append(
                 (
                     node.times.lost_at,
-                    f"{node.name} is broken and still runs GPU pods",
-                    "it has not been Ready, or has lacked its GPUs, since {}",
+                    f"has a broken node under {listed([pod.key for pod in node.pods], 1)}",
+                    f"{node.name} has not been Ready, or has lacked its GPUs, since {{}}",
                     "the node is kept while a GPU pod is bound to it",
-                    f"{describe}. If it does not recover, delete its GPU pods: {moves}",
+                    f"To move the work: {_deleted(node)}",
                     min(seen.policy.unknown_after, pool.provision_timeout),
                 )
             )
-        for since, symptom, happened, doing, todo, patience in spells:
+        for since, what, happened, doing, todo, patience in spells:
             if since is None or seen.now - since < patience:
                 continue
             yield Concern(
                 kind=Cause.UNKNOWN,
-                what=symptom,
+                level=Level.BAD if node.stage is Stage.BROKEN else Level.WARN,
+                what=what,
+                title=f"GPU pool {pool.name} {what}" if node.stage is Stage.BROKEN else "",
                 why=happened.format(wording.moment(since, seen.now))
                 + (f"; {node.note}" if node.civo_status and node.busy else ""),
                 whose=wording.whose(wording.asked_by(node.pods, seen.policy)),
@@ -431,7 +371,7 @@ def _cordoned(node: Node, pool: Pool, idle_since: datetime) -> Concern:
         what=f"idle and cordoned: {node.name}",
         why="a person or another system cordoned it",
         cost=f"{wording.an_hour(pool, 1)} for nothing",
-        doing="no work can start on it, it is never removed, and waiting work gets another node",
+        doing="it costs that until it is uncordoned or deleted; waiting work gets another node",
         todo=f"To return it: kubectl uncordon {node.name}; if it is broken, delete its instance at Civo",
         topic=f"cordoned:{node.instance}",
         key=idle_since.isoformat(),

@@ -2,12 +2,12 @@
 costs and what happens next, each on a line of its own."""
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Policy, Pool, Scope
-from receiver.core.model.text import cut, dollars, listed, some, with_names
+from receiver.core.model.text import cut, dollars, listed, minute, some, with_names
 from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, team_of
 
 LONGEST_SENTENCE = 280  # characters of a text from outside: Civo, a scheduler, a person
@@ -41,9 +41,7 @@ def named(text: str, policy: Policy) -> str:
     return with_names(text, {pool.id: pool.name for pool in policy.pools})
 
 
-def moment(at: datetime, now: datetime) -> str:
-    """*at* as a time of day in UTC, with its date unless it is today's."""
-    return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M} UTC"
+moment = minute
 
 
 def minutes(length: timedelta) -> int:

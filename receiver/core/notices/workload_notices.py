@@ -121,8 +121,9 @@ def _announced(grace: Grace, nodes: Sequence[Node], case: Case, mode: str) -> An
         key=f"warned:{mode}:{case.now.isoformat()}",
         title=f"GPU pool {case.pool.name}: GPU work {title}",
         body=wording.worded(
-            f"chosen among {listed(candidates)}",
-            why=f"window {grace.window} allows {some(grace.max_nodes, 'node')}; {living} are there",
+            f"in {lasting(grace.evict_after)} window {grace.window} evicts the GPU pods of up to"
+            f" {living - grace.max_nodes} of {some(living, 'node')}",
+            f"candidates: {listed(candidates)}",
             whose=wording.whose(wording.asked_by(pods, case.policy)),
             cost=f"{wording.an_hour(case.pool, grace.max_nodes, living)} from then on",
             after=after,

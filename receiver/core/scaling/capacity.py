@@ -40,7 +40,7 @@ SOURCES = ("demand", "floor", "standby", "headroom", "buffer")  # what new nodes
 class HeldWorkload:
     """A workload that was not given the nodes it needs, the rule that held it, and a sentence; it itself where it was
     a budget that did not cover them. *gpus* of it wait for the pool, none of what the scheduler refuses (*refusal*).
-    *met* is the rule that left a gang fewer nodes than it *needs* (a clause)."""
+    *met* is the rule that left a gang *allows* nodes, fewer than it *needs* (a clause)."""
 
     workload: str
     rule: str
@@ -49,6 +49,7 @@ class HeldWorkload:
     uncovered: Workload | None = None
     met: str = ""
     needs: str = ""
+    allows: int = 0
     refusal: SchedulerRefusal | None = None
 
 

@@ -1,8 +1,10 @@
 """Gangs get room whole or not at all: in one pool, or each part in one where their pods fit different pools."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 
 from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.refusals import SchedulerRefusal
@@ -83,7 +85,7 @@ def _leave_without_nodes(needs: _Needs, tally: Tally, allowance: Allowance) -> N
     """Record which rule leaves a gang fewer new nodes in the pool of *tally* than it *needs*."""
     workload, opened = needs.workload, needs.new_nodes(tally, begun=True)
     uncovered: Workload | None = None
-    met = clause = ""
+    met, clause, allowed = "", "", 0
     if opened is None:
         detail = f"the pods of gang {workload.key} must share a node, and none has room for all of them"
     elif (reason := tally.shelves.why_spoilt(workload.pods)) is not None:
@@ -101,8 +103,11 @@ def _leave_without_nodes(needs: _Needs, tally: Tally, allowance: Allowance) -> N
         short = allowance.refusing(tally, opened, workload) if priced and passed == 0 else None
         if short is not None:
             met, allows, uncovered = short.rule, f"guardrail {short.rule} allows fewer ({short.why})", workload
-        clause = f"gang {workload.key} needs {some(opened, 'new node')} at once"
-        detail = f"{clause}, but {allows}"
+        clause = f"gang {workload.key} needs {some(opened, 'node')}"
+        if met:
+            fits = partial(allowance.passes, tally, workload=workload)
+            allowed = bisect_left(range(opened), True, key=lambda count: fits(count + 1) < len(RULES))
+        detail = f"gang {workload.key} needs {some(opened, 'new node')} at once, but {allows}"
     held = HeldWorkload(
         workload=workload.key,
         rule="gangs_whole",
@@ -111,6 +116,7 @@ def _leave_without_nodes(needs: _Needs, tally: Tally, allowance: Allowance) -> N
         uncovered=uncovered,
         met=met,
         needs=clause,
+        allows=allowed,
     )
     tally.held.append(held)
 

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, ConfigDict
 
 from receiver.config.model import Mode
 from receiver.core.explain.explain import State, what_to_do
-from receiver.core.explain.rules import why
+from receiver.core.explain.rules import binding, why
 from receiver.core.model.actions import ActionKind, Change, OutcomeKind, VictimStage
 from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Scope
@@ -141,6 +141,7 @@ class DecisionLine(Published):
     to_count: Annotated[Count, says("nodes wanted", alias="to")] = 0
     verdict: Annotated[str, word(Change)] = ""
     because: Annotated[str, says("the reasons that settled it, in a sentence")] = ""
+    cause: Annotated[str, says("what kept the pool from changing, as a clause; else empty")] = ""
 
 
 class DecisionDocument(DecisionLine):
@@ -173,6 +174,7 @@ class DecisionDocument(DecisionLine):
             to_count=decision.target,
             verdict=decision.change,
             because=evidence.pop("because", None) or why(decision),
+            cause=next((r.cause for r in [binding(decision)] if r is not None), ""),
             **{name: evidence.pop(name, None) for name in ("what_would_change", "mode", "version")},
             evidence=plain(evidence),
             **extra_fields,

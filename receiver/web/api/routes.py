@@ -8,12 +8,13 @@ from flask import Blueprint, Response, g, jsonify, request
 from receiver.config.web import ReadAccess
 from receiver.core.explain.explain import State
 from receiver.core.model.model import Source
-from receiver.ports import DecisionFilter, DecisionKind, StoredDecision
+from receiver.ports import DecisionFilter, StoredDecision
 from receiver.reports.document import utc
 from receiver.reports.picture import ChargesDocument, Picture, PoolDocument, Unfit, kept_picture
 from receiver.web.api import documents as api
 from receiver.web.api.alert_documents import ReceivedAlert
 from receiver.web.api.changes import add_budget_changes, add_overrides
+from receiver.web.api.episodes import latest_episodes
 from receiver.web.api.request_parts import MAX_ROW, decisions_asked, invalid, limit_asked, pool_asked, pool_called
 from receiver.web.api.summary import SummaryDocument
 from receiver.web.errors import Problem
@@ -24,7 +25,6 @@ SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
 ZONE_HEADER = "Gpu-Autoscaler-Timezone"  # of the budgets, in which people read times
 TOTAL_HEADER = "Gpu-Autoscaler-Waiting-Total"
 LATEST = 5  # decisions of the status
-NEWS = DecisionFilter(kind=DecisionKind.NEWS)
 UNDELIVERED = 20
 AN_HOUR = timedelta(hours=1)
 FEW = 5  # pods or decisions that are named beside something else
@@ -156,8 +156,8 @@ def _status(picture: Picture, parts: WebParts) -> api.StatusDocument:
         fits_nowhere=sum(pod.state == State.FITS_NOWHERE for pod in picture.waiting),
         next_by=min((by for by in likely if by), default=None),
         decisions=tuple(
-            api.DecisionLine.of(api.DecisionDocument.of_stored(d, parts))
-            for d in parts.store.decisions(NEWS, limit=LATEST)
+            api.DecisionLine.of(api.DecisionDocument.of_stored(episode.latest, parts))
+            for episode in latest_episodes(parts, DecisionFilter(), LATEST)
         ),
         messages=api.MessagesDocument(
             to=parts.messages_to,

@@ -11,9 +11,10 @@ import structlog
 from flask import Blueprint, g, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
+from receiver.core.model.text import number
 from receiver.core.money.budget import BudgetStage
 from receiver.ports import TryLater
-from receiver.reports.picture import ScopedBudget, kept_picture
+from receiver.reports.picture import Picture, ScopedBudget, kept_picture
 from receiver.web.api.changes import amount_of, change_budget
 from receiver.web.api.request_parts import read_form
 from receiver.web.auth.access import Access
@@ -28,16 +29,30 @@ PAST_A_LINE = (BudgetStage.STOP, BudgetStage.HOLD, BudgetStage.WARN)
 log = structlog.get_logger(__name__)
 
 
-def offers(monthly: Decimal | None) -> list[Decimal]:
-    """Return round amounts of USD above *monthly*: two figures and zeros."""
+def offers(monthly: Decimal | None, needed: Decimal | None = None) -> list[Decimal]:
+    """Return round amounts of USD above *monthly*: two figures and zeros. The first is enough for what is *needed*."""
     if not monthly or monthly < 0:
         return []
-    amounts = []
-    for factor in RAISES:
-        raised = monthly * factor
+    least, amounts = max(monthly, needed or monthly), []
+    for raised in (*([least] if least > monthly else []), *(least * factor for factor in RAISES)):
         unit = Decimal(10) ** max(0, raised.adjusted() - 1)
         amounts.append((raised / unit).to_integral_value(ROUND_CEILING) * unit)
-    return list(dict.fromkeys(amounts))
+    return list(dict.fromkeys(amounts))[: len(RAISES)]
+
+
+def needed_by_work(parts: WebParts, picture: Picture) -> dict[str, Decimal]:
+    """Return, by the title of the budget, the allowance in USD that the work which it keeps waiting needs, by the
+    latest decision of each pool."""
+    needed: dict[str, Decimal] = {}
+    for pool in picture.pools:
+        blocked = pool.decision is not None and "within_budget" in pool.held_by
+        stored = parts.store.decision(pool.decision) if blocked and pool.decision is not None else None
+        for uncovered in stored.decision.evidence.get("uncovered", ()) if stored is not None else ():
+            lacks, monthly = number(uncovered.get("raise_usd")), number(uncovered.get("monthly_usd"))
+            if lacks is not None and monthly is not None:
+                title = str(uncovered.get("title"))
+                needed[title] = max(needed.get(title, monthly), monthly + lacks)
+    return needed
 
 
 def add_budgets_page(routes: Blueprint, access: Access, parts: WebParts) -> None:
@@ -91,6 +106,7 @@ def _page(
         shows=shows,
         budgets=sorted(picture.budgets, key=_urgency) if shows else (),
         offers=offers,
+        needed=needed_by_work(parts, picture) if shows else {},
         reasons=REASONS,
         form={"who": g.visitor.remembered, "reason": REASONS[0], **sent},
         # By the id of its field: there is a form for each budget.

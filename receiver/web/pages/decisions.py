@@ -1,15 +1,16 @@
 """GET /decisions: those that a filter lets pass. GET /decisions/{id}: one of them, as it was made."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from flask import Blueprint, render_template, request, url_for
 
 from receiver.core.explain.rules import RULES
-from receiver.ports import DecisionKind
+from receiver.ports import DecisionFilter, DecisionKind
 from receiver.web.api.documents import DecisionDocument, explained
+from receiver.web.api.episodes import Episode, latest_episodes, state_of
 from receiver.web.api.request_parts import Last, decisions_asked
 from receiver.web.api.routes import decision_asked
 from receiver.web.pages.overview import names_of, scene_of
@@ -29,7 +30,7 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
         """List decisions, newest first; *before* the number of one leads to older ones."""
         arguments = {"kind": DecisionKind.NEWS.value, **request.args.to_dict()}  # unless one asks for every result
         query = {name: text for name, text in arguments.items() if text}  # a form sends its empty fields, too
-        stored_decisions = parts.store.decisions(decisions_asked(parts, query), limit=ROWS + 1)
+        rows, before = _rows(decisions_asked(parts, query), parts)
         filters: dict[str, Any] = {name: arguments[name] for name in FILTERS if arguments.get(name) or name == "kind"}
         scene = scene_of(parts)
         return render_template(
@@ -37,12 +38,10 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
             now=scene.now,
             mode=parts.mode,
             named=partial(with_names, names=names_of(scene)),
-            decisions=[DecisionDocument.of_stored(stored, parts) for stored in stored_decisions[:ROWS]],
+            episodes=[(DecisionDocument.of_stored(episode.latest, parts), episode) for episode in rows],
             asked=filters,
             newest=url_for("pages.decisions", **filters) if "before" in query else None,
-            older=url_for("pages.decisions", **filters, before=stored_decisions[ROWS - 1].id)
-            if len(stored_decisions) > ROWS
-            else None,
+            older=None if before is None else url_for("pages.decisions", **filters, before=before),
             pools=[(pool.name, pool.name) for pool in parts.policy.pools],
             kinds=[(kind, "changes, blocks" if kind is DecisionKind.NEWS else kind) for kind in DecisionKind],
             is_first_view=filters == {"kind": DecisionKind.NEWS},
@@ -68,6 +67,16 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
             known=evidence,
             evidence=json.dumps(evidence, indent=2, ensure_ascii=False),
         )
+
+
+def _rows(only: DecisionFilter, parts: WebParts) -> tuple[Sequence[Episode], int | None]:
+    """Return what one page lists, changes and blocks by episode, and before which decision the next page begins."""
+    if only.kind is DecisionKind.NEWS:
+        found = latest_episodes(parts, only, ROWS + 1)
+    else:
+        stored = parts.store.decisions(only, limit=ROWS + 1)
+        found = [Episode([decision], state_of(decision)) for decision in stored]
+    return found[:ROWS], found[ROWS].latest.id + 1 if len(found) > ROWS else None
 
 
 def names_in(decision: DecisionDocument) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """GET /: what needs attention first, then every pool, and why it is as it is. GET /sources: the sources."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -9,15 +10,16 @@ from typing import Any, NamedTuple
 from flask import Blueprint, render_template
 
 from receiver.core.explain.explain import State
-from receiver.core.model.model import Source
+from receiver.core.model.model import Source, Stage
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import some, span
 from receiver.core.notices.concerns import source_guide, titled
 from receiver.core.notices.notice import Level
 from receiver.core.notices.wording import capital, sentence
-from receiver.ports import DecisionFilter, DecisionKind, LoopHealth, StoredNotice
+from receiver.ports import DecisionFilter, LoopHealth, StoredNotice
 from receiver.reports.picture import ConcernDocument, Picture, PoolDocument, SourceDocument, WaitingPod, kept_picture
 from receiver.web.api.documents import DecisionDocument, mode_of, waiting_document
+from receiver.web.api.episodes import latest_episodes
 from receiver.web.api.summary import SummaryDocument
 from receiver.web.pages.show import ago, with_names
 from receiver.web.parts import WebParts
@@ -163,7 +165,6 @@ def _published(scene: Scene) -> Iterator[ShownConcern]:
 
 REFRESH_SECONDS = 15
 LATEST_DECISIONS = 10
-NEWS = DecisionFilter(kind=DecisionKind.NEWS)
 MISFITS = 20
 ROWS = 20  # of waiting pods; the API has all that are kept
 CONCERNS = 4  # that are listed at once, and every one that is bad, up to MOST_CONCERNS
@@ -209,7 +210,6 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
     def status() -> str:
         scene = scene_of(parts)
         picture, shown_concerns = scene.found, concerns(scene)
-        latest = parts.store.decisions(NEWS, limit=LATEST_DECISIONS)
         first = min(MOST_CONCERNS, max(CONCERNS, sum(concern.level is Level.BAD for concern in shown_concerns)))
         return render_template(
             "status.html",
@@ -218,7 +218,7 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
             concerns=shown_concerns[:first],
             more_concerns=shown_concerns[first:],
             unfolded=UNFOLDED,
-            doing=[(p, _waits_for(p, scene.now)) for p in picture.pools if p.open_action is not None or p.building],
+            doing=[(p, progress(p, scene.now)) for p in picture.pools if p.open_action is not None or p.building],
             configured=parts.policy.pools,
             names={p.id: p.name for p in parts.policy.pools},
             sums=SummaryDocument.of_picture(picture, parts),
@@ -227,7 +227,10 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
             misfits=picture.misfits[:MISFITS],
             more_misfits=len(picture.misfits) - MISFITS,
             down=[titled(s.source) for s in picture.sources if s.down],
-            decisions=[DecisionDocument.of_stored(stored, parts) for stored in latest],
+            episodes=[
+                (DecisionDocument.of_stored(episode.latest, parts), episode)
+                for episode in latest_episodes(parts, DecisionFilter(), LATEST_DECISIONS)
+            ],
         )
 
     @routes.get("/sources")
@@ -272,29 +275,46 @@ def _waiting_rows(picture: Picture, parts: WebParts) -> list[tuple[WaitingPod, i
     return list(rows.values())
 
 
-def _waits_for(pool: PoolDocument, now: datetime) -> str:
-    victims = pool.open_action.victims if pool.open_action else ()
-    if not victims:
-        return usable_in(pool, now)
-    stages = sorted({victim.stage for victim in victims if victim.stage})
-    return f"the removal of {some(len(victims), 'node')}" + (f" ({', '.join(stages)})" if stages else "")
+# What a node on its way does, for one and for several.
+ON_THE_WAY = {
+    Stage.BUILDING: ("is being built at Civo", "are being built at Civo"),
+    Stage.BOOTING: ("boots", "boot"),
+    Stage.INSTALLING: ("installs its GPU driver", "install their GPU drivers"),
+}
 
 
-def usable_in(pool: PoolDocument | None, now: datetime) -> str:
-    """Return when the nodes on their way are likely to be usable, in words; empty without such nodes or
-    without an estimate."""
-    if pool is None or pool.awaited_since is None or pool.ready_in_seconds is None:
+def progress(pool: PoolDocument, now: datetime) -> str:
+    """Return what is done in *pool* at the moment, as a sentence about it."""
+    action = pool.open_action
+    if action is not None and action.victims:
+        stages = sorted({victim.stage for victim in action.victims if victim.stage})
+        return f"{some(len(action.victims), 'node')} will be removed" + (f" ({', '.join(stages)})" if stages else "")
+    counts = Counter(node.stage for node in pool.nodes)
+    doing = [f"{some(n, 'node')} {words[n > 1]}" for stage, words in ON_THE_WAY.items() if (n := counts[stage])]
+    if not doing and action is not None:
+        size = f"{pool.required if action.from_count is None else action.from_count} → {action.to_count}"
+        doing = [f"{action.kind} {size} nodes, requested at Civo"]
+    elif not doing:
+        doing = [f"{some(pool.building or 0, 'node')} requested at Civo"]
+    return f"{', '.join(doing)}{usable_in(pool, now)}"
+
+
+def usable_in(pool: PoolDocument, now: datetime) -> str:
+    """Return when the nodes on their way are likely to be usable, behind what they do; empty where none is, or it is
+    not known."""
+    if pool.awaited_since is None or pool.ready_in_seconds is None:
         return ""
     usual = pool.ready_in_seconds
     seconds_left = usual - (now - pool.awaited_since).total_seconds()
     if seconds_left <= 0:
-        return f"usable GPUs ({ago(pool.awaited_since, now).removesuffix(' ago')} so far, usually {span(usual)})"
-    return f"usable GPUs (in about {max(1, round(seconds_left / 60))} min)"
+        return f", for {ago(pool.awaited_since, now).removesuffix(' ago')} so far (usually {span(usual)})"
+    return f", usable in about {max(1, round(seconds_left / 60))} min"
 
 
 def _row(source: SourceDocument, policy: Policy) -> Mapping[str, Any]:
     guide = source_guide(Source(source.source), policy) if source.source in set(Source) else None
-    without = " ".join(sentence(capital(part)) for part in (guide.stops, guide.goes_on) if part) if guide else ""
+    told = guide if guide is not None and source.down else None  # while it answers, nothing stops
+    without = " ".join(sentence(capital(part)) for part in (told.stops, told.goes_on) if part) if told else ""
     if source.source == Source.ALERTMANAGER and not source.configured:
         without = "Optional; without it, silences are not seen."
     return {**dict(source), "title": titled(source.source), "about": guide, "stops": without, "down": source.down}

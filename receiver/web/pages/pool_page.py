@@ -12,20 +12,18 @@ from zoneinfo import ZoneInfo
 from flask import Blueprint, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from receiver.core.explain.rules import why
 from receiver.core.explain.samples import Doing, NodeTurn, PoolSample
 from receiver.core.model.memory import IN_A_ROW, NodeLife
-from receiver.core.model.policy import Pool
 from receiver.core.model.text import some, span
-from receiver.core.notices.grouping import OVER
-from receiver.ports import Arrival, DecisionFilter, StoredAction, StoredDecision, StoredNotice, StoredOverride
-from receiver.reports.state import scaling_state, unseen
+from receiver.core.notices.notice import Level
+from receiver.ports import DecisionFilter
 from receiver.web.api.documents import DecisionDocument
 from receiver.web.api.request_parts import invalid, pool_called
 from receiver.web.api.summary import totals
 from receiver.web.pages.decisions import steps
-from receiver.web.pages.overview import concerns, page_of, scene_of, usable_in
-from receiver.web.pages.show import node_name
+from receiver.web.pages.events import READ, by_episode, happened
+from receiver.web.pages.events import steps as steps_of
+from receiver.web.pages.overview import concerns, page_of, progress, scene_of
 from receiver.web.parts import WebParts
 
 LANES = 40
@@ -174,98 +172,9 @@ def _ticks(since: datetime, now: datetime, zone: tzinfo) -> Iterator[tuple[float
 
 
 SHOWN = 100
-LATE = timedelta(minutes=15)  # an alert that has fired for longer when it first came was only repeated
-EVERYWHERE = ("", "unassigned")
-HEARTBEAT = "heartbeat"
-LOOKS_OF_OUTCOMES = {"confirmed": "ok", "observed": "wants", "failed": "bad"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """At *at* something happened: *kind* says what sort of thing, *what* tells it, *decision* is its number if any."""
-
-    at: datetime
-    kind: str
-    what: str
-    detail: str = ""
-    look: str = ""
-    decision: int | None = None
-
-
-def _alert(arrival: Arrival, pool: Pool) -> Iterator[Event]:
-    alert = arrival.alert
-    repeated = alert.firing and arrival.at - alert.starts_at > LATE
-    if alert.labels.get("pool", "") not in (pool.id, pool.name, *EVERYWHERE) or repeated:
-        return
-    name, action = alert.labels.get("alertname", "an alert"), alert.labels.get("action")
-    if action == HEARTBEAT:
-        return
-    if not alert.firing:
-        yield Event(at=arrival.at, kind="alert", what=f"{name} resolved", look="notes")
-        return
-    words = alert.annotations.get("summary") or alert.annotations.get("description") or ""
-    asks = f" (action: {action})" if action else ""
-    yield Event(at=arrival.at, kind="alert", what=f"{name} is firing{asks}", detail=words, look="limits")
-
-
-def _decision(stored: StoredDecision) -> Event:
-    decision = stored.decision
-    evidence = decision.evidence
-    present, mode = decision.present, evidence.get("mode")
-    state = scaling_state(decision.change, decision.reasons, mode, present=present, unseen=unseen(evidence))
-    size = some(decision.target, "node")
-    if decision.present != decision.target and not state.would:
-        size = f"{decision.present} → {size}"
-    return Event(
-        at=decision.at,
-        kind="decision",
-        what=f"{state}: {size}".replace("->", "→"),
-        detail=why(decision),
-        look=state.word,
-        decision=stored.id,
-    )
-
-
-def _action(stored: StoredAction) -> Iterator[Event]:
-    action, outcome = stored.action, stored.outcome
-    nodes = ", ".join(node_name(victim.node, victim.instance) for victim in action.victims[:5])
-    overflow = f" and {len(action.victims) - 5} more" if len(action.victims) > 5 else ""
-    title, number = f"{action.kind} {action.from_count} → {action.to_count} nodes", action.decision
-    yield Event(
-        at=action.opened_at, kind="action", what=f"{title}: started", detail=f"{nodes}{overflow}", decision=number
-    )
-    if outcome is not None:
-        title = f"{title}: {outcome.kind}"
-        look = LOOKS_OF_OUTCOMES.get(outcome.kind.value, "notes")
-        yield Event(at=outcome.at, kind="action", what=title, detail=outcome.detail, look=look, decision=number)
-
-
-def _message(stored: StoredNotice) -> Event:
-    state, look = "", "notes"
-    if stored.sent_at is None and stored.last_error == OVER:
-        state = f"not sent: {OVER}"
-    elif stored.sent_at is None and stored.given_up_at is not None:
-        state, look = f"not delivered: {stored.last_error}", "bad"
-    elif stored.sent_at is None:
-        state = f"retrying after {some(stored.attempts, 'attempt')}" if stored.attempts else "on its way"
-    return Event(
-        at=stored.at, kind="message", what=stored.notice.title, detail=state, look=look, decision=stored.notice.decision
-    )
-
-
-def _override(stored: StoredOverride) -> Iterator[Event]:
-    override = stored.override
-    yield Event(at=override.at, kind="override", what=str(override), look="wants")
-    if stored.ended_at is not None:
-        by = f"ended by {stored.ended_by}" if stored.ended_by else "expired"
-        title = f"{override.kind} by {override.who} {by}"
-        yield Event(at=stored.ended_at, kind="override", what=title, look="notes")
-
-
 SPANS = {"1h": timedelta(hours=1), "6h": timedelta(hours=6), "24h": timedelta(hours=24), "7d": timedelta(days=7)}
 USUAL = "24h"
 SHORT_UNIT = timedelta(minutes=5)  # with paid units up to this, nodes live for minutes: a day of them is a blur
-READ = 150  # decisions, actions and messages of one pool that are read at most
 NODES = 60
 
 
@@ -287,10 +196,11 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
             raise invalid("span", "nodes are not shown over this span", f"use one of: {', '.join(SPANS)}")
         scene, zone = scene_of(parts), ZoneInfo(parts.policy.timezone)
         now, since = scene.now, scene.now - SPANS[span_name]
-        entry = scene.found.pool(configured.id)
+        entry, shown_concerns = scene.found.pool(configured.id), concerns(scene, configured.id)
         sampled = parts.store.samples(since, now, pool=configured.id)
         decisions = parts.store.decisions(DecisionFilter(pool=configured.id), limit=READ)
-        happened, cut = _happened(parts, configured, since, now, decisions)
+        found, every_step = happened(parts, configured, since, now, decisions), "steps" in request.args
+        events = steps_of(found, since) if every_step else by_episode(found, since)
         latest = DecisionDocument.of_stored(decisions[0], parts) if decisions else None
         lives = [life for life in parts.store.node_lives(since) if life.pool == configured.id]
         nodes = entry.nodes if entry else ()
@@ -301,8 +211,9 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
             pool=configured,
             pools=[pool.name for pool in parts.policy.pools],
             entry=entry,
-            concerns=concerns(scene, configured.id),
-            usable_in=usable_in(entry, now),
+            concerns=shown_concerns,
+            problem=any(concern.level is Level.BAD and concern.rule for concern in shown_concerns),
+            progress=progress(entry, now) if entry is not None and (entry.open_action or entry.building) else "",
             sums=totals([entry], pods, len(pods))._replace(gpus_waiting=entry.pending_gpus) if entry else None,
             latest=latest,
             steps=list(steps(latest, parts.guide)) if latest else [],
@@ -314,26 +225,8 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
             since=since,
             lanes=lanes(lives, parts.store.turns(configured.id, since, now), sampled, since, now, zone),
             legend=[(doing, name, round(BAR * height, 1)) for doing, (name, height) in LOOKS.items()],
-            events=happened[:SHOWN],
-            more_events=len(happened) - SHOWN,
-            cut=cut,
+            events=events[:SHOWN],
+            more_events=len(events) - SHOWN,
+            every_step=every_step,
+            cut=found.cut,
         )
-
-
-def _happened(
-    parts: WebParts, pool: Pool, since: datetime, now: datetime, decisions: Sequence[StoredDecision]
-) -> tuple[list[Event], bool]:
-    """What happened, newest first, and whether there is more of it than was read."""
-    actions = parts.store.actions(pool=pool.id, limit=READ)
-    messages = parts.store.messages(since, now, pool=pool.id, limit=READ)
-    overrides = [s for s in parts.store.overrides_between(since, now) if s.override.concerns(pool.id)]
-    events = [
-        *(event for arrival in parts.store.arrivals(since, now) for event in _alert(arrival, pool)),
-        *(_decision(stored) for stored in decisions),
-        *(event for stored in actions for event in _action(stored)),
-        *(_message(message) for message in messages),
-        *(event for stored in overrides for event in _override(stored)),
-    ]
-    oldest = [d.decision.at for d in decisions[READ - 1 :]] + [a.action.opened_at for a in actions[READ - 1 :]]
-    cut = any(at > since for at in oldest) or len(messages) == READ
-    return sorted((event for event in events if event.at >= since), key=lambda event: event.at, reverse=True), cut

@@ -205,7 +205,7 @@ def deadlocks(waiting: list[Pod], *nodes: Node, policy: Policy = FULL) -> list[C
 def test_a_deadlock_is_one_message_with_its_remedy_and_none_that_the_pool_is_full() -> None:
     [concern] = deadlocks([of("new")], running(of("old")))
     assert concern.title == "GPU pool l40s: the rolling update of Deployment ml/serve waits for itself"
-    assert concern.why.endswith("the pool does not grow: it is at its maximum")
+    assert concern.why.endswith("the pool does not grow: at its maximum of 1 node")
     assert "kubectl -n ml patch deployment serve" in concern.todo
     assert (concern.level, concern.severity) == (Level.BAD, Severity.WARNING)
     assert (concern.topic, concern.key) == ("rollout:l40s-id:Deployment ml/serve", "new")

@@ -26,9 +26,9 @@ from receiver.core.model.policy import Budget, Fallback, Policy, Taint
 from receiver.core.model.rights import Rights, never_asked
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.action_notices import removals_stop
+from receiver.core.notices.held_concerns import one_cause
 from receiver.core.notices.installation_concerns import of_others
 from receiver.core.notices.notice import Cause, Concern, Level, Notice, Severity
-from receiver.core.notices.pool_concerns import one_cause
 from receiver.core.notices.unplaced_concerns import NO_WORDS
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.packing import IDLE
@@ -137,7 +137,7 @@ def test_a_pool_that_backs_off_says_why_and_when_it_is_tried_again() -> None:
 def test_a_growth_that_failed_otherwise_keeps_its_reason_out_of_the_first_line() -> None:
     failed = Backoff(failures=1, until=NOW + timedelta(minutes=7), reason="internal_error (Something went wrong)")
     concern = the_one(facts(a_state(backoff=failed)))
-    assert (concern.kind, concern.what) == ("growth_failed", "cannot grow: the last try failed")
+    assert (concern.kind, concern.what) == ("growth_failed", "cannot grow: the last try failed, next try at 12:07 UTC")
     assert concern.why == "internal_error (Something went wrong)"
 
 
@@ -150,7 +150,7 @@ def test_a_node_that_is_requested_and_not_listed_is_shown_when_its_time_is_over(
 def test_a_pool_whose_nodes_never_become_usable_says_what_is_tried() -> None:
     held = the_one(facts(a_state(provisioning=LATER)))
     assert (held.what, held.level) == ("3 new nodes in a row never became usable", Level.WARN)
-    assert held.doing.endswith("the next try is at 12:07 UTC")
+    assert held.doing.endswith("until one works; the next try is at 12:07 UTC")
     trial = the_one(facts(a_state(provisioning=Backoff(failures=1, until=ago(1), reason="l40s-3 boots"))))
     assert trial.doing.endswith("one node is being tried now")
 
@@ -213,8 +213,22 @@ CAUSES = {
 def test_what_keeps_work_waiting_is_wrong_and_is_less_while_no_work_waits(kind: str) -> None:
     known, policy, calm = CAUSES[kind]
     waits = replace(known, waiting=(a_pod(),))
-    assert [c.level for c in concerns_of(known, policy) if c.kind == kind] == ([calm] if calm else [])
-    assert [c.level for c in concerns_of(waits, policy) if c.kind == kind] == [Level.BAD]
+    assert [c.level for c in concerns_of(known, policy) if c.kind == kind] == [calm]
+    assert {c.level for c in concerns_of(waits, policy) if c.kind in (kind, Cause.HELD)} == {Level.BAD}
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [
+        ("budget_hold", "the cluster budget is past its hold line"),
+        ("budget_stop", "the cluster budget is past its stop line"),
+        ("signal", "alert Gpu-pause_scale_up stops growth"),
+    ],
+)
+def test_what_the_problem_of_a_pool_names_is_no_problem_of_its_own(kind: str, cause: str) -> None:
+    known, policy, _ = CAUSES[kind]
+    concern = the_one(replace(known, waiting=(a_pod(),)), policy)
+    assert (concern.kind, concern.what) == (Cause.HELD, f"does not grow: {cause}")
 
 
 def test_a_freeze_is_wrong_whether_or_not_work_waits() -> None:
@@ -261,21 +275,18 @@ def test_the_budget_that_refuses_is_wrong_and_one_that_covers_the_work_is_not() 
     spend = Spend(month="2026-11", usd=Decimal(85), teams={"a": Decimal(9), "b": Decimal(9)})
     policy = a_policy(budget=Budget(monthly_usd=Decimal(1000), teams={"a": Decimal(10), "b": Decimal(10)}))
     shown = concerns_of(facts(a_state(), spend=spend, waiting=[a_pod(labels={"team": "a"})]), policy)
-    levels = {c.what: c.level for c in shown if c.kind == "budget_hold"}
-    assert levels == {
-        "Budget of team a is past its hold line": Level.BAD,
+    assert {c.what: c.level for c in shown} == {
+        "does not grow: the budget of team a is past its hold line": Level.BAD,
         "Budget of team b is past its hold line": Level.WARN,
     }
 
 
-def test_a_budget_at_its_warn_line_whose_rest_covers_no_node_is_wrong_and_does_not_say_that_growth_goes_on() -> None:
+def test_a_budget_at_its_warn_line_whose_rest_covers_no_node_says_how_much_is_missing() -> None:
     known = facts(a_state(), spend=Spend(month="2026-11", usd=Decimal(79)), waiting=[a_pod()])
     policy = a_policy(budget=Budget(monthly_usd=Decimal(100), stop_at=Decimal("0.8"), hold_at=Decimal("0.8")))
-    [concern] = [c for c in concerns_of(known, policy) if c.kind == "budget_warn"]
-    assert (concern.level, concern.doing) == (
-        Level.BAD,
-        "the budget does not cover another node, so pending work waits; running work continues",
-    )
+    concern = the_one(known, policy)
+    assert (concern.level, concern.what) == (Level.BAD, "does not grow: the cluster budget is $0.37 short")
+    assert concern.doing == "at least $0.37 more is needed"
 
 
 @pytest.mark.parametrize(("hours", "level"), [(0, Level.NOTE), (3, Level.BAD)], ids=["for a moment", "for hours"])
@@ -448,7 +459,7 @@ def test_a_node_that_broke_is_told_with_those_that_never_came_up() -> None:
         pytest.param(
             a_node(unknown_since=ago(15)),
             (
-                "cannot tell whether n1 is idle\n\nWhy: its GPUs have been in"
+                "GPU pool l40s: cannot tell whether n1 is idle\n\nWhy: its GPUs have been in"
                 " use since 11:45 UTC, but no GPU pod holds them."
             ),
             id="used without a pod",
@@ -456,7 +467,7 @@ def test_a_node_that_broke_is_told_with_those_that_never_came_up() -> None:
         pytest.param(
             lost(15, pods=(a_pod(),)),
             (
-                "n1 is broken and still runs GPU pods\n\nWhy: it has not been"
+                "GPU pool l40s has a broken node under ml/train\n\nWhy: n1 has not been"
                 " Ready, or has lacked its GPUs, since 11:45 UTC."
             ),
             id="broken under a pod",
@@ -465,7 +476,7 @@ def test_a_node_that_broke_is_told_with_those_that_never_came_up() -> None:
 )
 def test_a_node_of_which_nobody_can_tell_is_told_after_a_quarter_of_an_hour(node: Node, what: str) -> None:
     notice = the_one_told(facts(a_state(node)))
-    assert f"{notice.title}\n\n{notice.body}".startswith(f"GPU pool l40s: {what}")
+    assert f"{notice.title}\n\n{notice.body}".startswith(what)
     assert (notice.topic, notice.key) == ("unknown:i-n1", ago(15).isoformat())
     assert told(facts(a_state(node)), a_policy(unknown_after=16 * MINUTE)) == []
 

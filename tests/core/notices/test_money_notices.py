@@ -169,13 +169,13 @@ def test_at_the_warn_line_growth_does_not_go_on_where_the_budget_keeps_work_wait
 @pytest.mark.parametrize(
     ("burn", "said"),
     [
-        ("2", "at 80% ($80.00), reached at the month's average rate at 2026-11-21 00:00 UTC, it stops"),
-        ("0.1", "at 80% ($80.00) it stops"),  # not in this month
-        (None, "at 80% ($80.00) it stops"),
+        ("2", "beyond 80% ($80.00), reached at the month's average rate at 2026-11-21 00:00 UTC,"),
+        ("0.1", "beyond 80% ($80.00)"),  # not in this month
+        (None, "beyond 80% ($80.00)"),
     ],
 )
 def test_the_warning_says_when_the_next_line_is_reached_by_the_forecasts_rate(burn: str | None, said: str) -> None:
     ahead = Forecast(burn=None if burn is None else Decimal(burn))
     [notice] = Told().step(a_view(56, forecast=ahead, ends_at=NOW + timedelta(days=5)))
-    passing = "except for priority classes in budget.passing_priority_classes"
-    assert f"Next: growth continues; {said}, {passing}." in notice.body
+    passing = "only priority classes in budget.passing_priority_classes get nodes"
+    assert f"Next: growth continues; {said} {passing}." in notice.body

@@ -92,7 +92,7 @@ def test_no_stock_for_six_hours_is_asked_for_rarely_told_once_and_recovered_from
     life.run(6 * HOUR, tick=30 * SECOND)
     # After 0, 1, 3, 7, 15, 31 minutes, then every 30 to 33: 5 more in the first three hours, 6 in the next.
     assert 10 <= len(life.writes("resize")) <= 17
-    assert len(titles(life, "Civo has no GPU free")) == 1
+    assert len(titles(life, "are free at Civo")) == 1
     life.world.faults.stock[SIZE] = 8
     life.run(45 * MINUTE, tick=30 * SECOND)
     assert len(life.world.finished) == 1

@@ -64,7 +64,7 @@ def test_work_on_a_sick_node_goes_on_and_a_message_is_sent(store: Store) -> None
     life.run(2 * HOUR, tick=MINUTE)
     assert [v.hostname for v in living(life)] == [vm.hostname]
     assert phases(life) == {"Running"}
-    assert len(titles(life, f"sick GPUs on {vm.hostname}", "XID 79 on GPU 0")) == 1
+    assert len(titles(life, "has a sick GPU under", "XID 79 on GPU 0")) == 1
 
 
 @pytest.mark.chores(True)

@@ -9,7 +9,7 @@ from receiver.core.model.model import Source, SourceState
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Fallback, Limits, Pool
 from receiver.core.model.rights import BIND, Rights
-from receiver.core.model.text import dollars, moment, some
+from receiver.core.model.text import dollars, minute, moment, some
 from receiver.core.model.windows import next_change
 from receiver.core.money.budget import BudgetStage, BudgetView, Refusal, month_of
 from receiver.core.money.cost import HOUR, unit_price
@@ -74,9 +74,20 @@ def _say_silent(silent: SilentSource, case: Case) -> Said:
     return sentence, [(text, None) for text in (answers, *without)]
 
 
+TITLES = {Source.STORE: "the store", Source.HEARTBEAT: "the heartbeat alert"}
+
+
+def _name_silent(silent: SilentSource, _case: Case) -> str:
+    if silent.other is not None:
+        return "neither Kubernetes nor Prometheus answers"
+    title = TITLES.get(silent.source, silent.source.value.capitalize())
+    return f"{title} {'does not arrive' if silent.source is Source.HEARTBEAT else 'does not answer'}"
+
+
 SOURCES_ANSWER = Guardrail(
     check=sources_answer,
     say=_say_silent,
+    cause=_name_silent,
     meaning="Every source that this change needs must answer.",
     plain="a source does not answer",
     advice="bring back the source that the reason names; the Sources page shows what each one answered",
@@ -164,9 +175,16 @@ def _known_again(view: BudgetView) -> str:
     return f"wait until the spend of the {view.title} is known again: {view.unknown}"
 
 
+def _name_unknown_spend(unknown: str | Sequence[Refusal], _case: Case) -> str:
+    if isinstance(unknown, str):
+        return f"{SPEND_IS_KNOWN.plain}: {unknown}"
+    return f"the spend of the {unknown[0].view.title} is unknown: {unknown[0].view.unknown}"
+
+
 SPEND_IS_KNOWN = Guardrail(
     check=spend_is_known,
     say=_say_unknown_spend,
+    cause=_name_unknown_spend,
     meaning="Under a budget nothing is bought while the month's spend is unknown.",
     plain="the month's spend is unknown",
     advice="see the reason; Civo's charges are read again every minute, or state budget.spent_usd_stated",
@@ -218,14 +236,29 @@ def lacking(refusal: Refusal, case: Case) -> Decimal:
     return max(max(needed) - view.monthly, Decimal(0))
 
 
+def _name_budget(refusals: Sequence[Refusal], case: Case) -> str:
+    """The budget that refuses first: by its stage where it is past a line, else by what is missing."""
+    if not refusals:
+        return WITHIN_BUDGET.plain
+    refusal = refusals[0]
+    view = refusal.view
+    if view.closed_to(passing=refusal.passing):
+        return f"the {view.title} is past its {view.stage} line"
+    if view.unknown or view.unpriced:
+        return f"the spend of the {view.title} is unknown"
+    return f"the {view.title} is {dollars(lacking(refusal, case))} short"
+
+
 WITHIN_BUDGET = Guardrail(
     check=within_budget,
     say=_say_not_covered,
+    cause=_name_budget,
     meaning="Every budget that a new node touches must cover its first paid hour.",
     plain="the budget does not cover it",
     advice="raise the budget (gpu-autoscaler budget set USD --why REASON --who YOU), end other GPU work, or wait "
     "for the next month",
     page="runbooks/GpuBudgetHold.md",
+    allows="the budget covers",
     told=True,
     uncounted=True,
     lasting=True,
@@ -279,13 +312,24 @@ def _bound_ends(override: Override | None, case: Case) -> list[tuple[str, dateti
     return [(f"wait for the next window change: {window}", at)]
 
 
+def _name_full(bounds: BoundsInForce, case: Case) -> str:
+    nodes, override = some(bounds.max_nodes, "node"), bounds.overrides.most
+    if override is not None:
+        until = minute(override.until, case.now)
+        return f"at most {nodes} by the {override.kind} of {override.who} until {until}"
+    if bounds.max_nodes != case.pool.max_nodes and bounds.names:
+        return f"window {', '.join(bounds.names)} allows {nodes}"
+    return f"at its maximum of {nodes}"
+
+
 WITHIN_MAXIMUM = Guardrail(
     check=within_maximum,
     say=_say_full,
+    cause=_name_full,
     meaning="The pool never has more nodes than its maximum, an open window, a ceiling or a pin allows.",
     plain="it is at its maximum",
     advice="raise max_nodes, or wait for a free GPU, or until the window or override ends",
-    fewer="its maximum allows fewer",
+    allows="its maximum allows",
     told=True,
     uncounted=True,
     lasting=True,
@@ -332,10 +376,11 @@ def _say_limits(limits: Limits, _case: Case) -> Said:
 WITHIN_LIMITS = Guardrail(
     check=within_limits,
     say=_say_limits,
+    cause=lambda limits, case: _say_limits(limits, case)[0],
     meaning="All pools together stay within the limits on GPUs, and on purchases and removals per hour.",
     plain="a cluster-wide limit is reached",
     advice="wait, or raise limits.max_gpus or limits.max_growth_per_hour",
-    fewer="a cluster-wide limit allows fewer",
+    allows="a cluster-wide limit allows",
     told=True,
     uncounted=True,
     lasting=True,

@@ -89,8 +89,8 @@ class Held(Generic[B]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(Generic[B]):
     """One rule. *say* makes its sentence from the values that its answer rests on, and what would change the answer,
-    unless *changes* says that whatever the figures. *meaning* is a sentence for the decision's page, *plain* a clause
-    for titles, *advice* what the owner of a held pool does.
+    unless *changes* says that whatever the figures. *meaning* is a sentence for the decision's page, *advice* what the
+    owner of a held pool does. For titles, *cause* makes a clause from the same values; *plain* is one without any.
 
     *page* is the page below ``docs/`` that says what to do, if not docs/guardrails.md. *told* is True if a hold needs
     a message, *passing* if it ends within seconds. *noted* is True for a note that says what would start a change.
@@ -99,6 +99,7 @@ class Rule(Generic[B]):
     meaning: str
     say: Callable[[B, Case], Said] | None = None
     plain: str = ""
+    cause: Callable[[B, Case], str] | None = None
     advice: str = ""
     changes: tuple[str, ...] = ()
     page: str = ""
@@ -110,19 +111,24 @@ class Rule(Generic[B]):
         """The sentence of *reason*, which this rule gave for *case*, and what would change its answer."""
         return (reason.detail, ()) if self.say is None else self.say(cast("B", reason.because), case)
 
+    def cause_of(self, reason: Reason, case: Case) -> str:
+        """What keeps the pool from changing, as a clause, by the *reason* that this rule gave for *case*."""
+        return self.plain if self.cause is None else self.cause(cast("B", reason.because), case)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guardrail(Rule[B]):
     """A rule that may hold a change back; *check* is named after what it upholds, and says it in a line.
 
     *uncounted* is True if it leaves nothing for those behind it to count, *lasting* if no time that passes lifts it,
-    only fewer nodes or a person. *fewer* says to a gang that it leaves the pool other nodes.
+    only fewer nodes or a person. *allows* says in front of a number how many nodes it
+    leaves a gang.
     """
 
     check: Callable[[int, Case], Held[B] | None]
     uncounted: bool = False
     lasting: bool = False
-    fewer: str = ""
+    allows: str = ""
 
     @property
     def name(self) -> str:

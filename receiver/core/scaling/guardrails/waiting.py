@@ -7,10 +7,11 @@ from receiver.core.model.actions import Action, ActionKind
 from receiver.core.model.flights import MUST_FALL_WITHIN
 from receiver.core.model.model import Backoff
 from receiver.core.model.overrides import Override
+from receiver.core.model.policy import Pool
 from receiver.core.model.signals import PoolSilence, Signal, SignalAction
-from receiver.core.model.text import lasting, moment, some
+from receiver.core.model.text import lasting, listed, minute, moment, some
 from receiver.core.scaling.guardrails.rule import B, Case, Guardrail, Held, Said
-from receiver.core.scaling.waits import Direction, Wait, WaitKind, probes_left, stuck_on_the_way
+from receiver.core.scaling.waits import Direction, Shortage, Wait, WaitKind, probes_left, shortage_of, stuck_on_the_way
 
 
 def _standstill(
@@ -27,10 +28,10 @@ def _standstill(
     return None if allowed_target <= target else Held(left=allowed_target, because=because, until=until)
 
 
-def _say_alert(alert: Signal, _case: Case) -> Said:
-    end = f"wait until alert {alert.alertname} resolves (firing since {moment(alert.starts_at)})"
+def _say_alert(alert: Signal, case: Case) -> Said:
+    end = f"fix what alert {alert.alertname} reports (firing since {minute(alert.starts_at, case.now)})"
     sentence = f"alert {alert.alertname} is firing (action: {alert.action.value})"
-    return sentence, [(f"{end}, or silence it in Alertmanager", None)]
+    return sentence, [(f"{end}, or silence it: amtool silence add alertname={alert.alertname}", None)]
 
 
 def not_frozen(target: int, case: Case) -> Held[Signal] | None:
@@ -41,6 +42,7 @@ def not_frozen(target: int, case: Case) -> Held[Signal] | None:
 NOT_FROZEN = Guardrail(
     check=not_frozen,
     say=_say_alert,
+    cause=lambda alert, _: f"frozen by alert {alert.alertname}",
     meaning="An alert with action freeze stops every change.",
     plain="an alert stops every change",
     advice="find out why the alert in the reason fires; it freezes the pool",
@@ -63,6 +65,7 @@ def _say_silence(silence: PoolSilence, _case: Case) -> Said:
 NOT_SILENCED = Guardrail(
     check=not_silenced,
     say=_say_silence,
+    cause=lambda silence, case: f"paused by a silence of {silence.by} until {minute(silence.until, case.now)}",
     meaning="A silence in Alertmanager that names the pool pauses it.",
     plain="a silence in Alertmanager pauses it",
     advice="expire the silence in Alertmanager (`amtool silence expire`) if the pool may grow again",
@@ -82,6 +85,7 @@ def _say_override(override: Override, _case: Case) -> Said:
 NOT_PAUSED = Guardrail(
     check=not_paused,
     say=_say_override,
+    cause=lambda pause, case: f"paused by {pause.who} until {minute(pause.until, case.now)}",
     meaning="A person's pause stops every change.",
     plain="it is paused by an override",
     advice="end the pause in the reason (`gpu-autoscaler override list`, then `gpu-autoscaler override end ID`)",
@@ -97,6 +101,7 @@ def growth_is_not_paused(target: int, case: Case) -> Held[Signal] | None:
 GROWTH_IS_NOT_PAUSED = Guardrail(
     check=growth_is_not_paused,
     say=_say_alert,
+    cause=lambda alert, _: f"alert {alert.alertname} stops growth",
     meaning="An alert with action pause_scale_up stops growth.",
     plain="an alert stops growth",
     advice="find out why the alert in the reason fires; it pauses growth",
@@ -113,6 +118,7 @@ def removal_is_not_snoozed(target: int, case: Case) -> Held[Override] | None:
 REMOVAL_IS_NOT_SNOOZED = Guardrail(
     check=removal_is_not_snoozed,
     say=_say_override,
+    cause=lambda snooze, case: f"snoozed by {snooze.who} until {minute(snooze.until, case.now)}",
     meaning="A person's snooze keeps every node that is not dead.",
     plain="removals are snoozed by an override",
 )
@@ -149,9 +155,28 @@ def _say_backoff(wait: Wait | FewerRequested, _case: Case) -> Said:
     return sentence, [(attempt, wait.until)]
 
 
+def why_backing_off(wait: Wait, pool: Pool, now: datetime) -> str:
+    """What failed in *pool* and when it is tried again, as a clause without the words of Civo."""
+    failed = "the last removal failed"
+    if wait.direction is Direction.GROW:
+        failed = {
+            Shortage.STOCK: f"too few {pool.size} are free at Civo",
+            Shortage.QUOTA: "the account's quota at Civo is used up",
+            Shortage.OTHER: "the last try failed",
+        }[shortage_of(wait.reason)]
+    return f"{failed}, next try at {minute(wait.until, now)}"
+
+
+def _name_backoff(wait: Wait | FewerRequested, case: Case) -> str:
+    if isinstance(wait, FewerRequested):
+        return f"Civo has just refused {some(wait.refused, 'node')}, fewer are requested"
+    return why_backing_off(wait, case.pool, case.now)
+
+
 NOT_BACKING_OFF = Guardrail(
     check=not_backing_off,
     say=_say_backoff,
+    cause=_name_backoff,
     meaning="A failed change is not tried again before its back-off ends.",
     plain="it waits after a failure",
     advice="read the error in the reason; the change is tried again when the back-off ends",
@@ -174,6 +199,7 @@ def _say_undone(wait: Wait, _case: Case) -> Said:
 NOT_UNDONE_BY_OTHERS = Guardrail(
     check=not_undone_by_others,
     say=_say_undone,
+    cause=lambda wait, case: f"another system keeps reverting our changes, next try at {minute(wait.until, case.now)}",
     meaning="A change that another system reverted three times in a day is not tried again for a day.",
     plain="another system keeps reverting our changes",
     advice="find out what else changes the pool's count at Civo, and let only one system size the pool",
@@ -225,9 +251,18 @@ def _say_provisioning(because: StuckNodes | Wait | Backoff, case: Case) -> Said:
     return sentence or f"{failure}: one node at a time is tried until one becomes usable", changes
 
 
+def _name_provisioning(because: StuckNodes | Wait | Backoff, case: Case) -> str:
+    if isinstance(because, StuckNodes):
+        return f"{listed(because.nodes, 1)} not usable after {lasting(because.within)}"
+    if isinstance(because, Wait):
+        return f"{PROVISIONING_WORKS.plain}, next try at {minute(because.until, case.now)}"
+    return f"{PROVISIONING_WORKS.plain}, one is on trial"
+
+
 PROVISIONING_WORKS = Guardrail(
     check=provisioning_works,
     say=_say_provisioning,
+    cause=_name_provisioning,
     meaning="While nodes of the pool do not become usable, no others are bought.",
     plain="its last nodes never became usable",
     advice="check the node in the reason, at Civo and with `kubectl describe node`",
@@ -255,6 +290,7 @@ def _say_cooldown(wait: Wait, _case: Case) -> Said:
 COOLED_DOWN = Guardrail(
     check=cooled_down,
     say=_say_cooldown,
+    cause=lambda wait, _: f"it changed a moment ago, cooldown until {wait.until:%H:%M:%S} UTC",
     meaning="A pool that has just changed is left alone for its cooldown.",
     plain="it changed a moment ago",
     advice="nothing: it ends at the time in the reason",

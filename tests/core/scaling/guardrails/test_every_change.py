@@ -152,8 +152,8 @@ def test_a_freeze_stops_growth_and_removal_until_its_alert_ends(pool: str | None
         assert (said.detail, said.until) == ("alert Gpu-freeze is firing (action: freeze)", None)
         assert remedies(decision, "not_frozen") == {
             (
-                "wait until alert Gpu-freeze resolves (firing since 2026-11-20"
-                " 12:00:00 UTC), or silence it in Alertmanager"
+                "fix what alert Gpu-freeze reports (firing since 12:00 UTC),"
+                " or silence it: amtool silence add alertname=Gpu-freeze"
             ): None
         }
 

@@ -43,8 +43,8 @@ def test_growth_stops_until_the_alert_ends(pool: str | None) -> None:
     said = held(decision, "growth_is_not_paused")
     assert (said.detail, said.until) == ("alert Gpu-pause_scale_up is firing (action: pause_scale_up)", None)
     end = (
-        "wait until alert Gpu-pause_scale_up resolves (firing since 2026-11-20 12:00:00 UTC),"
-        " or silence it in Alertmanager"
+        "fix what alert Gpu-pause_scale_up reports (firing since 12:00 UTC),"
+        " or silence it: amtool silence add alertname=Gpu-pause_scale_up"
     )
     assert remedies(decision, "growth_is_not_paused") == {end: None}
 
