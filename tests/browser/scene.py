@@ -25,7 +25,7 @@ TICK = timedelta(minutes=3)  # of that history; pages take longer gaps for time 
 WARNED, HELD = Decimal("0.62"), Decimal("0.9")  # of the cluster's budget, of one team's
 PATIENCE = 120.0  # seconds until the live part shows all of it
 NIGHT = [{"name": "closed", "times": [{"start_time": "00:00", "end_time": "24:00"}], "max_nodes": 0}]
-NO_STOCK = "not enough GPUs of this kind are free"
+NO_STOCK = "are free at Civo"
 ASKED = {"growth_above_usd_per_hour": 5, "wait": "20m", "unanswered": "hold"}
 
 

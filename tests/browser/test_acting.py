@@ -70,7 +70,9 @@ def test_an_operator_logs_in_and_pins_a_pool_by_keyboard_alone(
         expect(page.get_by_role("button", name="Log out")).to_be_visible()
         expect(page.get_by_role("heading", level=1)).to_have_text("Overrides of l40s")
 
-        go_to(page, "Pause")  # what is chosen unless one says otherwise; arrows choose another kind
+        go_to(page, "More")
+        keys.press("Enter")
+        go_to(page, "Pause: ")  # what is chosen unless one says otherwise; arrows choose another kind
         for _ in range(2):
             keys.press("ArrowDown")
         for label, words in (("Nodes", "2"), ("Why", "A demo"), ("Who", "ada"), ("For how long", "2 hours")):
@@ -91,6 +93,7 @@ def test_a_mistake_takes_the_focus_and_leads_to_its_field(browser: Browser, rece
         page.goto("/login?next=/pools/l40s/overrides")
         page.get_by_label("Token").fill(OPERATOR_TOKEN)
         keys.press("Enter")
+        page.get_by_text("More").click()
         page.get_by_label("Snooze").check()
         page.get_by_label("Why").fill("Nobody said who")
         page.get_by_label("For how long").fill("2 eternities")
@@ -110,14 +113,13 @@ def test_a_preset_is_one_tap_and_the_name_is_offered_the_next_time(browser: Brow
     with a_tab(browser, receiver.url, token=OPERATOR_TOKEN) as tab:
         page = tab.page
         page.goto("/pools/all/overrides")
-        page.get_by_label("Snooze").check()
-        page.get_by_label("Why").fill("A look at the logs")
-        page.get_by_label("Who").fill("ada")
-        page.get_by_role("button", name="for 30 min").click()
+        page.get_by_label("maintenance").check()
+        page.get_by_label("Your name").last.fill("ada")
+        page.get_by_role("button", name="Pause every pool for 30 min").click()
 
         expect(page.get_by_role("status").filter(has_text="Set.")).to_be_visible()
-        expect(page.get_by_label("Who")).to_have_value("ada")
-        page.get_by_role("button", name="End it (snooze").click()
+        expect(page.get_by_label("Your name").last).to_have_value("ada")
+        page.get_by_role("button", name="End it (pause").click()
         expect(page.get_by_role("status").filter(has_text="Ended.")).to_be_visible()
         assert tab.wrong == []
 

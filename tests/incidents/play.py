@@ -49,7 +49,7 @@ INCIDENTS: Mapping[str, Incident] = {
         ("foreign-cordon", "Another person cordoned the only node; work waits", plays.foreign_cordon, "cordoned"),
         ("stock-out-below-maximum", "One of three nodes is there, Civo has no other", plays.stock_out_of_three, STOCK),
         ("full-for-seconds", "A pool is at its maximum for 7 s", plays.full_for_seconds, "at its maximum of 1 node"),
-        ("full-for-an-hour", "A pool is at its maximum for an hour", plays.full_for_long, "at its maximum of 1 node"),
+        ("full-for-hours", "A pool is at its maximum for three hours", plays.full_for_long, "at its maximum of 1 node"),
         ("freeze-of-a-full-pool", "An alert freezes a pool below its maximum", plays.frozen_below, "frozen by alert"),
         ("team-stop", "The budget of a team is spent", plays.stopped_for_a_team, "budget of team vision is past its"),
         (

@@ -163,7 +163,8 @@ def full_for_seconds() -> Life:
 
 def full_for_long() -> Life:
     life = full_for_seconds()
-    life.run(HOUR, tick=MINUTE)
+    life.run(3 * HOUR, tick=5 * MINUTE)  # longer than queue_wait
+    life.step()
     return life
 
 

@@ -243,10 +243,10 @@ def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Ite
 
 
 def _deleted(node: Node) -> str:
-    """The command that moves the GPU pods of *node* to other ones, and what then becomes of it."""
+    """The command that moves the GPU pods of *node* to other ones."""
     pods = " && ".join(f"kubectl delete pod -n {pod.namespace} {pod.name}" for pod in node.pods[:MOST_DELETED])
     more = f", and {len(node.pods) - MOST_DELETED} more" if len(node.pods) > MOST_DELETED else ""
-    return f"{pods}{more}. The node is removed once it is empty"
+    return f"{pods}{more}"
 
 
 def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
@@ -272,7 +272,7 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
                     node.times.lost_at,
                     f"has a broken node under {listed([pod.key for pod in node.pods], 1)}",
                     f"{node.name} has not been Ready, or has lacked its GPUs, since {{}}",
-                    "the node is kept while a GPU pod is bound to it",
+                    "the node is kept while a GPU pod is bound to it, and removed once it is empty",
                     f"To move the work: {_deleted(node)}",
                     min(seen.policy.unknown_after, pool.provision_timeout),
                 )

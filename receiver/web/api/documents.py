@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, ConfigDict
 from receiver.config.model import Mode
 from receiver.core.explain.explain import State, what_to_do
 from receiver.core.explain.rules import binding, why
-from receiver.core.model.actions import ActionKind, Change, OutcomeKind, VictimStage
+from receiver.core.model.actions import ActionKind, Change, OutcomeKind, Verdict, VictimStage
 from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Scope
 from receiver.core.money.cost import amount
@@ -160,6 +160,13 @@ class DecisionDocument(DecisionLine):
     def state(self) -> ScalingState:
         seen = unseen(self.evidence)
         return scaling_state(self.verdict, self.reasons, self.mode, present=self.from_count, unseen=seen)
+
+    @property
+    def wants(self) -> str:
+        """What asked for another size of a pool whose cause stands beside it; else what settled the decision."""
+        if not self.state.blocked_because:
+            return self.because
+        return "; ".join(reason.detail for reason in self.reasons if reason.verdict == Verdict.WANTS)
 
     @classmethod
     def of_stored(cls, stored: StoredDecision, parts: "WebParts", **extra_fields: object) -> Self:

@@ -219,6 +219,7 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
             more_concerns=shown_concerns[first:],
             unfolded=UNFOLDED,
             doing=[(p, progress(p, scene.now)) for p in picture.pools if p.open_action is not None or p.building],
+            problems={id_ for c in shown_concerns if c.level is Level.BAD and c.rule for id_, _ in c.pools},
             configured=parts.policy.pools,
             names={p.id: p.name for p in parts.policy.pools},
             sums=SummaryDocument.of_picture(picture, parts),
