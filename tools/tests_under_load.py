@@ -41,7 +41,8 @@ def run(number: int, tests: Sequence[str], out: Path) -> Run:
     """Run the suite, or only *tests*, once; the output of a run that failed is kept in *out*."""
     with tempfile.TemporaryDirectory(prefix="suite-") as folder:
         where = ("-p", "no:cacheprovider", "--basetemp", f"{folder}/t")
-        command = [*PYTEST, "--forks", str(WORKERS["all"]), *where, *tests]
+        forked = ("-p", "tools.forked_tests", "--forks", str(WORKERS["all"]))
+        command = [*PYTEST, *forked, *where, *tests]
         ran = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
     lines = ran.stdout.strip().splitlines()
     done = Run(number, ran.returncode == 0, failed_in(ran.stdout), lines[-1] if lines else "", ran.stdout + ran.stderr)
