@@ -55,6 +55,17 @@ class Pdb:
         return self.namespace == namespace and all(labels.get(k) == v for k, v in self.selector.items())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commitment:
+    """What a contract with Civo commits to: so many *nodes* of a *pool*, paid for in every hour."""
+
+    pool: str
+    nodes: int
+    usd_per_hour: Decimal
+    since: datetime
+    until: datetime
+
+
 class WorldFaults(Faults):
     """The faults of a world. Counters are by pool id; each fault uses up one. Faults of nodes are those of
     `FaultyNodes`, which the world sets."""
@@ -421,6 +432,24 @@ class World(ReplayWorld):
             units = self._books.units(vm, self._books.end_of(vm) or at or self.now)
             price = self.config.price.get(vm.size, Decimal(0))
             total += price * units * granularity / 3_600_000_000  # divided last, so that cents stay exact
+        return total
+
+    def invoice(self, commitments: Sequence[Commitment], at: datetime) -> Decimal:
+        """Return the USD that Civo invoices up to *at*: the billed units at list prices, except of nodes that a
+        commitment covers as the unit begins, the oldest ones; and each commitment in every hour, used or not."""
+        unit = self.config.behaviour.granularity
+        total = Decimal(0)
+        for committed in commitments:
+            hours = Decimal(max(0.0, (min(at, committed.until) - committed.since).total_seconds())) / 3600
+            total += hours * committed.nodes * committed.usd_per_hour
+        for number, vm in enumerate(self.lives):
+            older = [x for x in self.lives[:number] if x.pool == vm.pool]
+            for count in range(self._books.units(vm, self._books.end_of(vm) or at)):
+                begins = vm.created_at + count * unit
+                before = sum(1 for x in older if (self._books.end_of(x) or at) > begins)
+                covering = [c for c in commitments if c.pool == vm.pool and c.since <= begins < c.until]
+                if not any(before < c.nodes for c in covering):
+                    total += self.config.price.get(vm.size, Decimal(0)) * Decimal(unit.total_seconds()) / 3600
         return total
 
     def behave(self, behaviour: Behaviour) -> None:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from campaigns.faults.claims import WHOLE, claims_of, configured, sets_of
+from campaigns.faults.commitments import commitments_of
 from campaigns.faults.grouped import formed
 from campaigns.faults.scenario import NAMED_CONDITION, OTHER_STARTUP_TAINTS, PoolPlan, Scenario
 from receiver.core.model.pods import Requirement, Toleration, allocatable
@@ -66,6 +67,7 @@ def policy_of(scenario: Scenario) -> Policy:
         billing=Billing(
             granularity=timedelta(seconds=scenario.granularity),
             removal_margin=timedelta(seconds=scenario.removal_margin),
+            committed=commitments_of(scenario),
         ),
         limits=Limits(**scenario.limits),
         fallback=Fallback(scenario.fallback),

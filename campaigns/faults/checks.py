@@ -180,12 +180,15 @@ class Checks:
         own = mine.budget_usd if mine is not None else None
         for of, usd in ((None, budget.monthly_usd), *(((pool, own),) if own is not None else ())):
             spent = self._truth.surely_spent(now, of)
-            running = sum(n * self._truth.unit(p) for p, n in counts.items() if of in (None, p))
-            reserved = running + new * self._truth.unit(pool)
+            running = sum(
+                self._truth.unpaid(p, n, now) * self._truth.unit(p) for p, n in counts.items() if of in (None, p)
+            )
+            bought = self._truth.unpaid(pool, counts[pool] + new, now) - self._truth.unpaid(pool, counts[pool], now)
+            reserved = running + bought * self._truth.unit(pool)
             whose = "2 budget" if of is None else "2 pool's budget"
             if spent >= usd * budget.hold_at:
                 self.violated(whose, f"{what}: {spent:.2f} of {usd} are spent, beyond the hold line")
-            elif spent + reserved > usd * budget.stop_at:
+            elif bought and spent + reserved > usd * budget.stop_at:
                 self.violated(whose, f"{what}: {spent:.2f} spent and {reserved:.2f} next, of {usd}")
 
     def _asked_twice(self, what: str, pool: str, new: int) -> None:

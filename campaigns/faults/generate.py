@@ -7,6 +7,7 @@ from typing import Any
 
 from campaigns.faults.bugs import bugs
 from campaigns.faults.claims import with_claims
+from campaigns.faults.commitments import committed
 from campaigns.faults.doors import PORTS
 from campaigns.faults.ends import ends
 from campaigns.faults.everyday import everyday
@@ -58,8 +59,12 @@ class Maker:
         return Scenario(
             seed=self.seed,
             start=dice.choice(STARTS),
-            pools=self._with_sick_nodes(
-                self._by_dra(self._that_taint(self._that_ask(self._that_evict(self._with_budgets(budget)))))
+            pools=committed(
+                self.seed,
+                self.troubled,
+                self._with_sick_nodes(
+                    self._by_dra(self._that_taint(self._that_ask(self._that_evict(self._with_budgets(budget)))))
+                ),
             ),
             events=sorted(
                 [

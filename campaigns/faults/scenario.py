@@ -31,7 +31,7 @@ class PoolPlan:
     keys of `pools[].approval`, in seconds and USD. *startup_taint* is the key of a taint that new nodes carry at first.
     With *dra* a DRA driver serves the GPUs. *devices* is the kind of those that can be claimed, shown in as many
     *slices* (`campaigns.faults.claims`). Sick nodes are replaced, at most *repair_share* of them at a time (None: not
-    replaced).
+    replaced). *committed* is how many nodes are paid for anyway, and until which second.
     """
 
     name: str
@@ -57,6 +57,7 @@ class PoolPlan:
     devices: str = ""
     slices: int = 1
     repair_share: float | None = None
+    committed: list[int] | None = None
 
     @property
     def id(self) -> str:

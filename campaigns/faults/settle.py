@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from campaigns.faults.commitments import nodes_kept, usd_between
 from campaigns.faults.everyday import never_starts, spoilt
 from campaigns.faults.law import PATIENCE, unnamed
 from campaigns.faults.scenario import PoolPlan
@@ -54,6 +55,10 @@ def _may_be_stopped(run: "Run", pool: str) -> bool:
 def _lives(run: "Run", instance: str) -> bool:
     vm = run.truth.vm(instance)
     return vm is not None and vm.living
+
+
+def _month_end(now: datetime) -> datetime:
+    return (now.replace(day=1, hour=0, minute=0, second=0, microsecond=0) + timedelta(days=32)).replace(day=1)
 
 
 def _work(run: "Run") -> Iterator[str]:
@@ -131,7 +136,13 @@ def _may_have(run: "Run", plan: PoolPlan) -> int:
 
 def _at_rest(run: "Run", plan: PoolPlan) -> int:
     never = run.scenario.behaviour.get("decrement") == "never"
-    return run.world.pools[plan.id].required if never else max(_rest(plan), _hosts(run, plan))
+    return run.world.pools[plan.id].required if never else max(_rest(plan), _hosts(run, plan), _committed(run, plan))
+
+
+def _committed(run: "Run", plan: PoolPlan) -> int:
+    """Nodes of *plan* that stay because they are paid for anyway."""
+    kept = nodes_kept(run.truth.commitments, plan.id, run.clock())
+    return min(kept, run.world.pools[plan.id].required)
 
 
 def _rest(plan: PoolPlan) -> int:
@@ -142,7 +153,7 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
     for plan in run.scenario.pools:
         pool = run.world.pools[plan.id]
         rest = max(_rest(plan) if plan.price is not None else 0, _hosts(run, plan))
-        most = max(rest, _kept_by_work(run, plan, tight)) + _spoilt_hosts(run, plan)
+        most = max(rest, _kept_by_work(run, plan, tight), _committed(run, plan)) + _spoilt_hosts(run, plan)
         if not _looks_replaced(run, plan):
             most += sum(vm.id in _backing_off(run, plan) for vm in pool.living)
             for name in unnamed(run, max([run.calm_since, *_overrides_end(run)]), most, plan.id):
@@ -231,6 +242,7 @@ def _budget_is_tight(run: "Run") -> bool:
     for of, usd in purses:
         spent = truth.perhaps_spent(now, of)
         reserved = sum(c.nodes * truth.unit(p) for p, c in counts.items() if of in (None, p))
+        reserved += usd_between(truth.commitments, of, now, _month_end(now))
         most = max(truth.unit(p.id) * max(1, widest, _rest(p)) for p in plans if of in (None, p.id))
         if spent >= usd * budget.hold_at or spent + reserved + most > usd * budget.stop_at:
             return True

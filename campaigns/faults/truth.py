@@ -8,6 +8,7 @@ from math import ceil, sqrt
 
 from campaigns.faults.build import offers_of, start_of, taints_of
 from campaigns.faults.claims import asks_of, kind_of, like_it
+from campaigns.faults.commitments import commitments_of, most_covered, nodes_kept, usd_between
 from campaigns.faults.grouped import size_of, to_come
 from campaigns.faults.scenario import OTHER_STARTUP_TAINTS, STARTUP_TAINTS, PoolPlan, Scenario
 from campaigns.faults.spoken import Words
@@ -39,6 +40,7 @@ class Truth:
         self.scenario = scenario
         self.world = world
         self.plans = {p.id: p for p in scenario.pools}
+        self.commitments = commitments_of(scenario)
         skews = [abs(e.what["by"]) for e in scenario.events if e.kind == "clock"]
         self.skew = timedelta(seconds=2 * max(skews, default=0))
         self.words = Words(self.skew)
@@ -111,7 +113,19 @@ class Truth:
         were seen too early by the skew.
         """
         seen, month = [vm for vm in self.seen.values() if pool in (None, vm.pool)], _month_start(now)
-        return sum((self._units(vm, month, now, late) * self.unit(vm.pool) for vm in seen), Decimal(0))
+        usd = sum((self._units(vm, month, now, late) * self.unit(vm.pool) for vm in seen), Decimal(0))
+        if late is not None:  # at most: nothing is covered, and every commitment is paid for
+            return usd + usd_between(self.commitments, pool, max(month, start_of(self.scenario)), now)
+        step = timedelta(seconds=self.scenario.granularity)
+        for each in self.commitments:
+            instances = [vm for vm in seen if vm.pool == each.pool]
+            units = sum(self._units(vm, month, now) for vm in instances)
+            usd -= min(units, most_covered(each, instances, month, now, step)) * self.unit(each.pool)
+        return usd
+
+    def unpaid(self, pool: str, nodes: int, now: datetime) -> int:
+        """How many of *nodes* nodes of *pool* cost money at least."""
+        return max(0, nodes - nodes_kept(self.commitments, pool, now - self.skew))
 
     def perhaps_spent(self, now: datetime, pool: str | None = None) -> Decimal:
         """The most that the ledger may say: it saw nodes go a tick too late, or once Civo answered."""

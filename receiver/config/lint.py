@@ -38,6 +38,7 @@ def warnings_of(configuration: Configuration, prices: Prices) -> Iterator[str]:
         yield from _windows(pool, f"pools[{index}]")
     for index, pool in enumerate(configuration.pools):
         yield from _price(pool, prices, f"pools[{index}]")
+        yield from _committed(pool, prices, f"pools[{index}].committed")
     yield from _commitments(configuration, prices)
     yield from _standing(configuration)
     for index, pool in enumerate(configuration.pools):
@@ -182,6 +183,20 @@ def _price(pool: PoolSpec, prices: Prices, path: str) -> Iterator[str]:
         yield (
             f"{path}.resources: {pool.size} has {size_price.gpus} GPUs and resources lists {pool.gpus_per_node}; "
             "more nodes would be bought than the demand needs"
+        )
+
+
+def _committed(pool: PoolSpec, prices: Prices, path: str) -> Iterator[str]:
+    """Yield where a commitment cannot be used, or costs no less."""
+    committed, price = pool.committed, price_of(pool, prices)
+    if committed is None:
+        return
+    if committed.nodes > pool.max_nodes:
+        yield f"{path}.nodes: {committed.nodes} is above max_nodes ({pool.max_nodes}): the others are paid for in vain"
+    if price is not None and committed.usd_per_hour >= price:
+        yield (
+            f"{path}.usd_per_hour: {committed.usd_per_hour} is not below the price of other nodes ({price}); is it the "
+            "price of one node?"
         )
 
 

@@ -303,6 +303,15 @@ class ApprovalSpec(Section):
             yield Wrong(problem, f"write at least {lasting(SHORTEST_WAIT)}", ("wait",))
 
 
+class CommittedSpec(Section):
+    nodes: values.Units = Field(examples=["how many nodes are paid for, such as nodes: 2"])
+    """how many nodes are [paid for, whether or not they exist](costs.md#committed-nodes)"""
+    usd_per_hour: values.Money = Field(examples=["the price of one node-hour in USD"])
+    """of each, all its GPUs together"""
+    until: values.Day = Field(examples=["the day on which the commitment ends, such as until: '2027-06-01'"])
+    """the first day (UTC) on which they are no longer paid for"""
+
+
 class PoolSpec(Section):
     """A pool. What a file leaves out of `receiver.config.completion.FROM_CIVO` has been filled in before."""
 
@@ -325,6 +334,7 @@ class PoolSpec(Section):
     """the most nodes; 0 keeps the pool empty"""
     price_usd_per_hour: values.Money | None = None
     """of a node, instead of the list price"""
+    committed: CommittedSpec | None = None
     labels: dict[values.LabelKey, values.LabelValue] = Field(default_factory=dict)
     """labels of its nodes, until a new node [shows
     others](decisions/0071-the-template-is-what-a-node-was-when-new.md)"""
@@ -381,6 +391,8 @@ class PoolSpec(Section):
         elif (price := self.price_usd_per_hour) is not None:
             at = ("price_usd_per_hour",)
             yield from list(insane(price, self.gpus_per_node, at)) or far_from_list(price, self.size, at)
+        if (committed := self.committed) is not None:
+            yield from insane(committed.usd_per_hour, self.gpus_per_node or 1, ("committed", "usd_per_hour"))
         for number, window in enumerate(self.windows):
             yield from self._window(window, ("windows", number))
 

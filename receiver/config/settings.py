@@ -3,8 +3,9 @@ are read again while it runs. Kubernetes updates the mounted files of a pod."""
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from pathlib import Path as File
 from time import monotonic
@@ -195,6 +196,7 @@ def load_text(
         policy=to_core(
             configuration,
             pools=tuple(to_core(p, price_usd_per_hour=price_of(p, prices), region=region) for p in configuration.pools),
+            billing=to_core(configuration.billing, committed=tuple(_committed(configuration.pools))),
             charge_prices=prices.charges(),
             gpu_kinds={size: price.kind for size, price in prices.sizes.items() if price.kind},
             gpu_prices=prices.per_gpu_hour(),
@@ -205,6 +207,18 @@ def load_text(
         pending=listed if whole.pending else (),
         text=content if whole.pending else named(document, whole.document) or content,
     )
+
+
+def _committed(specs: Iterable[pools.PoolSpec]) -> Iterator[policy.CommittedNodes]:
+    for spec in specs:
+        if (committed := spec.committed) is not None:
+            yield policy.CommittedNodes(
+                pool=spec.civo_pool_id,
+                size=spec.size,
+                nodes=committed.nodes,
+                usd_per_hour=committed.usd_per_hour,
+                until=datetime.combine(committed.until, time(), UTC),
+            )
 
 
 def to_core(section: Any, **other_fields: object) -> Any:

@@ -9,7 +9,7 @@ from receiver.config.pools import MONTHS, WEEKDAYS, PoolSpec, TaintSpec, WindowS
 from receiver.config.settings import FileSettings
 from receiver.config.values import Section, spell_duration
 from receiver.core.model.policy import QUEUE_WAIT, Pool, Unanswered
-from receiver.core.model.text import dollars, lasting, percent
+from receiver.core.model.text import dollars, lasting, percent, some
 
 # The keys that have lines of their own; every other key that is set stands on one line below its name.
 DESCRIBED = frozenset(
@@ -19,8 +19,8 @@ DESCRIBED = frozenset(
 FIRST = ("limits", "attribution", "notify", "idle_shutdown")
 DESCRIBED_OF_A_POOL = frozenset(
     {
-        "name", "civo_pool_id", "size", "price_usd_per_hour", "resources", "budget_usd", "min_nodes", "max_nodes",
-        "standby_nodes", "approval", "windows",
+        "name", "civo_pool_id", "size", "price_usd_per_hour", "resources", "committed", "budget_usd", "min_nodes",
+        "max_nodes", "standby_nodes", "approval", "windows",
     }
 )  # fmt: skip
 
@@ -110,6 +110,9 @@ def _of_civo(pool: Pool, civo_keys: Sequence[str]) -> Iterator[str]:
 
 
 def _as_written(spec: PoolSpec) -> Iterator[str]:
+    if (paid := spec.committed) is not None:
+        price = f"{dollars(paid.usd_per_hour)} per node-hour"
+        yield f"  paid for {some(paid.nodes, 'node')}, used or not, at {price} until {paid.until}"
     if spec.budget_usd is not None:
         yield f"  budget   {dollars(spec.budget_usd)} a month of its own"
     yield f"  nodes    {spec.min_nodes} to {spec.max_nodes}, standby {spec.standby_nodes}"

@@ -156,6 +156,7 @@ class CommonStore(Protocol):
     """Calls that both the step and the server need."""
 
     def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]: ...  # the newest per fingerprint
+    def control(self) -> Control | None: ...  # None before the first step
     def decision(self, number: int) -> StoredDecision | None: ...
     def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]: ...  # newest first
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]: ...  # key and time of each topic's last notice
@@ -171,7 +172,6 @@ class StepStore(CommonStore, Protocol):
     """Calls of a step, except for what it keeps for readers (`RecordStore`)."""
 
     def memory(self, now: datetime, since: datetime) -> Memory: ...  # with the lives not gone by *since*
-    def control(self) -> Control | None: ...  # None before the first step
 
     def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:
         """Store the control state for the next step and, in the same transaction, mark *deliveries* as considered."""

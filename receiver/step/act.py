@@ -93,6 +93,7 @@ def act(work: StepContext, looked: Looked, sources: Sources) -> tuple[StepContex
         rights=facts.rights,
         decisions=work.numbers,
         refusals=refusals,
+        committed=looked.committed,
     )
     work.store.keep_control(control, facts.deliveries)
     if facts.earlier.kept_out != kept_out:

@@ -14,7 +14,7 @@ from receiver.core.model.policy import Scope
 from receiver.core.model.text import some
 from receiver.core.money.attribution import MonthToDate, attribute, by_team
 from receiver.core.money.budget import Month
-from receiver.core.money.cost import dearer_per_hour, elsewhere_per_hour, spend_by_pool
+from receiver.core.money.cost import committed_usd, dearer_per_hour, elsewhere_per_hour, spend_by_pool
 from receiver.core.money.reconciliation import account, compare
 from receiver.ports import (
     Accounts,
@@ -62,6 +62,7 @@ def spend_of(lives: Sequence[NodeLife], look: Look, *, forecasts: bool) -> Spend
         pools=pools,
         teams=teams,
         elsewhere_per_hour=elsewhere_per_hour(lives, {pool.id for pool in policy.pools}),
+        committed={c.pool: committed_usd(c, now, look.month.end) for c in policy.billing.committed if c.until > now},
         dearer_per_hour=dearer_per_hour(lives, policy.pools),
         seen=watched_usd,
         seen_since=since,

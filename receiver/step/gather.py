@@ -27,10 +27,10 @@ from receiver.core.model.model import (
 )
 from receiver.core.model.overrides import Override
 from receiver.core.model.pods import Pod, PodPhase
-from receiver.core.model.policy import Policy, Pool
+from receiver.core.model.policy import CommittedNodes, Policy, Pool
 from receiver.core.model.signals import Alert, forgotten, numbered, signals_from
 from receiver.core.money.budget import month_of
-from receiver.core.money.cost import A_WEEK
+from receiver.core.money.cost import A_WEEK, with_committed
 from receiver.core.scaling.ownership import own_work
 from receiver.core.scaling.waits import drift, removals_stop
 from receiver.ports import (
@@ -58,9 +58,9 @@ class Looked:
     *stopped* are the stops of pools whose removals Civo answers with other than one node less. *orphans* are
     open actions of pools that left the configuration, *strays* nodes of such pools that we closed to new work,
     *resumed* overrides that go on although a step under a clock ahead had ended them, *pods* every GPU pod of the
-    cluster. *before* is what the previous step left. The clock is *trusted* when that was a moment ago; else it may
-    have jumped, and the step only looks. *others* are the installations that share the
-    cluster.
+    cluster. *before* is what the previous step left, *committed* every commitment so far. The clock is *trusted* when
+    that was a moment ago; else it may have jumped, and the step only looks. *others* are the installations that share
+    the cluster.
     """
 
     facts: Facts
@@ -70,6 +70,7 @@ class Looked:
     orphans: tuple[Action, ...]
     resumed: tuple[Override, ...]
     before: Control | None
+    committed: tuple[CommittedNodes, ...]
     trusted: bool
     strays: tuple[str, ...]
     pods: tuple[Pod, ...]
@@ -84,9 +85,10 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     """
     store, month = sources.store, month_of(now, policy.timezone)
     memory = store.memory(now, min(month.start, now - A_WEEK))
+    before = store.control()
+    policy = _with_commitments(policy, before, now)
     look = Look(sources=sources, policy=policy, memory=memory, month=month, now=now, parts=parts)
     answers = _without_older(ask_all(look), memory)
-    before = store.control()
     trusted = sources.never_jumps or follows(before.at if before is not None else None, now)
     lives = lives_of(answers, memory, policy, parts)
     by_instance = {life.instance: life for life in lives}
@@ -131,11 +133,20 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         orphans=orphans,
         resumed=memory.ran_out_early,
         before=before,
+        committed=policy.billing.committed,
         trusted=trusted,
         strays=strays(pools, answers.cluster, ids) if nodes_seen else (),
         pods=pods,
         others=others,
     )
+
+
+def _with_commitments(policy: Policy, before: Control | None, now: datetime) -> Policy:
+    """Return *policy* with every commitment that the ledger knows of: what one was in force for, it paid for."""
+    committed = with_committed(before.committed if before is not None else (), policy.billing, now)
+    if committed == policy.billing.committed:
+        return policy
+    return replace(policy, billing=replace(policy.billing, committed=committed))
 
 
 def _other_work(answers: Answers, pods: Sequence[Pod], before: Control | None) -> OtherWork:

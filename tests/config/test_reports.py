@@ -1,13 +1,14 @@
 """What the file says about reports."""
 
 import json
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 
 from receiver.config import ConfigError, load_text
 from receiver.config.show import describe
-from receiver.core.model.policy import Commitment, Monthly, ReportPolicy, UnitOfWork
+from receiver.core.model.policy import Commitment, CommittedNodes, Monthly, ReportPolicy, UnitOfWork
 from tests.config.builders import one_pool
 
 LISTED = {  # Civo's pricing page of 2026-08-22, USD per GPU-hour
@@ -104,3 +105,39 @@ def test_check_config_shows_what_is_counted_compared_and_sent() -> None:
         "reports sent monthly to all teams, vision",
     ]
     assert not [line for line in describe(load_text(one_pool())) if line.startswith("reports")]
+
+
+# --- committed nodes of a pool
+
+COMMITTED = "committed: {nodes: 2, usd_per_hour: 1.09, until: 2027-06-01}"
+
+
+def test_committed_nodes_of_a_pool_are_how_the_cloud_charges() -> None:
+    policy = load_text(one_pool(COMMITTED)).policy
+    [pool] = policy.pools
+    assert policy.billing.committed == (
+        CommittedNodes(
+            pool=pool.id,
+            size=pool.size,
+            nodes=2,
+            usd_per_hour=Decimal("1.09"),
+            until=datetime(2027, 6, 1, tzinfo=UTC),
+        ),
+    )
+    assert load_text(one_pool()).policy.billing.committed == ()
+
+
+def test_check_config_shows_committed_nodes() -> None:
+    assert "  paid for 2 nodes, used or not, at $1.09 per node-hour until 2027-06-01" in describe(
+        load_text(one_pool(COMMITTED))
+    )
+
+
+def test_a_commitment_that_is_no_cheaper_is_warned_of() -> None:
+    warnings = load_text(one_pool(COMMITTED.replace("1.09", "1.29"))).warnings
+    assert any(w.startswith("pools[0].committed.usd_per_hour: 1.29 is not below the price of") for w in warnings)
+
+
+def test_a_commitment_to_more_nodes_than_the_pool_may_have_is_warned_of() -> None:
+    warnings = load_text(one_pool(COMMITTED.replace("nodes: 2", "nodes: 20"))).warnings
+    assert ("pools[0].committed.nodes: 20 is above max_nodes (8): the others are paid for in vain") in warnings

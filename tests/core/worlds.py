@@ -32,7 +32,18 @@ from receiver.core.model.model import (
 )
 from receiver.core.model.overrides import Answer, Asks, Override, OverrideKind, Question
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement
-from receiver.core.model.policy import Approval, Billing, Budget, Fallback, Limits, Policy, Pool, Taint, Unanswered
+from receiver.core.model.policy import (
+    Approval,
+    Billing,
+    Budget,
+    CommittedNodes,
+    Fallback,
+    Limits,
+    Policy,
+    Pool,
+    Taint,
+    Unanswered,
+)
 from receiver.core.model.room_requests import RoomRequest
 from receiver.core.model.signals import Signal, SignalAction
 from receiver.core.model.windows import Window
@@ -358,7 +369,22 @@ def graces(draw: Choices, chosen: tuple[Pool, ...]) -> tuple[tuple[Pool, datetim
 
 def worlds(asking: Sequence[Approval | None] = ASKING) -> SearchStrategy[World]:
     """Such worlds, each pool of which asks as one of *asking* says."""
-    return built(partial(a_world, asking=asking), size=300)  # no world has read more than 275 of them
+    return built(partial(a_committed_world, asking=asking), size=300)  # no world has read more than 283 of them
+
+
+def a_committed_world(draw: Choices, asking: Sequence[Approval | None]) -> World:
+    """A world in which some pools have committed nodes; some commitments are over, or will be in a moment."""
+    found, policy = a_world(draw, asking)
+    committed = []
+    for pool in policy.pools:
+        nodes = draw.one([0, 0, 0, 1, 2, 4])
+        until = NOW + timedelta(seconds=draw.one([-60, 30, 1800, 3600, 5400, 86_400, 86_400]))
+        if nodes:
+            price = Decimal("0.89")
+            committed.append(CommittedNodes(pool=pool.id, size=pool.size, nodes=nodes, usd_per_hour=price, until=until))
+    ahead = {c.pool: Decimal(draw.one([0, 0, 2, 20])) for c in committed if c.until > NOW}
+    billing = replace(policy.billing, committed=tuple(committed))
+    return replace(found, spend=replace(found.spend, committed=ahead)), replace(policy, billing=billing)
 
 
 def decided(world: World, explained_by: Explainer | None = None) -> list[tuple[Pool, PoolState, Decision]]:

@@ -12,7 +12,7 @@ from flask import Blueprint, Response, jsonify, request
 from receiver.capabilities.costs.documents import EVERYBODY, CostsDocument, CostsLine, ReportDocument, scope_of
 from receiver.capabilities.costs.focus import as_focus
 from receiver.capabilities.costs.formats import form_of
-from receiver.capabilities.costs.monthly import costs_of, report_of
+from receiver.capabilities.costs.monthly import as_paid, costs_of, report_of
 from receiver.core.money.attribution import By, Line, MonthToDate, Part
 from receiver.core.money.budget import Month, burn, month_of
 from receiver.core.report.lines import pieces, told_by
@@ -95,7 +95,7 @@ def report_asked(parts: WebParts) -> dict[str, Any]:
 
 def _charges(parts: WebParts) -> str:
     """The same as FOCUS charges."""
-    now, policy = parts.clock.now(), parts.policy
+    now, policy = parts.clock.now(), as_paid(parts.policy, parts.store)
     month = _month_asked(parts, now)
     document = _document_of(parts, month, now)
     # A closed report keeps its form, whatever the configuration says today.

@@ -245,6 +245,19 @@ class CommitmentDocument(ReportPart):
     saves_usd: Cents | None
 
 
+class CommittedDocument(ReportPart):
+    """What one committed node more or fewer would have saved in the whole month; negative: it would have cost more."""
+
+    pool: str
+    nodes: Annotated[Count, says("paid for, whether or not they exist")]
+    usd_per_hour: Price
+    until: Instant
+    beyond_hours: Annotated[Hours, says("with more nodes than that")]
+    held_hours: Annotated[Hours, says("for which work held the GPUs of a node")]
+    more_saves_usd: Cents
+    fewer_saves_usd: Cents
+
+
 class AlwaysOnDocument(ReportPart):
     """What every pool at its peak would have cost."""
 
@@ -344,13 +357,15 @@ class ReportDocument(ReportPart):
     """The report of a month. Its lines add up to usd."""
 
     # The server that answers adds the name of its cluster; what an older version stored lacks the others.
-    sometimes = ("cluster_name", "pool_changes", "idle_workloads", "unallocated")
+    sometimes = ("cluster_name", "pool_changes", "committed", "idle_workloads", "unallocated")
     within = ("everything", "everything.total", "measured")
     paths: ClassVar = {
         "month": "month.name",
         "since": "month.start",
         "nobodys": "nobodys.total",
         "measured": "measured.coverage",
+        "commitments": "commitments.offers",
+        "committed": "commitments.pools",
     }
     cluster_name: Annotated[str, says("as configured")] = ""
     month: Month
@@ -398,6 +413,7 @@ class ReportDocument(ReportPart):
     pool_changes: Annotated[Listed[PoolChangeDocument], says("pools worth adding or merging; empty for a team")] = ()
     baselines: Listed[BaselineDocument]
     commitments: Listed[CommitmentDocument]
+    committed: Annotated[Listed[CommittedDocument], says("of pools with committed nodes; empty for a team")] = ()
     always_on: Annotated[AlwaysOnDocument | None, says("null for a team")]
     idle_workloads: Annotated[IdleWorkloads | None, says("null: none was idle for too long")] = None
     days: Listed[DayDocument]

@@ -18,7 +18,7 @@ from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Unallocated
 from receiver.core.model.usage import Owner
 from receiver.core.money.attribution import MonthToDate
-from receiver.core.money.cost import HOUR, amount, counts_from
+from receiver.core.money.cost import HOUR, NOISE, amount, counts_from
 from receiver.core.report.lines import CostPiece, PaidFor
 from receiver.reports.document import utc
 
@@ -35,7 +35,7 @@ NUMBERS = (
     *("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"),
     *("ConsumedQuantity", "ListUnitPrice", "PricingQuantity"),
 )
-COSTS = ("BilledCost", "ContractedCost", "EffectiveCost", "ListCost")  # equal: no discounts are known
+COSTS = ("BilledCost", "ContractedCost", "EffectiveCost", "ListCost")  # equal but for commitments
 CIVO = ("InvoiceIssuerName", "ProviderName", "PublisherName")
 ALWAYS = {
     **dict.fromkeys(CIVO, "Civo"),
@@ -71,6 +71,7 @@ class _Charge:
     hours: Decimal | None = None
     pool: str = ""
     kind: str = ""
+    list_usd: Decimal | None = None  # where commitments pay for all or some of it
 
     def add(self, usd: Decimal, gpu_hours: float, pool: str, kind: str) -> None:
         self.usd += usd
@@ -139,6 +140,8 @@ def _charges(
     for instance, charges in of_nodes.items():
         if instance in nodes:
             _share_out(charges, nodes[instance].price_usd_per_hour, Decimal(str(paid[instance])))
+        elif not instance:
+            _without_node(charges)
         for key, charge in charges.items():
             charges_by_node[key][instance] = charge
     for key, line in lines.items():
@@ -164,9 +167,12 @@ def _of_the_report(parts: Mapping[str, _Charge], line: _Charge, key: _Key) -> Ma
 
 
 def _share_out(charges: Mapping[_Key, _Charge], price: Decimal | None, paid: Decimal) -> None:
-    """Give each of a node's *charges* its part of the hours *paid*, which add up exactly, and its cost at *price*."""
-    if price:
-        exact = {key: charge.usd / price for key, charge in charges.items()}
+    """Give each of a node's *charges* its part of the hours *paid*, which add up exactly, and its cost at *price*. What
+    commitments pay for keeps its cost."""
+    usd = sum((charge.usd for charge in charges.values()), Decimal(0))
+    listed = price is None or abs(usd - paid * price) <= NOISE
+    if price and (listed or usd):
+        exact = {key: charge.usd / price if listed else charge.usd * paid / usd for key, charge in charges.items()}
     else:
         gpu_hours = sum(charge.gpu_hours for charge in charges.values())
         exact = {key: paid * Decimal(charge.gpu_hours / gpu_hours) for key, charge in charges.items() if gpu_hours}
@@ -176,7 +182,17 @@ def _share_out(charges: Mapping[_Key, _Charge], price: Decimal | None, paid: Dec
         hours[most] += paid - sum(hours.values(), Decimal(0))
     for key, part in hours.items():
         charges[key].hours = part
-        charges[key].usd = part * (price or Decimal(0))  # all decimals
+        if listed:
+            charges[key].usd = part * (price or Decimal(0))  # all decimals
+        else:
+            charges[key].list_usd = part * (price or Decimal(0))
+
+
+def _without_node(charges: Mapping[_Key, _Charge]) -> None:
+    """Give those of *charges* that are for committed nodes which do not exist their hours."""
+    for key, charge in charges.items():
+        if key.size and (gpus := gpus_of_size(key.size)) is not None:
+            charge.hours, charge.list_usd = (Decimal(charge.gpu_hours) / gpus).quantize(FINE), charge.usd
 
 
 def _period(node: NodeLife | None, to_date: MonthToDate) -> tuple[datetime, datetime]:
@@ -201,6 +217,8 @@ def _charged(key: _Key, charge: _Charge, node: NodeLife | None) -> dict[str, str
     if node is not None and node.price_usd_per_hour is None:
         description += "; the cost is missing: this size has no price"
     tags = {"namespace": key.namespace, "workload": key.workload, "pool": charge.pool, **asdict(key.owner)}
+    if charge.list_usd is not None:
+        description += "; a commitment pays for it"
     set_tags = {name: value for name, value in tags.items() if value}
     columns = {
         **dict.fromkeys(COSTS, amount(charge.usd)),
@@ -209,6 +227,8 @@ def _charged(key: _Key, charge: _Charge, node: NodeLife | None) -> dict[str, str
         "Tags": json.dumps(set_tags) if set_tags else "",
         "x_PaidFor": key.paid_for,
     }
+    if charge.list_usd is not None:
+        columns |= {"ListCost": amount(charge.list_usd), "PricingCategory": "Committed"}
     if charge.gpu_hours:
         hours = Decimal(charge.gpu_hours).quantize(FINE)
         columns |= {"ConsumedQuantity": amount(hours), "ConsumedUnit": "GPU-Hours"}

@@ -4,6 +4,7 @@ import csv
 import io
 import textwrap
 from collections.abc import Collection, Iterator, Mapping
+from decimal import Decimal
 from itertools import zip_longest
 from typing import Any
 
@@ -246,12 +247,15 @@ def _savings(report: Row) -> Iterator[str]:
         yield ""
         yield f"Pools to add or merge: {POOLS_ESTIMATED}"
     yield from (f"  {change['sentence']}" for change in changes)
-    if report["baselines"] or report["commitments"]:
+    if report["baselines"] or report["commitments"] or report.get("committed"):
         yield ""
         yield "Committed capacity, judged by this month alone"
     for base in report["baselines"]:
         always = f"{some(base['always'], 'node')} all the time, {base['peak']} at the peak"
         yield f"  {base['size']}: {always}, at least one for {base['any_hours']:,.1f} h"
+    for held in report.get("committed", ()):
+        price, until = dollars(held["usd_per_hour"]), held["until"][:10]
+        yield f"  {held['pool']} has {held['nodes']} until {until} at {price}/h: {verdict_on(held)}"
     for offer in report["commitments"]:
         verdict = "no such node with a price in this month"
         if offer["break_even"] is not None:
@@ -272,6 +276,15 @@ def _savings(report: Row) -> Iterator[str]:
             yield f"  {name} since {minute(since)}: not in the ledger before"
     if compared["left_out"]:
         yield f"  without {', '.join(compared['left_out'])}: no price"
+
+
+def verdict_on(committed: Row) -> str:
+    """What the month says of a pool's committed nodes: whether one more, or one fewer, would have paid."""
+    if Decimal(committed["more_saves_usd"]) > 0:
+        return f"one more would have saved {dollars(committed['more_saves_usd'])}"
+    if Decimal(committed["fewer_saves_usd"]) > 0:
+        return f"one fewer would have saved {dollars(committed['fewer_saves_usd'])}"
+    return "neither one more nor one fewer would have paid"
 
 
 def _days(report: Row) -> Iterator[str]:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from prometheus_client.core import Metric
 
-from receiver.capabilities.costs.monthly import costs_of
+from receiver.capabilities.costs.monthly import as_paid, costs_of
 from receiver.core.model.policy import Policy
 from receiver.core.money.accounting import EVERY
 from receiver.core.money.attribution import By, Line, Part
@@ -76,7 +76,7 @@ def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[M
     rows = [((name.partition("/")[0] if name != OTHERS else "", name), usd) for (name,), usd in workloads]
     text = "USD of what a workload held this month, running or ended."
     yield gauge("cost_workload_usd", text, rows, "workload_namespace", "workload")
-    compared = always_on(store.node_lives(month.start), policy, month, now, store.watched())
+    compared = always_on(store.node_lives(month.start), as_paid(policy, store), month, now, store.watched())
     text = "USD of this month had every pool been at its peak for as long as it was watched."
     yield single("always_on_usd", text, compared.usd)
     yield single("always_on_spent_usd", "USD that the same pools did cost in the same time.", compared.spent_usd)

@@ -25,8 +25,17 @@ from receiver.ports import ReadStore, Store, Telemetry, TryLater, WontWork, Writ
 from receiver.reports.picture import kept_picture
 
 
+def as_paid(policy: Policy, store: ReadStore) -> Policy:
+    """Return *policy* with the commitments that the ledger knows of, those that are over included. Raises TryLater."""
+    control = store.control()
+    if control is None:
+        return policy
+    return replace(policy, billing=replace(policy.billing, committed=control.committed))
+
+
 def costs_of(store: ReadStore, policy: Policy, month: Month, now: datetime) -> Attributed:
     """Return the attributed cost of *month* until *now*. Raises TryLater when the store fails."""
+    policy = as_paid(policy, store)
     lives, usage, unwatched = store.node_lives(month.start), store.usage(month.name), store.unwatched(month.name)
     seeded, unpriced = seeded_usd(_seed(store, lives, month), policy, month.name)
     attributed = attribute(lives, usage, unwatched, MonthToDate(month, now, policy.billing), seeded, store.watch())
@@ -84,6 +93,7 @@ def _account(store: ReadStore, policy: Policy, month: Month, now: datetime) -> D
 
 def report_of(store: ReadStore, policy: Policy, month: Month, now: datetime, team: str | None = None) -> Report:
     """Return the report of *month*: of all teams, or one *team*. Raises TryLater when the store fails."""
+    policy = as_paid(policy, store)
     return report(found_in(store, policy, month, now), policy, month, now, team)
 
 
@@ -179,8 +189,9 @@ class MonthEnd:
         if inputs is None:
             return
         missing = [team for team in (*self._teams(inputs), None) if scope_of(team) not in closed_scopes]
+        policy = as_paid(self._policy, self._store)
         for team in missing[:CLOSED_AT_ONCE]:
-            document = ReportDocument.of(report(inputs, self._policy, month, now, team), finalised=now).document()
+            document = ReportDocument.of(report(inputs, policy, month, now, team), finalised=now).document()
             self._store.close_report(month.name, scope_of(team), document, now)
 
     def _found(self, month: Month, now: datetime) -> Found | None:
@@ -214,5 +225,6 @@ class MonthEnd:
         inputs = self._found(month, now)
         if inputs is None:
             return
+        policy = as_paid(self._policy, self._store)
         for team in missing:
-            self._store.say(report_notice(report(inputs, self._policy, month, now, team)), now)
+            self._store.say(report_notice(report(inputs, policy, month, now, team)), now)

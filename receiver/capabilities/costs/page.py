@@ -10,7 +10,7 @@ from typing import Any
 from flask import Blueprint, render_template
 
 from receiver.capabilities.costs.api import ONE_AT_A_TIME, report_asked
-from receiver.capabilities.costs.formats import PAID_FOR, UNALLOCATED, form_of, standstill
+from receiver.capabilities.costs.formats import PAID_FOR, UNALLOCATED, form_of, standstill, verdict_on
 from receiver.core.model.policy import Unallocated
 from receiver.reports.screen import assumed, foreseen
 from receiver.web.pages.show import alone
@@ -46,6 +46,7 @@ def _shown(document: Mapping[str, Any]) -> dict[str, Any]:
         "unallocated": UNALLOCATED[form_of(document)],
         "is_shared": form_of(document) is Unallocated.SHARE,
         "standstill": standstill,
+        "verdict_on": verdict_on,
         "foreseen": foreseen,
         "assumed": assumed,
         "title": f"{first:%B %Y}",

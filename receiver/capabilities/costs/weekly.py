@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from receiver.capabilities.costs.monthly import as_paid
 from receiver.core.model.policy import Policy, Scope
 from receiver.core.notices.digest import (
     DAY_TOPIC,
@@ -105,7 +106,7 @@ class WeekEnd(Digest):
             held=self._store.held(week.start, week.end),
             outlook=self._outlook(),
         )
-        self._store.say(digest(inputs, self._policy), now)
+        self._store.say(digest(inputs, as_paid(self._policy, self._store)), now)
 
     def _outlook(self) -> Outlook | None:
         for budget in kept_picture(self._store)[0].budgets:

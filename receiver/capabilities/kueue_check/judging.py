@@ -195,7 +195,7 @@ def _covered(opened: Mapping[Tally, int]) -> str:
     if not opened:
         return "it fits nodes that exist or are on their way"
     nodes = listed([f"{some(count, 'new node')} in pool {tally.pool.name}" for tally, count in opened.items()])
-    usd = sum((tally.price * count for tally, count in opened.items()), Decimal(0))
+    usd = sum((tally.saved_by(count) for tally, count in opened.items()), Decimal(0))
     if not usd.is_finite():
         return f"no budget: {nodes}, of which a price is missing"
     return f"the budgets cover it: {nodes} at {dollars(usd)} per hour"
@@ -218,4 +218,4 @@ def _held(view: BudgetView, shortfall: str, policy: Policy) -> str:
 
 
 def _price(need: tuple[Tally, int]) -> Decimal:
-    return need[0].price * need[1] if need[1] else Decimal(0)  # an unknown price is infinite
+    return need[0].cost_of(need[1])  # an unknown price is infinite

@@ -12,7 +12,7 @@ from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.flights import Flight
 from receiver.core.model.model import Backoff, Drift, Offer, Source
 from receiver.core.model.overrides import Override
-from receiver.core.model.policy import Billing, BudgetChange
+from receiver.core.model.policy import Billing, BudgetChange, CommittedNodes
 from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.rights import Rights
 
@@ -157,7 +157,8 @@ class SourceTurn:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
     """The control state that the step at *at* leaves to the next one; *kept_out*, *rights* and *refusals* are as in
-    `Facts` and its parts, *decisions* are the numbers of the stored decisions by pool."""
+    `Facts` and its parts, *decisions* are the numbers of the stored decisions by pool, *committed* the commitments
+    that were ever in force."""
 
     at: datetime
     sources: Mapping[Source, SourceTurn] = field(default_factory=dict)
@@ -165,6 +166,7 @@ class Control:
     rights: Rights | None = None
     decisions: Mapping[str, int] = field(default_factory=dict)
     refusals: tuple[SchedulerRefusal, ...] = ()
+    committed: tuple[CommittedNodes, ...] = ()
 
 
 def is_new_minute(before: Control | None, now: datetime) -> bool:

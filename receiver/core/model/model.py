@@ -381,6 +381,7 @@ class Spend:
     teams: Mapping[str, Decimal] | None = None  # by attribution, "" for unlabelled work; a minute old at most
     elsewhere_per_hour: Decimal = Decimal(0)  # living nodes whose pools left the configuration
     dearer_per_hour: Mapping[str, Decimal] = field(default_factory=dict)  # by pool, `cost.dearer_per_hour`
+    committed: Mapping[str, Decimal] = field(default_factory=dict)  # by pool, of its commitment until the month ends
     seen: Mapping[str, Decimal] = field(default_factory=dict)  # by pool, what this ledger watched since *seen_since*
     seen_since: datetime | None = None  # when the month or the ledger began (None: no forecast is needed)
     charges: Comparison | None = None  # Civo's charges beside the ledger (None before the first answer)

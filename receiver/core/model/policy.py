@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
@@ -190,15 +190,43 @@ class Anchor(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedNodes:
+    """So many *nodes* of *pool* (an id) are paid for until *until*, each at *usd_per_hour*, whether or not they exist:
+    the oldest ones. Nodes beyond them cost the pool's price. *since* is when the ledger first knew of it."""
+
+    pool: str
+    size: str
+    nodes: int
+    usd_per_hour: Decimal
+    until: datetime
+    since: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Billing:
     """How the cloud charges: *granularity* is one paid unit, *removal_margin* how long before the next one an idle node
-    may go, *charges_tolerance_usd* the unreported difference of ledger and charges per size and month."""
+    may go, *charges_tolerance_usd* the unreported difference of ledger and charges per size and month. Of a pool one
+    entry of *committed* at most is in force at a time."""
 
     granularity: timedelta = timedelta(hours=1)
     rounding: Rounding = Rounding.CEIL
     anchor: Anchor = Anchor.INSTANCE
     removal_margin: timedelta = timedelta(seconds=90)
     charges_tolerance_usd: Decimal = Decimal(10)
+    committed: tuple[CommittedNodes, ...] = ()
+
+    def committed_to(self, pool: str, at: datetime) -> CommittedNodes | None:
+        """The commitment of *pool* (an id) that is in force at *at*."""
+        return next((c for c in self.committed if c.pool == pool and c.since <= at < c.until), None)
+
+    def committed_nodes(self, pool: str, now: datetime) -> int:
+        """How many nodes of *pool* (an id) are paid for in the paid unit that begins next, whichever node's it is."""
+        committed = self.committed_to(pool, now + self.granularity)
+        return committed.nodes if committed is not None else 0
+
+    def beyond(self, pool: str, nodes: int, now: datetime) -> int:
+        """How many of *nodes* nodes of *pool* (an id) cost its price in the paid unit that begins next."""
+        return max(0, nodes - self.committed_nodes(pool, now)) if self.committed else nodes
 
     @property
     def by_the_hour(self) -> bool:

@@ -6,12 +6,13 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+from receiver.core.model.civo_sizes import gpus_of_size
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.policy import Billing, Policy, Unallocated
+from receiver.core.model.policy import Billing, CommittedNodes, Policy, Unallocated
 from receiver.core.model.usage import Unwatched, Usage
 from receiver.core.money.accounting import CONTINUOUS
 from receiver.core.money.budget import Month
-from receiver.core.money.cost import counts_from, first_unit_from, in_cents, to_cents, unit_price, units_between
+from receiver.core.money.cost import Coverage, counts_from, first_unit_from, in_cents, to_cents, units_between
 
 SETTLED_AFTER = timedelta(hours=1)  # after the last paid unit: by then its use is known
 
@@ -161,6 +162,11 @@ class Attributed:
         """The sum in cents, equal to the ledger's."""
         return in_cents(sum((s.usd for s in self.shares), Decimal(0)))
 
+    def held_seconds(self, pool: str) -> float:
+        """GPU-seconds of *pool* (an id) that work held, or may have held."""
+        parts = (Part.HELD, Part.UNWATCHED, Part.AHEAD)
+        return sum(share.seconds for share in self.shares if share.pool == pool and share.part in parts)
+
 
 def attribute(
     lives: Iterable[NodeLife],
@@ -173,12 +179,15 @@ def attribute(
     """Share out the cost of *lives* in a month *to_date*; *seeded* is USD spent before the ledger began. *watch* is the
     observed period, None: all of it."""
     month = to_date.month
+    lives, billing = tuple(lives), to_date.billing
+    coverage = Coverage(lives, billing)
     held: dict[str, list[Usage]] = {}
     for row in usage:
         if row.month == month.name:
             held.setdefault(row.instance, []).append(row)
     blind = {row.instance: row for row in unwatched if row.month == month.name}
     shares: list[Share] = []
+    users: list[NodeLife] = []
     unpriced: set[str] = set()
     for life in lives:
         rows = held.get(life.instance, ())
@@ -186,7 +195,12 @@ def attribute(
         if life.price_usd_per_hour is None and units:
             unpriced.add(life.size)
         if units or rows:
-            shares += _shared_out(life, rows, blind.get(life.instance), to_date, watch)
+            users.append(life)
+            usd = coverage.usd(life, month.start, month.end, to_date.now)
+            shares += _shared_out(life, usd, rows, blind.get(life.instance), to_date, watch)
+    for committed in billing.committed:
+        unused_hours = coverage.unused_hours(committed, users, month.start, min(month.end, to_date.now))
+        shares += _without_node(committed, unused_hours)
     if seeded:
         shares.append(Share(part=Part.SEEDED, usd=seeded, seconds=0.0))
     observed_from = month.start if watch is None else watch.observed_from(month)
@@ -200,10 +214,15 @@ def attribute(
 
 
 def _shared_out(
-    life: NodeLife, rows: Iterable[Usage], blind: Unwatched | None, to_date: MonthToDate, watch: Watch | None
+    life: NodeLife,
+    usd: Decimal,
+    rows: Iterable[Usage],
+    blind: Unwatched | None,
+    to_date: MonthToDate,
+    watch: Watch | None,
 ) -> Iterator[Share]:
+    """Share out *usd*, the cost of *life* in the month."""
     units, billing = to_date.units(life), to_date.billing
-    usd = units * unit_price(life.price_usd_per_hour or Decimal(0), billing)
     gpus = life.gpus or 1.0
     ahead = _left(life, units, to_date) if life.gone_at is None else 0.0
     # Each with its seconds of the node, which determine its cost, and the GPU-seconds that are reported.
@@ -230,6 +249,14 @@ def _shared_out(
         yield Share(
             part=part, usd=share, seconds=seconds, size=life.size, pool=life.pool, usage=row, instance=life.instance
         )
+
+
+def _without_node(committed: CommittedNodes, unused_hours: Decimal) -> Iterator[Share]:
+    """Yield the cost of the node-hours of *committed* in which its nodes did not exist."""
+    if unused_hours > 0:
+        seconds = float(unused_hours) * 3600 * (gpus_of_size(committed.size) or 1)
+        usd = unused_hours * committed.usd_per_hour
+        yield Share(part=Part.UNALLOCATED, usd=usd, seconds=seconds, size=committed.size, pool=committed.pool)
 
 
 def _left(life: NodeLife, units: int, to_date: MonthToDate) -> float:

@@ -81,7 +81,7 @@ class BudgetStage(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetView:
     """One budget in a step, in USD. *reserved* is the next paid unit of the nodes that exist or are requested, and of
-    nodes that unanswered growth may still bring.
+    nodes that unanswered growth may still bring, and what commitments cost until the month ends.
 
     *unknown* is the reason why the spend is not known (*spent* is its lower bound then; empty: it is known) and
     *unpriced* are sizes without a price: either stops growth. *uncounted* are charges that are not in *spent* and stop
@@ -301,12 +301,15 @@ def views(facts: Facts, policy: Policy) -> Budgets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Amounts:
-    """USD of one budget: *spent*, the cost of its nodes *per_hour*, the spend that this ledger has *observed*, the
-    *pledge* for nodes that do not show yet, and the account's spend *beside* nodes."""
+    """USD of one budget: *spent*, the cost of its nodes *per_hour*, that of commitments (*committed_per_hour*, and
+    *committed* until the month ends), the spend that this ledger has *observed*, the *pledge* for nodes that do not
+    show yet, and the account's spend *beside* nodes."""
 
     spent: Decimal
     per_hour: Decimal
     observed: Decimal
+    committed_per_hour: Decimal = NOTHING
+    committed: Decimal = NOTHING
     pledge: Decimal = NOTHING
     beside: Decimal = NOTHING
 
@@ -328,8 +331,9 @@ class _Views:
         ledger began, of which no team is known."""
         facts, policy, budget, spend = self._facts, self._policy, self._budget, self._facts.spend
         coming = unseen(facts)
-        hourly = {p.id: _per_hour(p, facts) for p in policy.pools}
-        pledges = {p.id: coming.get(p.id, 0) * unit_price(_price(p), policy.billing) for p in policy.pools}
+        hourly = {p.id: _per_hour(p, facts, policy) for p in policy.pools}
+        pledges = {p.id: _pledge(p, coming.get(p.id, 0), facts, policy) for p in policy.pools}
+        committed_hourly = sum((_committed_per_hour(p, facts, policy) for p in policy.pools), NOTHING)
         everything = sum(hourly.values(), spend.elsewhere_per_hour)
         seen, pledge = sum(spend.seen.values(), NOTHING), sum(pledges.values(), _kept_elsewhere(facts))
         # Nodes in the ledger without a price, and pools with nodes whose price has since been removed.
@@ -337,7 +341,14 @@ class _Views:
         more: dict[str, Any] = {"unpriced": tuple(sorted({*facts.spend.unpriced, *lost}))}
         account = spend.account_at_least if spend.account is None else spend.account
         unknown = "" if spend.account is not None else "Civo's charges have not been read yet"
-        of_nodes = _Amounts(spent=spend.usd, per_hour=everything, observed=seen, pledge=pledge)
+        of_nodes = _Amounts(
+            spent=spend.usd,
+            per_hour=everything,
+            observed=seen,
+            committed_per_hour=committed_hourly,
+            committed=sum(spend.committed.values(), NOTHING),
+            pledge=pledge,
+        )
         of_account = replace(of_nodes, spent=account, beside=max(NOTHING, account - spend.usd))
         uncounted = spend.account_unpriced
         yield self._view((Scope.ACCOUNT, ""), budget.account_usd, of_account, unknown, uncounted=uncounted, **more)
@@ -347,6 +358,8 @@ class _Views:
                 spent=spend.pools.get(pool.id, NOTHING),
                 per_hour=hourly[pool.id],
                 observed=spend.seen.get(pool.id, NOTHING),
+                committed_per_hour=_committed_per_hour(pool, facts, policy),
+                committed=spend.committed.get(pool.id, NOTHING),
                 pledge=pledges[pool.id],
             )
             yield self._view((Scope.POOL, pool.id), pool.budget_usd, amounts, spend.unknown, shown=pool.name)
@@ -371,7 +384,7 @@ class _Views:
             month=spend.month,
             monthly=monthly,
             spent=spent,
-            reserved=unit_price(amounts.per_hour, policy.billing) + amounts.pledge,
+            reserved=unit_price(amounts.per_hour, policy.billing) + amounts.pledge + amounts.committed,
             stage=stage_of(spent, budget, monthly),
             warn_at=budget.warn_at,
             hold_at=budget.hold_at,
@@ -381,7 +394,7 @@ class _Views:
             unknown=unknown,
             forecast=Forecast() if unknown else ahead,
             change=change,
-            per_hour=amounts.per_hour,
+            per_hour=amounts.per_hour + amounts.committed_per_hour,
             ends_at=month.end,
             **fields,
         )
@@ -392,9 +405,24 @@ def _price(pool: Pool) -> Decimal:
     return pool.price_usd_per_hour or NOTHING
 
 
-def _per_hour(pool: Pool, facts: Facts) -> Decimal:
-    """USD per hour of the nodes of *pool*: each is charged at the price at which it was bought, also after a cut."""
-    return _price(pool) * nodes_of(facts.pool(pool.id)) + facts.spend.dearer_per_hour.get(pool.id, NOTHING)
+def _per_hour(pool: Pool, facts: Facts, policy: Policy) -> Decimal:
+    """USD per hour of the nodes of *pool* that no commitment pays for: each is charged at the price at which it was
+    bought, also after a cut."""
+    dearer = facts.spend.dearer_per_hour.get(pool.id, NOTHING)
+    return _price(pool) * policy.billing.beyond(pool.id, nodes_of(facts.pool(pool.id)), facts.at) + dearer
+
+
+def _pledge(pool: Pool, coming: int, facts: Facts, policy: Policy) -> Decimal:
+    """USD for the first paid unit of *coming* nodes of *pool* that do not show yet."""
+    nodes, billing = nodes_of(facts.pool(pool.id)), policy.billing
+    more = billing.beyond(pool.id, nodes + coming, facts.at) - billing.beyond(pool.id, nodes, facts.at)
+    return more * unit_price(_price(pool), billing)
+
+
+def _committed_per_hour(pool: Pool, facts: Facts, policy: Policy) -> Decimal:
+    """USD per hour of the commitment of *pool*."""
+    committed = policy.billing.committed_to(pool.id, facts.at)
+    return NOTHING if committed is None else committed.nodes * committed.usd_per_hour
 
 
 def _team_shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
@@ -402,7 +430,8 @@ def _team_shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
     a fraction of a GPU, as in attribution."""
     usd_per_hour: dict[str, Decimal] = {}
     for pool in policy.pools:
-        each = _per_hour(pool, facts) / max(1, nodes_of(facts.pool(pool.id)))
+        nodes = max(1, policy.billing.committed_nodes(pool.id, facts.at), nodes_of(facts.pool(pool.id)))
+        each = (_per_hour(pool, facts, policy) + _committed_per_hour(pool, facts, policy)) / nodes
         for node in facts.pool(pool.id).living:
             gpus = max(gpus_of(node.allocatable, node.labels), gpus_of(pool.resources, node.labels))
             for pod in node.pods:

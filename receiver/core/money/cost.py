@@ -1,13 +1,15 @@
-"""Costs of node lives: paid units, the cost of a month, ended lives, and rounding to cents."""
+"""Costs of node lives: paid units, commitments, the cost of a month, ended lives, and rounding to cents."""
 
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
+from heapq import heappush, heappushpop
 from typing import TypeVar
 
 from receiver.core.model.memory import EndedLives, NodeLife
-from receiver.core.model.policy import Anchor, Billing, Pool, Rounding
+from receiver.core.model.policy import Anchor, Billing, CommittedNodes, Pool, Rounding
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 THE_END = datetime.max.replace(tzinfo=UTC)
@@ -106,11 +108,115 @@ def paid_units(
     return units, frozenset(unpriced)
 
 
+def hours(length: timedelta) -> Decimal:
+    """*length* in hours, exactly; 0 for a negative one."""
+    return Decimal(max(length, timedelta(0)) // timedelta(microseconds=1)) / 3_600_000_000
+
+
+class Coverage:
+    """What of *lives*, which are all that existed in the time asked about, the commitments of *billing* pay for.
+
+    They pay for the oldest nodes of a pool: for a paid unit when, as it begins, fewer older nodes exist than are
+    committed.
+    """
+
+    def __init__(self, lives: Sequence[NodeLife], billing: Billing) -> None:
+        self._billing = billing
+        self._oldest_from: dict[CommittedNodes, Mapping[str, datetime]] = {}
+        for committed in billing.committed:
+            its_lives = sorted((x for x in lives if x.pool == committed.pool), key=lambda x: (x.created_at, x.instance))
+            self._oldest_from[committed] = _oldest_from(its_lives, committed.nodes)
+
+    def units(self, life: NodeLife, start: datetime, end: datetime, now: datetime) -> int:
+        """Paid units of *life* that began from *start* to before *end* and are covered, as known at *now*."""
+        covered = [self._covered(life, committed, start, end) for committed in self._oldest_from]
+        return sum(units_between(life, frm, to, now, self._billing) for frm, to in covered if frm < to)
+
+    def usd(self, life: NodeLife, start: datetime, end: datetime, now: datetime) -> Decimal:
+        """What *life* cost: its units that began from *start* to before *end* and are not covered, at its price (0 if
+        unknown), and its part of the commitments in that time until *now*."""
+        units = units_between(life, start, end, now, self._billing) - self.units(life, start, end, now)
+        usd = units * unit_price(life.price_usd_per_hour or Decimal(0), self._billing)
+        for committed in self._oldest_from:
+            usd += self._hours(life, committed, start, min(end, now)) * committed.usd_per_hour
+        return usd
+
+    def unused_hours(
+        self, committed: CommittedNodes, lives: Iterable[NodeLife], start: datetime, until: datetime
+    ) -> Decimal:
+        """Node-hours of *committed* from *start* to *until* that none of *lives* used."""
+        unused = committed.nodes * hours(min(until, committed.until) - max(start, committed.since))
+        return unused - sum((self._hours(life, committed, start, until) for life in lives), Decimal(0))
+
+    def _hours(self, life: NodeLife, committed: CommittedNodes, start: datetime, until: datetime) -> Decimal:
+        frm, to = self._covered(life, committed, start, min(until, life.gone_at or until))
+        return hours(to - frm)
+
+    def _covered(
+        self, life: NodeLife, committed: CommittedNodes, start: datetime, end: datetime
+    ) -> tuple[datetime, datetime]:
+        """From when to when between *start* and *end* it is *committed* that pays for *life*; the end may be first."""
+        oldest_from = self._oldest_from[committed].get(life.instance, THE_END)
+        return max(start, committed.since, oldest_from), min(end, committed.until)
+
+
+def _oldest_from(lives: Iterable[NodeLife], nodes: int) -> Mapping[str, datetime]:
+    """From when on each of *lives*, the oldest first, is one of the *nodes* oldest; it may be gone by then."""
+    last_ends: list[datetime] = []  # of older nodes, those *nodes* that exist longest
+    oldest_from: dict[str, datetime] = {}
+    for life in lives:
+        end = life.gone_at or THE_END
+        if len(last_ends) < nodes:
+            oldest_from[life.instance] = life.created_at
+            heappush(last_ends, end)
+        else:
+            oldest_from[life.instance] = max(life.created_at, last_ends[0])
+            heappushpop(last_ends, end)
+    return oldest_from
+
+
+def committed_usd(committed: CommittedNodes, start: datetime, end: datetime) -> Decimal:
+    """What *committed* costs from *start* to *end*, whether or not its nodes exist."""
+    length = min(end, committed.until) - max(start, committed.since)
+    return hours(length) * committed.nodes * committed.usd_per_hour
+
+
+def committed_more(
+    lives: Sequence[NodeLife], start: datetime, end: datetime, now: datetime, billing: Billing
+) -> Mapping[str, Decimal]:
+    """USD by pool id by which its commitments, from *start* to *end* as known at *now*, cost more than the units of
+    *lives* that they pay for (negative: less). *lives* are all that existed in that time."""
+    usd_by_pool: dict[str, Decimal] = {}
+    for committed in billing.committed:
+        usd = committed_usd(committed, start, min(end, now))
+        usd_by_pool[committed.pool] = usd_by_pool.get(committed.pool, Decimal(0)) + usd
+    coverage = Coverage(lives, billing)
+    for life in lives:
+        if life.pool in usd_by_pool and life.price_usd_per_hour is not None:
+            units = coverage.units(life, start, end, now)
+            usd_by_pool[life.pool] -= units * unit_price(life.price_usd_per_hour, billing)
+    return usd_by_pool
+
+
+def with_committed(known: Sequence[CommittedNodes], billing: Billing, now: datetime) -> tuple[CommittedNodes, ...]:
+    """Return the commitments that the ledger *known* has, with those that *billing* configures at *now*: one that is no
+    longer configured ends now, one that is new begins now."""
+    configured = {replace(c, since=EPOCH): c for c in billing.committed}
+    then: list[CommittedNodes] = []
+    for committed in known:
+        if committed.until <= now or configured.pop(replace(committed, since=EPOCH), None) is not None:
+            then.append(committed)
+        elif committed.since < now:
+            then.append(replace(committed, until=now))
+    return (*then, *(replace(c, since=max(c.since, now)) for c in configured.values() if c.until > now))
+
+
 def spend_by_pool(
     lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing, ended: EndedLives | None = None
 ) -> tuple[dict[str, Decimal], tuple[str, ...]]:
-    """USD by pool id for units begun since *since*, of *lives* and of those that *ended*, and the sizes without a
-    price."""
+    """USD by pool id for units begun since *since*, of *lives* and of those that *ended*, and of commitments; and the
+    sizes without a price."""
+    lives = tuple(lives)
     units, unpriced = paid_units(lives, since, now, billing)
     if ended is not None:
         ended_units, ended_unpriced = ended.paid_units(since, billing)
@@ -119,6 +225,10 @@ def spend_by_pool(
     usd_by_pool: dict[str, Decimal] = {}
     for (pool, price), count in units.items():
         usd_by_pool[pool] = usd_by_pool.get(pool, Decimal(0)) + count * unit_price(price, billing)
+    if billing.committed:
+        over = () if ended is None else [x for x in ended.lives if x.gone_at is not None and x.gone_at > since]
+        for pool, usd in committed_more((*over, *lives), since, THE_END, now, billing).items():
+            usd_by_pool[pool] = usd_by_pool.get(pool, Decimal(0)) + usd
     return usd_by_pool, tuple(sorted(unpriced))
 
 

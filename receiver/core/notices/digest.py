@@ -11,7 +11,7 @@ from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import dollars, percent, some, span
 from receiver.core.model.usage import WorkloadLife
-from receiver.core.money.cost import unit_price, units_between
+from receiver.core.money.cost import committed_more, unit_price, units_between
 from receiver.core.notices.notice import Cause, Notice
 from receiver.core.report.report import of_month, queue_waits
 from receiver.core.report.would_have import WouldHave, against, conclusion, day, waits
@@ -99,6 +99,7 @@ def digest(ledger: WeekFound, policy: Policy) -> Notice:
         for life, count in paid
         if life.price_usd_per_hour is not None
     ]
+    committed = committed_more(ledger.lives, week.start, week.end, ledger.now, billing).values()
     unpriced = sorted({life.size for life, count in paid if count and life.price_usd_per_hour is None})
     hours = sum(count * life.gpus for life, count in paid) * (billing.granularity / _HOUR)
     lines = [f"This total is too low: nodes of size {', '.join(unpriced)} have no price."] if unpriced else []
@@ -108,7 +109,7 @@ def digest(ledger: WeekFound, policy: Policy) -> Notice:
         cause=Cause.DIGEST,
         topic=DIGEST_TOPIC,
         key=week.name,
-        title=f"GPU costs for the week ending {week.name}: {dollars(sum(priced, Decimal(0)))}",
+        title=f"GPU costs for the week ending {week.name}: {dollars(sum([*priced, *committed], Decimal(0)))}",
         body="\n".join(lines),
     )
 

@@ -1,7 +1,7 @@
 """Savings against always-on capacity, baselines by size, and advice on committed capacity."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -9,8 +9,9 @@ from itertools import accumulate
 
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Commitment, Policy
+from receiver.core.money.attribution import Attributed
 from receiver.core.money.budget import Month
-from receiver.core.money.cost import unit_begin, unit_price, units_between
+from receiver.core.money.cost import committed_more, committed_usd, hours, unit_begin, unit_price, units_between
 
 NOTHING = timedelta(0)
 
@@ -50,11 +51,6 @@ def occupancy(lives: Iterable[NodeLife], start: datetime, until: datetime) -> Oc
         level, since = level + change, at
     longest_first = [exactly[n] for n in range(max((n for n, lasted in exactly.items() if lasted), default=0), 0, -1)]
     return Occupancy(length=max(until - start, NOTHING), at_least=tuple(reversed(list(accumulate(longest_first)))))
-
-
-def hours(length: timedelta) -> Decimal:
-    """*length* in hours, exactly."""
-    return Decimal(length // timedelta(microseconds=1)) / 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +107,11 @@ def always_on(
         for life in members:
             each = unit_price(life.price_usd_per_hour or Decimal(0), policy.billing)
             spent += _units(life, start, month, now, policy) * each
+        for committed in (c for c in policy.billing.committed if c.pool == pool_id):
+            length = min(until, committed.until) - max(start, committed.since)
+            extra = committed_usd(committed, start, until)
+            usd += extra - min(presence.peak, committed.nodes) * hours(length) * price
+        spent += committed_more(members, start, month.end, now, policy.billing).get(pool_id, Decimal(0))
     return AlwaysOn(usd=usd, spent_usd=spent, peaks=peaks, since=since, left_out=tuple(left_out))
 
 
@@ -146,6 +147,63 @@ class CommitmentAdvice:
     break_even: Decimal | None
     recommended: int
     saves_usd: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedAdvice:
+    """What one committed node more or fewer of *pool* (a name) would have saved in the month, in USD (negative: cost).
+    More than *nodes* existed for *beyond_hours*, and work held the GPUs of whole nodes for *held_hours*. What is left
+    of the month speaks for no change."""
+
+    pool: str
+    nodes: int
+    usd_per_hour: Decimal
+    until: datetime
+    beyond_hours: Decimal
+    held_hours: Decimal
+    more_saves_usd: Decimal
+    fewer_saves_usd: Decimal
+
+
+def committed_advice(
+    lives: Sequence[NodeLife], attributed: Attributed, policy: Policy, month: Month, until: datetime
+) -> Iterator[CommittedAdvice]:
+    """Yield the advice on each pool with a commitment in force at *until*, which is in *month* or its end.
+
+    A node beyond the commitment exists only while it is needed. Committed nodes stay: that many were needed at once for
+    no longer than the share that their number has of the time for which work held GPUs.
+    """
+    for pool in policy.pools:
+        committed = policy.billing.committed_to(pool.id, until - timedelta(microseconds=1))
+        if committed is None or pool.price_usd_per_hour is None:
+            continue
+        members = [life for life in lives if life.pool == pool.id]
+        at_least = occupancy(members, month.start, until).at_least
+        last, beyond = (
+            hours(at_least[n]) if n < len(at_least) else Decimal(0) for n in (committed.nodes - 1, committed.nodes)
+        )
+        gpus = max((life.gpus for life in members), default=0.0) or 1.0
+        held = Decimal(attributed.held_seconds(pool.id) / gpus / 3600)
+        needed = min(last, held / committed.nodes) + hours(month.end - until)
+        whole = hours(month.end - month.start) * committed.usd_per_hour
+        yield CommittedAdvice(
+            pool=pool.name,
+            nodes=committed.nodes,
+            usd_per_hour=committed.usd_per_hour,
+            until=committed.until,
+            beyond_hours=beyond,
+            held_hours=held,
+            more_saves_usd=beyond * pool.price_usd_per_hour - whole,
+            fewer_saves_usd=whole - needed * pool.price_usd_per_hour,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedCapacity:
+    """Advice on committed capacity: on the *offers* that are configured, and on what *pools* have."""
+
+    offers: tuple[CommitmentAdvice, ...] = ()
+    pools: tuple[CommittedAdvice, ...] = ()
 
 
 def baselines(lives: Iterable[NodeLife], start: datetime, until: datetime) -> tuple[Baseline, ...]:

@@ -16,7 +16,7 @@ from receiver.core.money.attribution import FINEST, Attributed, By, Part, Share,
 from receiver.core.money.attribution import Line as Told
 from receiver.core.money.attribution import lines as attributed_lines
 from receiver.core.money.budget import Month
-from receiver.core.money.cost import level_by_level, to_cents, units_between
+from receiver.core.money.cost import hours, level_by_level, to_cents, units_between
 
 
 class PaidFor(StrEnum):
@@ -274,7 +274,8 @@ def days(
 ) -> tuple[Day, ...]:
     """Return the days of *month* that have begun at *now*, in the calendar of the policy's zone.
 
-    A node's uses are known per month, so all its days have the same ratio. Spend from before the ledger began is in no
+    A node's uses are known per month, so all its days have the same ratio, and all days the same of what committed
+    nodes cost that do not exist. Spend from before the ledger began is in no
     day. The days of each `PaidFor` add up to *lines*.
     """
     parts: defaultdict[str, defaultdict[PaidFor, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
@@ -290,6 +291,11 @@ def days(
             units = units_between(life, start, end, now, policy.billing)
             for paid_for, usd in parts[life.instance].items() if units else ():
                 exact[paid_for][number] += usd * units / whole
+    for paid_for, usd in parts[""].items():
+        if paid_for is not PaidFor.SEEDED:  # commitments without a node
+            for number, (_, start, end) in enumerate(bounds):
+                length = hours(min(end, now) - start) / hours(min(month.end, now) - month.start)
+                exact[paid_for][number] += usd * length
     of_month: defaultdict[PaidFor, Decimal] = defaultdict(Decimal)
     for line in lines:
         of_month[line.whose.paid_for] += line.usd

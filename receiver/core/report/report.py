@@ -15,7 +15,15 @@ from receiver.core.model.usage import IdleSpan, Owner, Usage, WorkloadLife
 from receiver.core.money.attribution import Attributed, Part
 from receiver.core.money.budget import BudgetStage, Forecast, Month, part_of, stage_of, title_of
 from receiver.core.money.shared_cost import taken_apart
-from receiver.core.report.always_on import AlwaysOn, Baseline, CommitmentAdvice, advice, always_on, baselines
+from receiver.core.report.always_on import (
+    AlwaysOn,
+    Baseline,
+    CommittedCapacity,
+    advice,
+    always_on,
+    baselines,
+    committed_advice,
+)
 from receiver.core.report.idle import IdleCost, idle_costs
 from receiver.core.report.lines import (
     CostLine,
@@ -205,7 +213,7 @@ class Report:
     tight: tuple[Peaks, ...]
     pool_changes: tuple[PoolChange, ...]
     baselines: tuple[Baseline, ...]
-    commitments: tuple[CommitmentAdvice, ...]
+    commitments: CommittedCapacity
     always_on: AlwaysOn | None
     budgets: tuple[BudgetLine, ...]
     standstills: tuple[Standstill, ...]
@@ -283,7 +291,10 @@ def report(ledger: Found, policy: Policy, month: Month, now: datetime, team: str
         tight=tight(workload_peaks),
         pool_changes=pool_changes(lives, usage, alive, policy, start, until, ledger.attributed.observed_from),
         baselines=baselines(lives, start, until),
-        commitments=advice(policy.reports.commitments if team is None else (), lives, start, until),
+        commitments=CommittedCapacity(
+            offers=advice(policy.reports.commitments if team is None else (), lives, start, until),
+            pools=tuple(committed_advice(lives, ledger.attributed, policy, month, until)) if team is None else (),
+        ),
         always_on=always_on(lives, policy, month, now, ledger.watched) if team is None else None,
         budgets=budget_lines(budgeted, ledger, policy, team),
         standstills=standstills(ledger, policy, start, until, team),

@@ -14,7 +14,7 @@ from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy, Pool, Scope
 from receiver.core.model.refusals import SchedulerRefusal
 from receiver.core.model.signals import SignalAction
-from receiver.core.money.budget import Budgets, BudgetView, Key, Refusal, passes_hold, teams_of, unseen
+from receiver.core.money.budget import Budgets, BudgetView, Key, Refusal, nodes_of, passes_hold, teams_of, unseen
 from receiver.core.money.cost import unit_price
 from receiver.core.scaling.bounds import BoundsInForce, Grace, bounds_of, graces_of, why_closed
 from receiver.core.scaling.demand import IGNORED_NAMESPACES
@@ -96,12 +96,29 @@ class Tally:
     refused: dict[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
     uncovered: dict[Key, Refusal] = field(default_factory=dict)  # by the budgets that refused a node
     kept: Kept = field(default_factory=Kept)
+    paid_for: int | None = None  # new nodes that a commitment pays for, negative for nodes beyond it; None without one
 
     @property
     def price(self) -> Decimal:
-        """USD per node-hour; an unknown price is higher than any."""
+        """USD per node-hour of the next new node; an unknown price is higher than any."""
+        return self.cost_of(1)
+
+    def cost_of(self, count: int) -> Decimal:
+        """USD per hour of the next *count* new nodes; infinite where the price is unknown."""
+        return self._at_list_price(self.not_paid_for(count))
+
+    def saved_by(self, fewer: int) -> Decimal:
+        """USD per hour that so many nodes *fewer* would save; infinite where the price is unknown."""
+        beyond = fewer if self.paid_for is None else max(0, self.within[-1] - self.paid_for)
+        return self._at_list_price(min(fewer, beyond))
+
+    def not_paid_for(self, count: int) -> int:
+        """How many of the next *count* new nodes no commitment pays for."""
+        return count if self.paid_for is None else min(count, max(0, count + self.within[-1] - self.paid_for))
+
+    def _at_list_price(self, nodes: int) -> Decimal:
         price = self.pool.price_usd_per_hour
-        return UNKNOWN_PRICE if price is None else price
+        return Decimal(0) if not nodes else UNKNOWN_PRICE if price is None else nodes * price
 
     @property
     def room_left(self) -> float:
@@ -157,8 +174,22 @@ class Tally:
 UNKNOWN_PRICE = Decimal("Infinity")
 
 
-def open_tally(pool: Pool, facts: Facts, budgets: Budgets, neighbours: Neighbours | None = None) -> Tally:
-    """Return the empty tally of *pool*: its bounds now, its room, and whether a guardrail will hold its growth."""
+def paid_for(facts: Facts, policy: Policy) -> Mapping[str, int]:
+    """New nodes by pool id that its commitment pays for, negative for nodes beyond it."""
+    billing, coming = policy.billing, unseen(facts) if policy.billing.committed else {}
+    committed = {c.pool: billing.committed_nodes(c.pool, facts.at) for c in billing.committed}
+    return {
+        state.pool: committed[state.pool] - nodes_of(state) - coming.get(state.pool, 0)
+        for state in facts.pools
+        if committed.get(state.pool)
+    }
+
+
+def open_tally(
+    pool: Pool, facts: Facts, budgets: Budgets, neighbours: Neighbours | None = None, paid_for: int | None = None
+) -> Tally:
+    """Return the empty tally of *pool*: its bounds now, its room, and whether a guardrail will hold its growth.
+    *paid_for* new nodes are paid for by a commitment (None: there is none)."""
     state, now = facts.pool(pool.id), facts.at
     bounds = bounds_of(pool, facts.instructions.overrides, now)
     backing_off = state.backoffs.growth is not None and state.backoffs.growth.holds(now, LONGEST_GROWTH_BACKOFF)
@@ -191,6 +222,7 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets, neighbours: Neighbour
         room=0 if held else smaller[0] if smaller else probes,
         gang_room=None if held or smaller is None else smaller[1],
         graces=graces,
+        paid_for=paid_for,
     )
 
 
@@ -284,18 +316,19 @@ class Allowance:
 
     def refusing(self, tally: Tally, count: int, workload: Workload | None) -> Refusal | None:
         """The first budget that does not cover *count* more nodes of the tally's pool, or None."""
-        unit = self._unit[tally.pool.id]
         passing = workload is not None and passes_hold(workload, self.policy)
+        free = self._unit[tally.pool.id] is not None and count > 0 and not tally.not_paid_for(count)
         for view in self._touched(tally, workload):
-            cost = None if unit is None else self._paid_by(view, tally, count) * unit
-            if cost is None or cost > self.left[view.key] or view.closed_to(passing=passing):
+            short = not free and self.short_of(view, tally, count) > 0
+            if short or view.closed_to(passing=passing):
                 return Refusal(view=view, passing=passing, bought=view.left - self.left[view.key])
         return None
 
     def short_of(self, view: BudgetView, tally: Tally, count: int) -> Decimal:
         """USD that *view* lacks for *count* more nodes of the tally's pool; infinite for a pool without a price."""
         unit = self._unit[tally.pool.id]
-        return UNKNOWN_PRICE if unit is None else self._paid_by(view, tally, count) * unit - self.left[view.key]
+        paid = min(self._paid_by(view, tally, count), tally.not_paid_for(count))
+        return UNKNOWN_PRICE if unit is None else paid * unit - self.left[view.key]
 
     def _more(self, tally: Tally, count: int) -> int:
         """How many of *count* nodes exceed what unanswered growth of the pool may bring: the same PUT again costs
@@ -330,6 +363,8 @@ class Allowance:
         `passes` has just returned for them."""
         passed = self.passes(tally, count, workload) if passed is None else passed
         room = min(count, tally.room_left)
+        if passed == len(RULES):
+            self.charge(tally, int(room), workload)
         tally.counts[purpose] += count
         for check in range(passed):
             tally.within[check] += count
@@ -338,7 +373,6 @@ class Allowance:
         if passed < len(RULES):
             return passed
         count = int(room)  # nodes that a guardrail will hold must not use up the other pools' share
-        self.charge(tally, count, workload)
         new_nodes = self._more(tally, count)
         if self.gpus is not None:
             self.gpus -= new_nodes * tally.pool.gpus_per_node
@@ -353,7 +387,7 @@ class Allowance:
         unit = self._unit[tally.pool.id]
         if unit is not None:
             for view in self._touched(tally, workload):
-                self.left[view.key] -= self._paid_by(view, tally, count) * unit
+                self.left[view.key] -= min(self._paid_by(view, tally, count), tally.not_paid_for(count)) * unit
 
     def refuse(self, tally: Tally, count: int, workload: Workload | None) -> None:
         """Record which budget does not cover *count* more nodes of the tally's pool."""

@@ -295,7 +295,8 @@ def plan(decision: Decision, state: PoolState, policy: Policy) -> Action | None:
     new_nodes = decision.target - decision.present if grows else -len(chosen)
     to_count = decision.present + new_nodes
     change = f"grow-{decision.present}-to-{to_count}" if grows else f"retire-{len(chosen)}"
-    price = pool.price_usd_per_hour if grows else None
+    price, billing = pool.price_usd_per_hour if grows else None, policy.billing
+    bought = billing.beyond(pool.id, to_count, decision.at) - billing.beyond(pool.id, decision.present, decision.at)
     return Action(
         id=f"{pool.name}-{decision.at:%Y%m%dT%H%M%S.%fZ}-{change}",
         pool=pool.id,
@@ -304,7 +305,7 @@ def plan(decision: Decision, state: PoolState, policy: Policy) -> Action | None:
         from_count=decision.present,
         to_count=to_count,
         victims=tuple(_victim(i, decision, state) for i in chosen),
-        reserved_usd=Decimal(0) if price is None else new_nodes * unit_price(price, policy.billing),
+        reserved_usd=Decimal(0) if price is None else bought * unit_price(price, billing),
     )
 
 

@@ -197,7 +197,7 @@ class _Filling:
     def _bought(self) -> list[Room]:
         """The new nodes that work sits in, the dearest first, then the emptiest."""
         new_rooms = [r for row in self._rows for r in row.rooms if r.bin.bought and r.bin.allowed and r.guests]
-        before = [-tally.price for tally in self._tallies]
+        before = [-tally.saved_by(1) for tally in self._tallies]
         return sorted(new_rooms, key=lambda r: (before[r.pool], len(r.guests)))
 
     def _save(self) -> list[tuple[Room, dict[str, int]]]:
@@ -258,7 +258,7 @@ class _Filling:
         return False
 
     def _cost(self, rooms: Sequence[Room]) -> Decimal:
-        return sum((self._tallies[room.pool].price for room in rooms), Decimal(0))
+        return sum((self._tallies[room.pool].saved_by(1) for room in rooms), Decimal(0))
 
     def _insert(self, guest: Guest) -> bool:
         """Seat *guest*, moving others where that is needed; False leaves all as it was."""

@@ -130,7 +130,7 @@ def _by_new_nodes(needs: _Needs, tallies: Sequence[Tally]) -> Sequence[Tally]:
     def cost(tally: Tally) -> tuple[int, Decimal]:
         liked = sum(preference(pod, tally.pool, tally.state.offer) for pod in pods if pod.scheduling.preferred)
         nodes = needs.new_nodes(tally)
-        return -liked, tally.price * (len(pods) if nodes is None else nodes)
+        return -liked, tally.cost_of(len(pods) if nodes is None else nodes)
 
     return ranked(tallies, cost)
 

@@ -12,11 +12,13 @@ from itertools import islice
 from receiver.core.model.actions import Because
 from receiver.core.model.model import Node, Stage
 from receiver.core.model.signals import SignalAction
-from receiver.core.model.text import clock, listed
+from receiver.core.model.text import clock, listed, some
+from receiver.core.money.cost import next_unit_at
 from receiver.core.scaling.bounds import evicting, is_emptied, window_may_evict
 from receiver.core.scaling.guardrails.rule import Case
 from receiver.core.scaling.node_holds import GOING, Blocks, Hold, node_holds
 from receiver.core.scaling.packing import consents
+from receiver.core.scaling.rooms import foreign_taints
 from receiver.core.scaling.waits import LONGEST_REMOVAL_BACKOFF
 
 PODS_NAMED = 5  # in a sentence
@@ -83,6 +85,24 @@ def _needed_by_waiting_work(node: Node, case: Case) -> Hold | None:
     return Hold("needed_by_waiting_work", REMOVAL, "waiting work would use it") if is_needed else None
 
 
+def saves_nothing(node: Node, case: Case, *, beside: int = 0) -> Hold | None:
+    """A commitment pays for the node's place even once *beside* others are gone. A node on which no work starts makes
+    room for another all the same, and so does any where no other may come or an override sets a lower maximum."""
+    billing, bounds, left = case.policy.billing, case.wanted.bounds, case.present - beside
+    if not billing.committed or case.full or is_no_spare(node, case) or (bounds.overrun and left > bounds.max_nodes):
+        return None
+    committed = billing.committed_to(case.pool.id, next_unit_at(node.created_at, case.now, billing))
+    if committed is None or left > committed.nodes:
+        return None
+    why = f"{some(committed.nodes, 'node')} of the pool are paid for until {clock(committed.until, case.now)} anyway"
+    return Hold("saves_nothing", REMOVAL | CONSOLIDATION, why, committed.until)
+
+
+def is_no_spare(node: Node, case: Case) -> bool:
+    """True for a node on which no ordinary work of the pool starts: it is sick, maintained, or tainted by others."""
+    return node.health.out_of_service or bool(foreign_taints(node, case.pool))
+
+
 CASE_HOLDS = (
     _being_deleted,
     _not_usable,
@@ -92,6 +112,7 @@ CASE_HOLDS = (
     removal_backs_off,
     _kept_free_for_a_buffer,
     _needed_by_waiting_work,
+    saves_nothing,
 )
 
 

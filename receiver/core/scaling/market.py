@@ -84,7 +84,7 @@ class Matching:
 
     def gang_order(self, workload: Workload, fitting: Sequence[Tally]) -> list[Tally]:
         """*fitting* by what the gang prefers, then by what the new nodes for all of it would cost."""
-        key = (tuple(self._kind(pod) for pod in workload.pods), tuple(map(id, fitting)))
+        key = (tuple(self._kind(pod) for pod in workload.pods), tuple(map(id, fitting)), _paid_for(fitting))
         if key not in self._gang_orders:
             self._gang_orders[key] = _by_gang_price(workload, fitting)
         return self._gang_orders[key]
@@ -141,7 +141,7 @@ class Market:
             useful = {offer: self._useful(resources, pod) for offer, resources in self._offers.items()}
         else:
             useful = {offer: _useful_apart(resources, pod, most) for offer, resources in self._offers.items()}
-        key = (shape(pod), tuple(sorted(useful.items())))
+        key = (shape(pod), tuple(sorted(useful.items())), _paid_for(self._fitting))
         if key not in self._orders:
             self._orders[key] = ranked(
                 self._fitting,
@@ -181,9 +181,14 @@ def _useful_apart(resources: Mapping[str, int], pod: Pod, most: int) -> int:
     return gpus_in(resources) - gpus_in(free)
 
 
+def _paid_for(tallies: Iterable[Tally]) -> tuple[int, ...]:
+    """What changes their order while nodes are opened: how far commitments pay for new nodes."""
+    return tuple(tally.paid_for - tally.within[-1] for tally in tallies if tally.paid_for is not None)
+
+
 def by_price(tally: Tally) -> tuple[Decimal, str]:
     """The order of pools when nothing else decides: USD per GPU of a full node, then the name."""
-    return tally.price / max(1, tally.pool.gpus_per_node), tally.pool.name
+    return tally.saved_by(1) / max(1, tally.pool.gpus_per_node), tally.pool.name
 
 
 def _preference(pod: Pod, tally: Tally) -> int:
@@ -216,7 +221,7 @@ def _by_gang_price(workload: Workload, tallies: Sequence[Tally]) -> list[Tally]:
         if offer not in needed:
             needed[offer] = _nodes_filled(workload, tally.offer)
         liked = sum(_preference(pod, tally) for pod in workload.pods)
-        return -liked, tally.price * needed[offer], by_price(tally)
+        return -liked, tally.cost_of(needed[offer]), by_price(tally)
 
     return ranked(tallies, cost)
 

@@ -14,7 +14,7 @@ from receiver.core.model.policy import Scope
 from receiver.core.model.text import some
 from receiver.core.money.budget import teams_of
 from receiver.core.money.cost import unit_price
-from receiver.core.scaling.capacity import RULES, Allowance, Tally, open_tally
+from receiver.core.scaling.capacity import RULES, Allowance, Tally, open_tally, paid_for
 from receiver.core.scaling.demand import missing_pods
 from receiver.core.scaling.failures import Extra, blame
 from receiver.core.scaling.filling import rearranged, serve_again
@@ -73,10 +73,10 @@ def _open_tallies(draft: Draft) -> dict[str, Tally]:
     for pool in draft.policy.pools:
         with suppress(Exception):  # `open_tally` reads them too, and blames the pool
             labels[pool.id] = pool.offered_labels
-    neighbours = Neighbours.of(facts, labels, aside)
+    neighbours, paid = Neighbours.of(facts, labels, aside), paid_for(facts, draft.policy)
     for pool in draft.policy.pools:
         with suppress(Exception) if pool.id in aside else blame(pool=pool.id):
-            tally = tallies[pool.id] = open_tally(pool, facts, budgets, neighbours)
+            tally = tallies[pool.id] = open_tally(pool, facts, budgets, neighbours, paid.get(pool.id))
             tally.room = 0 if pool.id in aside else tally.room
     return tallies
 

@@ -12,12 +12,11 @@ from receiver.core.money.cost import HOUR, next_unit_at
 from receiver.core.scaling import witness
 from receiver.core.scaling.bounds import Grace, evicting, is_emptied
 from receiver.core.scaling.guardrails.rule import Case
-from receiver.core.scaling.holds import holds_on, may_go, removal_backs_off
+from receiver.core.scaling.holds import holds_on, is_no_spare, may_go, removal_backs_off, saves_nothing
 from receiver.core.scaling.market import goes_early
 from receiver.core.scaling.node_holds import Blocks
 from receiver.core.scaling.nominations import HOLDS_FOR
 from receiver.core.scaling.packing import consents
-from receiver.core.scaling.rooms import foreign_taints
 from receiver.core.scaling.sickness import SICK_FOR
 from receiver.core.scaling.terminations import changes_at
 from receiver.core.scaling.waits import SHORT_LOSS, dead_nodes, waits
@@ -78,9 +77,22 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
     well = [n for n in due if not is_no_spare(n, case)]
     waits = {n.instance for n in held_back(well, (), case)}  # they delay no other
     well.sort(key=lambda n: n.instance in waits)
-    removals = tuple([*dead, *many, *emptying, *empty, *unfit, *well[:left_to_rest], *busy, *moved][: case.present])
+    before = len(dead) + len(many) + len(over) + len(unfit)
+    well = _saving(well[:left_to_rest], before, case)
+    emptied = {n.instance for n in _saving([n for n in moved if n not in repaired], before + len(well), case)}
+    moved = [n for n in moved if n in repaired or n.instance in emptied]
+    removals = tuple([*dead, *many, *emptying, *empty, *unfit, *well, *busy, *moved][: case.present])
     instances = {n.instance for n in removals}
     return Removable(nodes=removals, surplus=many, evicted=tuple(n for n in over if n.instance in instances))
+
+
+def _saving(nodes: Sequence[Node], others: int, case: Case) -> list[Node]:
+    """Those of *nodes* whose removal beside *others* saves something, in order: no commitment pays for the place."""
+    saving: list[Node] = []
+    for node in nodes:
+        if saves_nothing(node, case, beside=others + len(saving)) is None:
+            saving.append(node)
+    return saving
 
 
 def is_dead(node: Node, case: Case) -> bool:
@@ -143,11 +155,6 @@ def unit_ends_soon(node: Node, case: Case) -> datetime:
         return case.now
     margin = max(billing.removal_margin, min(SHORTEST_MARGIN, billing.granularity / 4))
     return next_unit_at(node.created_at, case.now, billing) - margin
-
-
-def is_no_spare(node: Node, case: Case) -> bool:
-    """True for a node on which no ordinary work of the pool starts: it is sick, maintained, or tainted by others."""
-    return node.health.out_of_service or bool(foreign_taints(node, case.pool))
 
 
 def idle_removals_left(case: Case) -> int:
@@ -270,6 +277,8 @@ def changes(case: Case) -> Sequence[datetime]:
         moments.append(state.count.since + pool.provision_timeout + AN_INSTANT)
     if wanted.money.budget is not None:
         moments.append(wanted.money.budget.ends_at)
+    if (committed := case.policy.billing.committed_to(pool.id, case.now)) is not None:
+        moments += [committed.until - case.policy.billing.granularity, committed.until]
     if changed is not None and (limits.max_growth_per_hour is not None or limits.max_removals_per_hour is not None):
         moments.append(changed + HOUR)  # what was changed then counts no longer
     if wanted.headroom is not None and any(n.idle_since for n in state.nodes):

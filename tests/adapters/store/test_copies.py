@@ -1,12 +1,14 @@
 """What the store keeps is its own: neither who handed a value over nor who read it can change it."""
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from receiver.core.model.memory import Control, SourceTurn
 from receiver.core.model.model import Offer, Source
+from receiver.core.model.policy import CommittedNodes
 from receiver.ports import Store
 from tests.adapters.store.builders import NOW, POOL, after, alert, decision, delivery
 
@@ -73,9 +75,12 @@ def test_a_mapping_is_not_shared_with_who_handed_it_over_or_read_it(
 def test_the_control_state_is_not_shared_either(store: Store) -> None:
     turn = SourceTurn(up=True, since=NOW)
     sources, numbers, kept_out = {Source.CIVO: turn}, {POOL: 1}, {"budget": NOW}
-    store.keep_control(Control(at=NOW, sources=sources, decisions=numbers, kept_out=kept_out))
+    term = CommittedNodes(pool=POOL, size="l40s", nodes=2, usd_per_hour=Decimal("1.09"), until=NOW)
+    store.keep_control(Control(at=NOW, sources=sources, decisions=numbers, kept_out=kept_out, committed=(term,)))
     sources[Source.KUBERNETES], numbers["other"], kept_out["other"] = turn, 2, NOW
-    expected = Control(at=NOW, sources={Source.CIVO: turn}, decisions={POOL: 1}, kept_out={"budget": NOW})
+    expected = Control(
+        at=NOW, sources={Source.CIVO: turn}, decisions={POOL: 1}, kept_out={"budget": NOW}, committed=(term,)
+    )
     found: Any = store.control()
     assert found == expected
     found.sources.clear()

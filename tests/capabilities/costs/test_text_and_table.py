@@ -3,8 +3,9 @@
 import csv
 import io
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
+from html import unescape
 from typing import Any
 
 import pytest
@@ -12,10 +13,10 @@ import pytest
 from receiver.capabilities.costs.documents import ReportDocument
 from receiver.capabilities.costs.formats import COLUMNS, as_csv, as_text, shorter
 from receiver.capabilities.costs.page import standalone
-from receiver.core.model.policy import Budget, ReportPolicy, UnitOfWork
+from receiver.core.model.policy import Billing, Budget, CommittedNodes, ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Owner
 from receiver.core.report.report import Report, Spoke, report
-from tests.core.report.builders import AFTER, H100, MONTH, a_life, a_policy, a_usage, a_workload, at
+from tests.core.report.builders import AFTER, H100, L40S, MONTH, a_life, a_policy, a_usage, a_workload, at
 from tests.core.report.simulated import SimulatedMonth, a_month
 
 LONG = "research-and-development/Deployment/" + "a-very-long-name-of-a-workload-" * 4
@@ -226,3 +227,20 @@ def test_a_name_is_no_formula_for_a_spreadsheet(formula: str) -> None:
     usage = [a_usage(hours=6, owner=Owner(team=formula))]
     rows = lines_of(document(small(usage=usage).report()))
     assert rows[0]["team"] == f"'{formula}"
+
+
+def test_text_and_page_say_whether_another_number_of_committed_nodes_would_have_paid() -> None:
+    term = CommittedNodes(
+        pool="pool-l40s", size=L40S, nodes=1, usd_per_hour=Decimal("1.09"), until=datetime(2027, 6, 1, tzinfo=UTC)
+    )
+    found = document(small(policy=a_policy(billing=Billing(committed=(term,)))).report())
+    words = "has 1 until 2027-06-01 at $1.09/h: one fewer would have saved $"
+    assert words in " ".join(" ".join(as_text(found)).split())
+    assert words in unescape(standalone(found, "1").replace("<code>l40s</code> ", "l40s "))
+
+
+def test_a_closed_report_of_an_older_version_has_no_committed_nodes() -> None:
+    found = document(small().report())
+    del found["committed"]
+    assert "would have paid" not in " ".join(as_text(found))
+    assert "would have paid" not in standalone(found, "1")

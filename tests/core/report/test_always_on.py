@@ -1,6 +1,6 @@
 """How many nodes existed at once; what always-on and committed capacity would have cost."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -8,9 +8,30 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.policy import Commitment
-from receiver.core.report.always_on import advice, always_on, baselines, occupancy
-from tests.core.report.builders import A100_X8, H100, HOUR, L40S, MONTH, PRICES, START, a_life, a_policy, at
+from receiver.core.model.policy import Billing, Commitment, CommittedNodes
+from receiver.core.money.attribution import MonthToDate, attribute
+from receiver.core.report.always_on import (
+    CommittedAdvice,
+    advice,
+    always_on,
+    baselines,
+    committed_advice,
+    occupancy,
+)
+from tests.core.report.builders import (
+    A100_X8,
+    AFTER,
+    H100,
+    HOUR,
+    L40S,
+    MONTH,
+    PRICES,
+    START,
+    a_life,
+    a_policy,
+    a_usage,
+    at,
+)
 
 spans = st.tuples(st.integers(-60, 24 * 60), st.one_of(st.none(), st.integers(1, 24 * 60)))
 lives_of_a_day = st.lists(spans, max_size=12).map(
@@ -141,3 +162,46 @@ def test_the_baseline_is_what_existed_all_the_time() -> None:
 def test_a_time_of_no_length_has_nothing_in_it(hours: int) -> None:
     assert occupancy([a_life("a", -2, None)], START, at(hours)).peak == 0
     assert always_on([a_life("a", -2, None)], a_policy(), MONTH, at(hours), {}).usd == 0
+
+
+# --- pools with committed nodes
+
+
+def committed_report(nodes: int, *lives: NodeLife, held: float = 0, now: datetime = AFTER) -> CommittedAdvice:
+    """The advice on a month of the L40S pool with so many *nodes* at USD 0.89, in which work *held* GPUs for so many
+    hours."""
+    term = CommittedNodes(
+        pool="pool-l40s", size=L40S, nodes=nodes, usd_per_hour=Decimal("0.89"), until=AFTER + 30 * HOUR
+    )
+    policy = a_policy(billing=Billing(committed=(term,)))
+    usage = [a_usage(instance=life.instance, hours=held / len(lives)) for life in lives if held]
+    attributed = attribute(lives, usage, (), MonthToDate(MONTH, now, policy.billing))
+    [found] = committed_advice(lives, attributed, policy, MONTH, min(now, MONTH.end))
+    return found
+
+
+def test_one_more_committed_node_pays_when_more_nodes_ran_for_longer_than_its_price_is_lower() -> None:
+    """31 days of USD 0.89 are USD 662.16: 513.3 hours of USD 1.29."""
+    lives = [a_life("a", 0, None), a_life("b", 0, 514)]
+    assert committed_report(1, *lives, held=744).more_saves_usd == 514 * Decimal("1.29") - Decimal("662.16") > 0
+    shorter = [a_life("a", 0, None), a_life("b", 0, 513)]
+    assert committed_report(1, *shorter, held=744).more_saves_usd < 0
+
+
+def test_one_committed_node_fewer_pays_when_work_held_too_little_of_it() -> None:
+    lives = [a_life("a", 0, None), a_life("b", 0, None)]  # they stay, used or not
+    assert committed_report(2, *lives, held=1028).fewer_saves_usd < 0
+    found = committed_report(2, *lives, held=1000)
+    assert found.fewer_saves_usd == Decimal("662.16") - 500 * Decimal("1.29") > 0
+    assert found.beyond_hours == 0
+    assert found.held_hours == 1000
+
+
+def test_a_committed_node_that_never_existed_would_not_be_missed() -> None:
+    assert committed_report(2, a_life("a", 0, None), held=744).fewer_saves_usd == Decimal("662.16")
+
+
+def test_what_is_left_of_a_month_speaks_for_no_change() -> None:
+    early = committed_report(2, a_life("a", 0, None), now=MONTH.start + 24 * HOUR)
+    assert early.fewer_saves_usd < 0
+    assert early.more_saves_usd < 0

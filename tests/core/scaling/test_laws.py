@@ -242,11 +242,18 @@ def test_growth_is_covered_by_the_reservation(world: World) -> None:
             assert pool.price_usd_per_hour is not None
         if pool.price_usd_per_hour is not None:
             price = unit_price(pool.price_usd_per_hour, policy.billing)
-            cost += growth * price
-            running += max(state.required, len(state.living)) * price
+            lasts = [
+                c for c in policy.billing.committed if c.pool == pool.id and c.until > NOW + policy.billing.granularity
+            ]
+            paid = sum(c.nodes for c in lasts)
+            there = max(state.required, len(state.living))
+            running += max(0, there - paid) * price
+            cost += (max(0, there + growth - paid) - max(0, there - paid)) * price
     if grew:
         assert found.spend.usd < budget.monthly_usd * budget.hold_at
-        assert found.spend.usd + running + cost <= budget.monthly_usd * budget.stop_at
+    if cost:
+        reserved = running + sum(found.spend.committed.values()) + cost
+        assert found.spend.usd + reserved <= budget.monthly_usd * budget.stop_at
 
 
 @example(cents=400, kinds=["one", "two"], max_gpus=1, per_hour=None)  # the two that chance seldom draws
