@@ -47,6 +47,7 @@ SHARED = (
     "core/model/pods.py:owner_of",  # the name by which work is left out
     "core/model/model.py:Facts.",
     "core/model/model.py:PoolState.",
+    "core/model/policy.py:Billing.",
     "core/model/policy.py:Policy.",
     "core/model/policy.py:Pool.gpus_per_node",
     "core/money/reconciliation.py:",

@@ -18,6 +18,7 @@ from receiver.adapters.survey import MARK, CivoSurvey, PodState, SmokeSurvey
 from receiver.config import Mode, Settings
 from receiver.core.model.policy import POOL_LABEL, Pool
 from receiver.core.model.text import lasting, span
+from receiver.core.money.accounting import LABELS
 from receiver.doctor import civo, server
 from receiver.doctor.checks import CALL_TIMEOUTS, Check, Finding, Installation, skipped
 from receiver.doctor.nodes import of_pool
@@ -104,7 +105,7 @@ def longest(pool: Pool) -> timedelta:
 
 def manifest(test: Trial, settings: Settings) -> dict[str, Any]:
     """Return the pod: one unit of the pool's GPU resource, on the pool only, with attribution labels."""
-    pool, attribution = test.pool, settings.configuration.attribution.model_dump()
+    pool, attribution = test.pool, settings.policy.attribution
     pool_tolerations = [{"key": t.key, "operator": "Equal", "value": t.value, "effect": t.effect} for t in pool.taints]
     chart = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     devices = {min(pool.resources): "1"}
@@ -124,7 +125,7 @@ def manifest(test: Trial, settings: Settings) -> dict[str, Any]:
         "metadata": {
             "name": NAME,
             "namespace": test.namespace,
-            "labels": dict.fromkeys(sorted(set(attribution.values())), NAME),
+            "labels": dict.fromkeys(sorted({getattr(attribution, name) for name in LABELS}), NAME),
             "annotations": {MARK: uuid.uuid4().hex},
         },
         "spec": {

@@ -36,6 +36,7 @@ EXAMPLES: Mapping[str, Any] = {
     "message": "usable in about 8 minutes",
     "shown": 2,
     "consenting": True,
+    "covered": True,
     "evicting": True,
     "cordoned_at": datetime(2026, 11, 20, tzinfo=UTC),
     "namespaces": ("ml",),

@@ -77,7 +77,7 @@ def test_every_route_is_closed_but_those_that_are_meant_to_be_open() -> None:
         if client.get(re.sub(r"<[^>]*>", "1", text.replace("<path:filename>", "style.css")), buffered=True).status_code
         not in (303, 401)
     }
-    docs = {"/docs", "/docs/", "/docs/<path:name>"}
+    docs = {"/docs", "/docs/", "/docs/search", "/docs/<path:name>"}
     signed = {text for text in routes if text.startswith("/answer")}
     assert reached == {"/healthz", "/readyz", "/metrics", "/login", "/static/<path:filename>"} | signed | docs
 
