@@ -413,7 +413,7 @@ def _life(old: NodeLife | None, instance: Instance, pool: Pool, answers: Answers
         or min((_noted(p.times.bound_at, instance, now) for p in pods if not p.reserved), default=None),
         running_at=past.running_at
         or min((_noted(p.times.running_since, instance, now) for p in running), default=None),
-        image=past.image or next((p.scheduling.image for p in running if past.running_at is None), None),
+        image=past.image if past.running_at else _first_image(running),
         idle_since=(past.idle_since or now) if empty else None,
         unknown_since=(past.unknown_since or now) if empty and active else None,
         lost_at=(past.lost_at or now) if lost else past.lost_at if stage is Stage.UNKNOWN else None,
@@ -421,6 +421,12 @@ def _life(old: NodeLife | None, instance: Instance, pool: Pool, answers: Answers
         kept_for=kept_for,
         **_course(past, node, answers, policy, usable=usable),
     )
+
+
+def _first_image(running: Sequence[Pod]) -> str | None:
+    """The image of the pod of *running* that began first; None where no beginning is known."""
+    began = [(p.times.running_since, p.scheduling.image) for p in running if p.times.running_since is not None]
+    return min(began)[1] if began else None
 
 
 CLOCKS_DIFFER = timedelta(minutes=5)  # at most, between Civo and here; a later creation is no time

@@ -17,9 +17,9 @@ from receiver.core.money.budget import month_of
 from receiver.core.money.cost import in_cents, spend_by_pool
 from receiver.ports import Store, TryLater
 from receiver.replay.world.objects import IMAGE_ANNOTATION, WorldPool
-from tests.core.builders import HOUR, MINUTE, a_pool
+from tests.core.builders import HOUR, MINUTE, SECOND, a_pool
 from tests.given import lives, troubles
-from tests.given.life import GPU, PRICE, SIZE, START, TICK, Life, Wrapped, a_job, a_policy, a_world
+from tests.given.life import FAST, GPU, PRICE, SIZE, START, TICK, Life, Wrapped, a_job, a_policy, a_world
 from tests.world_ports import FlakyTelemetry
 
 OF_FOUR = a_pool(resources={GPU: 4})
@@ -215,6 +215,16 @@ def test_the_ledger_keeps_the_image_of_the_first_pod_that_ran_on_a_node(store: S
     life.submit(a_job("other", annotations={IMAGE_ANNOTATION: "other:1"}))
     life.run(20 * MINUTE, tick=MINUTE)
     assert [node.image for node in store.node_lives(START)] == ["train:2"]
+
+
+def test_of_pods_that_a_step_first_sees_running_together_the_earlier_one_names_the_image(store: Store) -> None:
+    pulls = {"small": 10 * SECOND, "huge": 40 * SECOND}
+    life = lives.at_zero(store, OF_FOUR, timings=replace(FAST, pulls=pulls), rest=WATCHED)
+    for image in pulls:
+        name = "a" if image == "huge" else "b"  # the later one comes first in every list
+        life.submit(a_job(name, duration=HOUR, annotations={IMAGE_ANNOTATION: image}))
+    life.run(20 * MINUTE, tick=MINUTE)
+    assert [node.image for node in store.node_lives(START)] == ["small"]
 
 
 def test_without_dcgm_nothing_is_measured_and_nothing_is_idle(store: Store) -> None:

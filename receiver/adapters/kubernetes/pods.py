@@ -12,7 +12,7 @@ from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes import sharing
 from receiver.adapters.kubernetes.affinity import host_rules, preferred_nodes, required_nodes
 from receiver.adapters.kubernetes.api import Json, condition, controller_of, entries, key_of, section, text, words
-from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, named, named_resources
+from receiver.adapters.kubernetes.nodes import GPU_PREFIX, SHOWN, compute, gpus, named, named_resources
 from receiver.adapters.kubernetes.requests import effective
 from receiver.config.values import LongerThanZero, Wrong, parse
 from receiver.core.model.devices import CLAIMS
@@ -268,12 +268,14 @@ class SeenPod:
     @property
     def main_image(self) -> str:
         """The image of its first container that requests GPUs, else of its first one."""
-        containers = [c for c in entries(self.spec, "containers") if "image" in c]
-        asking = (
-            c for c in containers if any(gpus(section(section(c, "resources"), n)) for n in ("limits", "requests"))
-        )
-        first = next(asking, containers[0] if containers else None)
-        return text(first, "image") if first is not None else ""
+        first = ""
+        for container in entries(self.spec, "containers"):
+            resources = section(container, "resources")
+            names = {*section(resources, "limits"), *section(resources, "requests")}
+            if any(name.startswith(GPU_PREFIX) for name in names):
+                return text(container, "image")
+            first = first or text(container, "image")
+        return first
 
     @cached_property
     def devices(self) -> tuple[str, ...]:

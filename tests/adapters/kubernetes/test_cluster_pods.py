@@ -214,6 +214,13 @@ def test_the_image_of_a_pod_is_that_of_the_container_that_gets_the_gpus() -> Non
     assert pod.scheduling.image == "train:2"
 
 
+def test_an_image_is_read_whatever_stands_in_a_limit() -> None:
+    raw = a_pod(gpus=1)
+    raw["spec"]["containers"][0] |= {"image": "train:2"}
+    raw["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "many"}
+    assert SeenPod(raw).main_image == "train:2"
+
+
 def test_a_pod_whose_containers_name_no_image_has_none() -> None:
     raw = a_pod(gpus=1)
     raw["spec"]["containers"][0].pop("image", None)

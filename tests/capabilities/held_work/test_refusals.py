@@ -79,3 +79,10 @@ def test_a_scrape_has_the_gpus_the_time_and_the_price_of_each() -> None:
         f"held_work_until_timestamp_seconds{mine}"
     ]
     assert samples_named(found, "held_work_usd_per_hour") == {f"held_work_usd_per_hour{mine}": 1.29}
+
+
+def test_a_scrape_has_the_first_hundred_owners_and_the_api_all() -> None:
+    waiting = [a_waiting_pod(f"p{n}", owner="") for n in range(101)]
+    found = scraped_samples(a_full_store(), waiting=waiting)
+    assert len(samples_named(found, "held_work_gpus")) == 100
+    assert len(held(*waiting)) == 101

@@ -490,3 +490,13 @@ SOON, LATER = NOW + timedelta(minutes=4), NOW + timedelta(minutes=7)
 def test_a_promise_tells_the_start_exactly_when_its_sentence_does(promise: Promise, tells: bool) -> None:
     assert promise.tells_start is tells
     assert promise.sentence(NOW).startswith("starts ") is tells
+
+
+@pytest.mark.parametrize(
+    ("pull", "wait", "most"),
+    [(60, 120, True), (59, 100, False), (120, 240, True), (120, 241, False), (None, 240, False)],
+)
+def test_a_pull_is_most_of_a_wait_from_half_of_it_and_from_a_minute_on(pull: int | None, wait: int, most: bool) -> None:
+    start = NOW + wait * SECOND
+    promise = Promise(starts_p50=start, starts_p90=start, learnt=True, pull=None if pull is None else pull * SECOND)
+    assert promise.pulls_most(NOW) is most
