@@ -52,17 +52,17 @@ def _spread(shares: Sequence[Share], weights: Weights) -> Iterator[Share]:
     if not weights:
         yield from shares
         return
-    left = sum((share.usd for share in shares), Decimal(0))
+    remaining = sum((share.usd for share in shares), Decimal(0))
     weight = sum(weights.values(), Decimal(0))
     whole = iter(sorted(shares, key=lambda share: share.instance))
     share = next(whole)
     rest = share.usd
     holders = sorted(weights, key=lambda usage: (usage.workload, repr(usage.owner)))
-    total = left
+    total = remaining
     for holder in holders:
         is_last = holder is holders[-1]
-        due = left if is_last else (total * weights[holder] / weight).quantize(FINEST)
-        left -= due
+        due = remaining if is_last else (total * weights[holder] / weight).quantize(FINEST)
+        remaining -= due
         while due > 0 or is_last:
             taken = rest if is_last else min(due, rest)
             if taken > 0:

@@ -55,7 +55,7 @@ class Episode:
 
 def episodes(decisions: Iterable[StoredDecision]) -> list[Episode]:
     """Return the episodes in *decisions*, which are the newest first; what is steady ends one, and is none itself."""
-    found: list[Episode] = []
+    history: list[Episode] = []
     current: dict[str, Episode | None] = {}  # by pool: the episode that the next older decision may belong to
     for stored in decisions:
         state, pool = state_of(stored), stored.decision.pool
@@ -66,15 +66,15 @@ def episodes(decisions: Iterable[StoredDecision]) -> list[Episode]:
             episode.decisions.append(stored)
         else:
             current[pool] = started = Episode([stored], state)
-            found.append(started)
-    return found
+            history.append(started)
+    return history
 
 
 def latest_episodes(parts: WebParts, only: DecisionFilter, most: int) -> Sequence[Episode]:
     """Return the newest episodes of the decisions that pass *only*, whose kind counts for nothing; at most *most*."""
     every, news = replace(only, kind=None), replace(only, kind=DecisionKind.NEWS)
     newest = parts.store.decisions(every, limit=READ)
-    found = episodes(newest)
-    if len(found) < most and len(newest) == READ:
-        found += episodes(parts.store.decisions(replace(news, before=newest[-1].id), limit=most))
-    return found[:most]
+    history = episodes(newest)
+    if len(history) < most and len(newest) == READ:
+        history += episodes(parts.store.decisions(replace(news, before=newest[-1].id), limit=most))
+    return history[:most]

@@ -72,11 +72,11 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
 def _rows(only: DecisionFilter, parts: WebParts) -> tuple[Sequence[Episode], int | None]:
     """Return what one page lists, changes and blocks by episode, and before which decision the next page begins."""
     if only.kind is DecisionKind.NEWS:
-        found = latest_episodes(parts, only, ROWS + 1)
+        rows = latest_episodes(parts, only, ROWS + 1)
     else:
         stored = parts.store.decisions(only, limit=ROWS + 1)
-        found = [Episode([decision], state_of(decision)) for decision in stored]
-    return found[:ROWS], found[ROWS].latest.id + 1 if len(found) > ROWS else None
+        rows = [Episode([decision], state_of(decision)) for decision in stored]
+    return rows[:ROWS], rows[ROWS].latest.id + 1 if len(rows) > ROWS else None
 
 
 def names_in(decision: DecisionDocument) -> dict[str, str]:

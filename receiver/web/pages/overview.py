@@ -314,8 +314,9 @@ def usable_in(pool: PoolDocument, now: datetime) -> str:
 
 def _row(source: SourceDocument, policy: Policy) -> Mapping[str, Any]:
     guide = source_guide(Source(source.source), policy) if source.source in set(Source) else None
-    told = guide if guide is not None and source.down else None  # while it answers, nothing stops
-    without = " ".join(sentence(capital(part)) for part in (told.stops, told.goes_on) if part) if told else ""
+    without = ""
+    if guide is not None and source.down:  # while it answers, nothing stops
+        without = " ".join(sentence(capital(part)) for part in (guide.stops, guide.goes_on) if part)
     if source.source == Source.ALERTMANAGER and not source.configured:
         without = "Optional; without it, silences are not seen."
     return {**dict(source), "title": titled(source.source), "about": guide, "stops": without, "down": source.down}

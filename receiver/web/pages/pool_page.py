@@ -184,8 +184,8 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
     @routes.get("/pools")
     def pools() -> ResponseReturnValue:
         troubled = [pool_id for concern in concerns(scene_of(parts)) for pool_id, _ in concern.pools]
-        shown = [*filter(None, map(parts.policy.pool, troubled)), *parts.policy.pools]
-        return redirect(url_for("pages.pool", name=shown[0].name) if shown else url_for("pages.status"))
+        in_order = [*filter(None, map(parts.policy.pool, troubled)), *parts.policy.pools]
+        return redirect(url_for("pages.pool", name=in_order[0].name) if in_order else url_for("pages.status"))
 
     @routes.get("/pools/<name>")
     def pool(name: str) -> str:
